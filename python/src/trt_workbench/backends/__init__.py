@@ -1,0 +1,1 @@
+"""One way to execute a model each, behind one protocol."""

@@ -1,0 +1,194 @@
+"""The Backend and Session protocols: what every way of executing a model offers.
+
+The public methods guard state and check inputs against the model; a backend fills in `_load`, `_infer` and `_close`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, numpy dtype name and shape of one input or output; a dynamic dimension is None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __str__(self) -> str:
+        """Return the form used in messages, such as `images float32 [?, 3, 416, 416]`."""
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"{self.name} {self.dtype} [{dims}]"
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can serve on this machine; if not, why, and the command that mends it."""
+
+    ok: bool
+    reason: str = ""
+    mend: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """What a session is asked for, alike for every backend.
+
+    Attributes:
+        threads: CPU threads the session may use in all; None for the processors this process may run on.
+        concurrency: how many `run` calls the caller will have in flight at once.
+        precision: "fp32", "fp16", … as the backend defines it; a backend that cannot honour it raises.
+        tf32: whether fp32 matrix products may use TF32, the same knob on every runtime.
+        extra: options of one backend only, checked by that backend.
+    """
+
+    threads: int | None = None
+    concurrency: int = 1
+    precision: str = "fp32"
+    tf32: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Session(abc.ABC):
+    """A loaded model on one backend: named arrays in, named arrays out. A context manager.
+
+    `run` may be called from as many threads at once as `concurrency` says.
+
+    Attributes:
+        inputs: the model's inputs in its own order.
+        outputs: the model's outputs in its own order.
+        metadata: the model's own key-value metadata (such as `names`, `stride`, `imgsz`).
+        provenance: what really executes the model (providers, engine hash, thread counts), for the record.
+        concurrency: how many `run` calls may be in flight at once.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    metadata: Mapping[str, str]
+    provenance: Mapping[str, Any]
+    concurrency: int = 1
+    _closed: bool = False
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Execute the model once.
+
+        Args:
+            inputs: one array for every input, with its exact dtype and a shape that fits; any memory layout.
+
+        Returns:
+            One array for every output, owned by the caller.
+
+        Raises:
+            UsageProblem: a name, dtype or shape does not fit the model, or the session is closed.
+            DeviceFailure: the device failed while executing.
+        """
+        if self._closed:
+            msg = "The session is closed; load the model again."
+            raise UsageProblem(msg)
+        return self._infer(check_inputs(self.inputs, inputs))
+
+    def close(self) -> None:
+        """Release what the session holds. Safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._close()
+
+    def __enter__(self) -> Self:
+        """Return the session itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the session."""
+        self.close()
+
+    @abc.abstractmethod
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Execute checked, C-contiguous inputs."""
+
+    @abc.abstractmethod
+    def _close(self) -> None:
+        """Release resources; called once."""
+
+
+class Backend(abc.ABC):
+    """One way to execute a model. Stateless: `load` makes the session.
+
+    Attributes:
+        name: the stable name used on the command line and in records.
+        file_kinds: suffixes of the files it loads.
+    """
+
+    name: ClassVar[str]
+    file_kinds: ClassVar[tuple[str, ...]]
+
+    @abc.abstractmethod
+    def availability(self) -> Availability:
+        """Say whether this backend can serve here. Never raises; may import the runtime."""
+
+    def load(self, model: Path, options: SessionOptions | None = None) -> Session:
+        """Load `model`.
+
+        Raises:
+            UsageProblem: the file is absent, truncated or not of a kind this backend loads, or an option is unknown.
+            ComponentMissing: the runtime, or a library it needs, is missing.
+            DeviceFailure: the device ran out of memory or failed.
+        """
+        if model.suffix not in self.file_kinds:
+            msg = f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}"
+            raise UsageProblem(msg)
+        if not model.is_file():
+            msg = f"The model file does not exist: {model}"
+            raise UsageProblem(msg)
+        return self._load(model, options or SessionOptions())
+
+    @abc.abstractmethod
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        """Load an existing file of a kind that this backend takes."""
+
+
+def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return `inputs` in the model's order, C-contiguous and in native byte order.
+
+    Raises:
+        UsageProblem: a name is missing or unknown, or a dtype, rank or fixed dimension differs.
+    """
+    import numpy as np
+
+    expected = {spec.name for spec in specs}
+    if expected != inputs.keys():
+        missing, unknown = sorted(expected - inputs.keys()), sorted(inputs.keys() - expected)
+        msg = f"Inputs do not match the model: missing {missing}, unknown {unknown}; it takes {list(map(str, specs))}."
+        raise UsageProblem(msg)
+    # not ascontiguousarray: that turns a scalar into a vector
+    return {spec.name: np.asarray(_checked(spec, inputs[spec.name]), order="C") for spec in specs}
+
+
+def _checked(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
+    if not array.dtype.isnative:
+        msg = f"Input {spec.name} is in foreign byte order ({array.dtype.str}); convert it with .astype('{spec.dtype}')."
+        raise UsageProblem(msg)
+    if array.dtype.name != spec.dtype:
+        msg = f"Input {spec.name} is {array.dtype.name}, the model takes {spec}; convert it first."
+        raise UsageProblem(msg)
+    fits = len(array.shape) == len(spec.shape) and all(
+        want is None or want == got for want, got in zip(spec.shape, array.shape, strict=True)
+    )
+    if not fits:
+        msg = f"Input {spec.name} has shape {list(array.shape)}, the model takes {spec}."
+        raise UsageProblem(msg)
+    return array

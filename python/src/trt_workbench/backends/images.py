@@ -1,0 +1,39 @@
+"""How a decoded image becomes a model's input tensor: the description that CPU and GPU implementations share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ImageTransform:
+    """Letterbox and normalisation of one detector input.
+
+    A pixel value v of channel c becomes (v * scale - mean[c]) / std[c]; mean and std are in the order of `channels`.
+
+    Attributes:
+        height: rows of the input tensor, in pixels.
+        width: columns of the input tensor, in pixels.
+        placement: where the resized image lies in the padded one.
+        pad_value: grey level of the padding, 0 to 255.
+        scale_up: whether an image smaller than the input is enlarged.
+        channels: channel order of the tensor; decoded images are always BGR.
+        scale: factor on the 0-255 grey levels, 1/255 for most detectors, 1 for YOLOX.
+        mean: subtracted after scaling.
+        std: divides last.
+        layout: memory order of the tensor.
+        dtype: "float32", "float16" or "uint8".
+    """
+
+    height: int
+    width: int
+    placement: Literal["centre", "top-left"] = "centre"
+    pad_value: int = 114
+    scale_up: bool = True
+    channels: Literal["rgb", "bgr"] = "rgb"
+    scale: float = 1.0 / 255.0
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    layout: Literal["nchw", "nhwc"] = "nchw"
+    dtype: Literal["float32", "float16", "uint8"] = "float32"

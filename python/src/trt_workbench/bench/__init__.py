@@ -1,0 +1,1 @@
+"""Scenarios, repetitions, statistics, records and the run directory."""

@@ -1,0 +1,105 @@
+"""The run directory: everything one command makes, staged beside its final place and moved there when it is whole."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from trt_workbench.engine.files import write_json
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.environment import collect_environment
+from trt_workbench.system.workspace import output_root
+
+SCHEMA_VERSION = 1
+Status = Literal["complete", "partial"]
+
+
+class RunDirectory:
+    """A run directory while it is being filled.
+
+    Attributes:
+        path: where files are put now (a staging folder beside `destination`).
+        destination: where they will be found.
+    """
+
+    def __init__(self, command: str, destination: Path | None = None) -> None:
+        """Make the staging folder and write `env.json` into it.
+
+        Args:
+            command: the command's name, such as "eval-coco".
+            destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
+
+        Raises:
+            UsageProblem: the folder cannot be made, written, or is not a folder.
+        """
+        now = datetime.datetime.now(datetime.UTC)
+        self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+        self.destination = (destination or output_root() / command / self.run_id).absolute()
+        self._document: dict[str, Any] = {
+            "schema_version": SCHEMA_VERSION,
+            "command": command,
+            "run_id": self.run_id,
+            "started_at": now.isoformat(timespec="seconds"),
+        }
+        if self.destination.exists() and not self.destination.is_dir():
+            msg = f"The output folder is a file; choose another with --output: {self.destination}"
+            raise UsageProblem(msg)
+        self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
+        try:
+            self.path.mkdir(parents=True)
+            write_json(self.path / "env.json", collect_environment(sys.argv))
+        except OSError as error:
+            self.discard()
+            msg = f"The output folder cannot be written ({error.strerror}): {self.destination}"
+            raise UsageProblem(msg) from error
+
+    def commit(self, status: Status, **facts: Any) -> Path:
+        """Write `run.json` and move everything to `destination`; files of the same name there are replaced.
+
+        Args:
+            status: "complete", or "partial" for a run that was interrupted.
+            facts: further JSON values for `run.json`.
+
+        Returns:
+            The destination.
+        """
+        ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        write_json(self.path / "run.json", {**self._document, "ended_at": ended, "status": status, **facts})
+        if not self.destination.exists():
+            self.path.rename(self.destination)
+            return self.destination
+        # run.json goes last: a folder without a fresh one holds no finished run.
+        for entry in sorted(self.path.iterdir(), key=lambda item: item.name == "run.json"):
+            _replace(entry, self.destination / entry.name)
+        self.path.rmdir()
+        return self.destination
+
+    def discard(self) -> None:
+        """Remove the staging folder and whatever it holds."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@contextmanager
+def run_directory(command: str, destination: Path | None = None) -> Iterator[RunDirectory]:
+    """Yield a run directory that is removed if the block fails before `commit`.
+
+    Raises:
+        UsageProblem: the folder cannot be written.
+    """
+    directory = RunDirectory(command, destination)
+    try:
+        yield directory
+    finally:
+        directory.discard()
+
+
+def _replace(source: Path, target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    source.replace(target)

@@ -1,0 +1,85 @@
+"""What every command shares: options, consoles, exit codes and how an error is shown."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from trt_workbench.errors import UsageProblem, WorkbenchError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+BackendOption = Annotated[str, typer.Option("--backend", help="Runtime to execute the model; `trtw backends` lists them.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def handled(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn the errors of a command into one paragraph on stderr and the exit code of their kind.
+
+    The command takes a `debug` keyword argument; with it, the traceback is shown as well.
+    """
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except WorkbenchError as error:
+            _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            _fail(f"{error.strerror or error}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
+        except KeyboardInterrupt:
+            _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
+
+    return guarded
+
+
+def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"error: {message}\n")
+    raise typer.Exit(exit_code)
+
+
+def single_command_app(command: Callable[..., Any]) -> typer.Typer:
+    """Return an app for a console script of its own around one command."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(command)
+    return app
+
+
+def stdout_console(*, quiet: bool) -> Console:
+    """Return the console for results. With `quiet` (under --json) it prints nothing."""
+    from rich.console import Console
+
+    return Console(quiet=quiet, soft_wrap=False)
+
+
+def stderr_console() -> Console:
+    """Return the console for progress and notes."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def print_json(document: Any) -> None:
+    """Print `document` as the one JSON document of a command run with --json."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

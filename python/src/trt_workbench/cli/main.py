@@ -1,0 +1,44 @@
+"""`trtw`: every command under one name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trt_workbench import __version__
+from trt_workbench.cli import backends, doctor, eval_coco
+
+app = typer.Typer(
+    name="trtw",
+    help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with one positional value
+    if asked:
+        typer.echo(f"trt-workbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """From an ONNX file to a TensorRT deployment decision that can be trusted."""
+
+
+app.command("eval-coco")(eval_coco.eval_coco)
+app.command("backends")(backends.backends)
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Run `trtw`."""
+    app()

@@ -1,0 +1,1 @@
+"""Build options, profiles, manifests, caches and files written whole."""

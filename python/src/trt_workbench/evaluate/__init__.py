@@ -1,0 +1,1 @@
+"""What to run on a model and how to score it."""

@@ -1,0 +1,1 @@
+"""Pre- and post-processing shared by every backend."""

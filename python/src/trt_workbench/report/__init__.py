@@ -1,0 +1,1 @@
+"""Tables, plots, HTML and Markdown from records and metrics."""

@@ -1,0 +1,1 @@
+"""GPU, drivers, libraries, versions and the workspace."""
