@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -180,7 +179,7 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
 
 def _checked(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
     if not array.dtype.isnative:
-        msg = f"Input {spec.name} is in foreign byte order ({array.dtype.str}); convert it with .astype('{spec.dtype}')."
+        msg = f"Input {spec.name} is in foreign byte order ({array.dtype.str}); use .astype({spec.dtype!r})."
         raise UsageProblem(msg)
     if array.dtype.name != spec.dtype:
         msg = f"Input {spec.name} is {array.dtype.name}, the model takes {spec}; convert it first."

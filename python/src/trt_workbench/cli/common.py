@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
-BackendOption = Annotated[str, typer.Option("--backend", help="Runtime to execute the model; `trtw backends` lists them.")]
+BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
 ]

@@ -18,7 +18,7 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with one positional value
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"trt-workbench {__version__}")
         raise typer.Exit

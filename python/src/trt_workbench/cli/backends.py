@@ -1,0 +1,25 @@
+"""`trtw backends`: which runtimes can serve on this machine, and why the others cannot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+
+
+@handled
+def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
+    """List every backend: whether it can serve here, its versions, and if not, why and what mends it."""
+    from rich.table import Table
+
+    from trt_workbench.backends.registry import availabilities
+
+    found = availabilities()
+    if as_json:
+        print_json({name: asdict(state) for name, state in found.items()})
+        return
+    table = Table("backend", "serves here", "versions", "why not", "what mends it")
+    for name, state in found.items():
+        versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
+        table.add_row(name, "yes" if state.ok else "no", versions, state.reason, state.mend)
+    stdout_console(quiet=False).print(table)

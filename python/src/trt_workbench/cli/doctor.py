@@ -1,0 +1,37 @@
+"""`trtw doctor`: what this machine has, what is missing, and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.errors import ComponentMissing
+
+_STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
+
+
+@handled
+def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
+    """Examine this machine: driver, GPU, libraries, runtimes and backends. Exit code 3 if something must be mended."""
+    from rich.table import Table
+
+    from trt_workbench.backends.registry import availabilities
+    from trt_workbench.system.doctor import Finding, examine
+
+    findings = examine()
+    for name, state in availabilities().items():
+        text = "serves here" if state.ok else state.reason
+        findings.append(Finding(f"backend {name}", "ok" if state.ok else "absent", text, state.mend))
+    broken = any(finding.state == "problem" for finding in findings)
+    if as_json:
+        print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
+    else:
+        table = Table("component", "state", "found", "mend")
+        for finding in findings:
+            style = _STYLES[finding.state]
+            table.add_row(finding.component, f"[{style}]{finding.state}[/]", finding.found, finding.mend)
+        stdout_console(quiet=False).print(table)
+    if broken:
+        raise typer.Exit(ComponentMissing.exit_code)

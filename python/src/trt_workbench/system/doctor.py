@@ -1,0 +1,87 @@
+"""`doctor`: every component a backend needs, what was found, and the mend for what is missing or does not fit."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.environment import installed_packages
+from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.workspace import output_root, workspace_root
+
+State = Literal["ok", "absent", "problem"]
+
+# What this release was developed against; see the table in docs/compatibility.md.
+PYTHON_RANGE = ((3, 11), (3, 14))
+ONNXRUNTIME_VERSION = "1.31.1"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row: a component, its state, what was found, and the mend if there is something to mend.
+
+    "absent" is a component that some backend needs and this machine does without; "problem" is one that must be mended.
+    """
+
+    component: str
+    state: State
+    found: str
+    mend: str = ""
+
+
+def examine() -> list[Finding]:
+    """Examine this machine. Never raises."""
+    return [_python(), _workspace(), *_driver(), *_onnxruntime()]
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    low, high = PYTHON_RANGE
+    if low <= sys.version_info[:2] < high:
+        return Finding("Python", "ok", version)
+    return Finding("Python", "problem", version, "Use Python 3.11, 3.12 or 3.13.")
+
+
+def _workspace() -> Finding:
+    try:
+        root, output = workspace_root(), output_root()
+    except ComponentMissing as error:
+        return Finding("workspace", "problem", "not found", str(error))
+    return Finding("workspace", "ok", f"{root}, output in {output}")
+
+
+def _driver() -> list[Finding]:
+    report = driver_report()
+    if not report["gpus"]:
+        reason = report.get("error", "the driver sees no GPU")
+        mend = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
+        return [Finding("NVIDIA driver", "absent", reason, mend)]
+    versions = f"{report['driver_version']}, CUDA up to {report['cuda_driver_version']}"
+    gpus = [
+        Finding(
+            f"GPU {gpu['index']}",
+            "ok",
+            f"{gpu['name']}, compute capability {gpu['compute_capability']}, "
+            f"{(gpu['memory_total_bytes'] or 0) >> 20} MiB, {gpu['uuid']}",
+        )
+        for gpu in report["gpus"]
+    ]
+    return [Finding("NVIDIA driver", "ok", versions), *gpus]
+
+
+def _onnxruntime() -> list[Finding]:
+    installed = installed_packages()
+    both = "onnxruntime" in installed and "onnxruntime-gpu" in installed
+    if both:
+        mend = "They overwrite each other's files: pip uninstall both, then install the one you want."
+        return [Finding("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", mend)]
+    for package in ("onnxruntime-gpu", "onnxruntime"):
+        if version := installed.get(package):
+            if version == ONNXRUNTIME_VERSION:
+                return [Finding("ONNX Runtime", "ok", f"{package} {version}")]
+            mend = f"Tested with {ONNXRUNTIME_VERSION}: pip install {package}=={ONNXRUNTIME_VERSION}"
+            return [Finding("ONNX Runtime", "ok", f"{package} {version}", mend)]
+    mend = f"pip install onnxruntime=={ONNXRUNTIME_VERSION} (CPU) or onnxruntime-gpu=={ONNXRUNTIME_VERSION} (CUDA 13)"
+    return [Finding("ONNX Runtime", "problem", "not installed", mend)]

@@ -1,0 +1,120 @@
+"""The environment as evidence: what `env.json` of every run directory holds."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trt_workbench import __version__
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.workspace import workspace_root
+
+SCHEMA_VERSION = 1
+
+PACKAGES = (
+    "trt-workbench",
+    "trt-workbench-native",
+    "numpy",
+    "opencv-python-headless",
+    "pycocotools",
+    "onnx",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "tensorrt",
+    "tensorrt-cu13",
+    "torch",
+    "transformers",
+)
+# Variables that change what a runtime loads or how fast it runs.
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_MODULE_LOADING",
+    "LD_LIBRARY_PATH",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "PIXI_ENVIRONMENT_NAME",
+    "TENSORRT_HOME",
+)
+
+
+def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
+    """Return everything about this machine and process that a measured number depends on, as JSON values."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command_line": list(command_line),
+        "workbench_version": __version__,
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": installed_packages(),
+        "os": _os_name(),
+        "kernel": platform.release(),
+        "cpu": cpu_report(),
+        "memory_total_bytes": psutil.virtual_memory().total,
+        "driver": driver_report(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def installed_packages() -> dict[str, str]:
+    """Return the versions of the packages that matter here, those that are installed."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def available_processors() -> int:
+    """Return how many processors this process may run on."""
+    return len(psutil.Process().cpu_affinity() or range(os.cpu_count() or 1))
+
+
+def cpu_report() -> dict[str, Any]:
+    """Return the processor's model, how many this process may use, and the frequency governor."""
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return {
+        "model": _cpu_model(),
+        "processors": os.cpu_count(),
+        "processors_available": available_processors(),
+        "governor": governor.read_text().strip() if governor.is_file() else None,
+    }
+
+
+def git_revision() -> dict[str, Any]:
+    """Return the repository's commit and whether the tree differs from it; None where git cannot tell."""
+    try:
+        root = workspace_root()
+        commit = _git(root, "rev-parse", "HEAD").strip()
+        return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+    except (ComponentMissing, OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
+    except OSError:
+        return platform.platform()
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,71 @@
+"""GPUs as the driver reports them through NVML: identity, clocks, power and what disturbs a measurement."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+
+def driver_report() -> dict[str, Any]:
+    """Ask NVML for the driver and its GPUs.
+
+    Returns:
+        `{"driver_version", "cuda_driver_version", "gpus": […]}`, or `{"error": why, "gpus": []}` without a driver.
+        Clocks are in MHz, power in W, temperature in °C, memory in bytes; a figure the card does not report is None.
+    """
+    if importlib.util.find_spec("pynvml") is None:
+        return {"error": "nvidia-ml-py is not installed", "gpus": []}
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return {"error": f"no NVIDIA driver answers ({error})", "gpus": []}
+    try:
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+        return {
+            "driver_version": _text(pynvml.nvmlSystemGetDriverVersion()),
+            "cuda_driver_version": f"{cuda // 1000}.{cuda % 1000 // 10}",
+            "gpus": [_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())],
+        }
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(index: int) -> dict[str, Any]:
+    import pynvml as nvml
+
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(query: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return query(handle, *args)
+        except nvml.NVMLError:
+            return None
+
+    memory = ask(nvml.nvmlDeviceGetMemoryInfo)
+    capability = ask(nvml.nvmlDeviceGetCudaComputeCapability)
+    power, limit = ask(nvml.nvmlDeviceGetPowerUsage), ask(nvml.nvmlDeviceGetEnforcedPowerLimit)
+    processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses)
+    return {
+        "index": index,
+        "name": _text(ask(nvml.nvmlDeviceGetName)),
+        "uuid": _text(ask(nvml.nvmlDeviceGetUUID)),
+        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
+        "memory_total_bytes": memory and memory.total,
+        "memory_used_bytes": memory and memory.used,
+        "sm_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
+        "sm_clock_max_mhz": ask(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": ask(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
+        "power_w": None if power is None else power / 1000,
+        "power_limit_w": None if limit is None else limit / 1000,
+        "temperature_c": ask(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+        "throttle_reasons": ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+        "persistence_mode": ask(nvml.nvmlDeviceGetPersistenceMode),
+        "compute_processes": None if processes is None else len(processes),
+    }
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.bench.rundir import run_directory
+from trt_workbench.errors import UsageProblem
+
+
+def test_a_committed_run_is_whole(tmp_path: Path) -> None:
+    with run_directory("eval-coco", tmp_path / "run") as run:
+        (run.path / "metrics.json").write_text("{}")
+        assert not (tmp_path / "run").exists()
+        run.commit("complete", images=3)
+    document = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert document["status"] == "complete"
+    assert document["images"] == 3
+    assert json.loads((tmp_path / "run" / "env.json").read_text())["python"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> None:
+        with run_directory("eval-coco", tmp_path / "run") as run:
+            (run.path / "metrics.json").write_text("{}")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_run_is_replaced_and_strangers_stay(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    (target / "plots").mkdir(parents=True)
+    (target / "plots" / "old.png").write_text("old")
+    (target / "metrics.json").write_text("old")
+    (target / "notes.txt").write_text("mine")
+    with run_directory("eval-coco", target) as run:
+        (run.path / "plots").mkdir()
+        (run.path / "plots" / "new.png").write_text("new")
+        (run.path / "metrics.json").write_text("new")
+        run.commit("complete")
+    assert (target / "metrics.json").read_text() == "new"
+    assert [path.name for path in (target / "plots").iterdir()] == ["new.png"]
+    assert (target / "notes.txt").read_text() == "mine"
+
+
+def test_default_place_is_under_the_output_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    with run_directory("eval-coco") as run:
+        destination = run.commit("partial")
+    assert destination.parent == tmp_path / "eval-coco"
+
+
+def test_output_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    with pytest.raises(UsageProblem, match="is a file"), run_directory("eval-coco", tmp_path / "run"):
+        pass
+
+
+def test_output_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(UsageProblem, match="cannot be written"), run_directory("eval-coco", tmp_path / "file" / "run"):
+        pass

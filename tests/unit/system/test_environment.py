@@ -1,0 +1,35 @@
+import json
+import os
+
+import pytest
+
+from trt_workbench.system import environment
+from trt_workbench.system.doctor import examine
+
+
+def test_environment_is_json_and_names_the_command() -> None:
+    document = environment.collect_environment(["eval-coco", "--limit", "3"])
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["command_line"] == ["eval-coco", "--limit", "3"]
+    assert document["packages"]["numpy"]
+    assert document["cpu"]["processors_available"] == len(os.sched_getaffinity(0))
+
+
+def test_only_listed_variables_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("A_PASSWORD", "secret")
+    document = environment.collect_environment([])
+    assert document["variables"]["OMP_NUM_THREADS"] == "2"
+    assert "secret" not in json.dumps(document)
+
+
+def test_both_onnxruntime_packages_at_once_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"}
+    monkeypatch.setattr("trt_workbench.system.doctor.installed_packages", lambda: both)
+    found = {finding.component: finding for finding in examine()}
+    assert found["ONNX Runtime"].state == "problem"
+    assert "overwrite" in found["ONNX Runtime"].mend
+
+
+def test_every_problem_has_a_mend() -> None:
+    assert all(finding.mend for finding in examine() if finding.state != "ok")
