@@ -1,0 +1,61 @@
+# Source files of the core, by part and by what they need.
+
+# No CUDA, no TensorRT.
+set(TRTW_CPU_SOURCES
+  src/engine/library.cpp
+  src/engine/log_buffer.cpp
+  src/engine/build_options.cpp
+  src/engine/profile.cpp
+  src/vision/letterbox_cpu.cpp
+  src/vision/decode_cpu.cpp
+  src/vision/nms_cpu.cpp)
+
+# CUDA headers and runtime.
+set(TRTW_CUDA_SOURCES
+  src/device/context.cpp
+  src/device/memory.cpp
+  src/device/stream.cpp
+  src/device/event.cpp
+  src/device/graph.cpp
+  src/device/status.cpp)
+
+# nvcc.
+set(TRTW_KERNEL_SOURCES
+  src/vision/letterbox.cu
+  src/vision/decode.cu
+  src/vision/nms.cu)
+
+# TensorRT headers: building, inspecting, refitting.
+set(TRTW_BUILD_SOURCES
+  src/engine/api.cpp
+  src/engine/builder.cpp
+  src/engine/builder_config.cpp
+  src/engine/calibrator.cpp
+  src/engine/inspect.cpp
+  src/engine/logger.cpp
+  src/engine/onnx_parser.cpp
+  src/engine/precision.cpp
+  src/engine/progress.cpp
+  src/engine/refit.cpp
+  src/engine/types.cpp)
+
+# TensorRT headers: running.
+set(TRTW_RUN_SOURCES
+  src/engine/plan.cpp
+  src/engine/execution.cpp
+  src/engine/output_allocator.cpp
+  src/engine/slot.cpp
+  src/engine/runner.cpp
+  src/engine/bench.cpp)
+
+# C++ unit tests, without the suffix.
+set(TRTW_TEST_NAMES
+  main
+  test_library
+  test_log_buffer
+  test_build_options
+  test_vision_letterbox
+  test_vision_decode
+  test_vision_nms
+  test_device
+  test_plan)

@@ -1,0 +1,54 @@
+// The extension module `_core`: errors, build information, and the parts that this build holds.
+#include "bindings.hpp"
+
+#include "trtw/error.hpp"
+
+#include <string_view>
+
+namespace py = pybind11;
+
+namespace {
+
+py::object text_or_none(std::string_view text) {
+    if (text.empty()) {
+        return py::none();
+    }
+    return py::str(text.data(), text.size());
+}
+
+// What this module was compiled with; says nothing about the machine it runs on.
+py::dict build_info() {
+    py::dict info;
+    info["version"] = TRTW_VERSION;
+    info["cuda"] = text_or_none(TRTW_CUDA_VERSION);
+    info["cuda_architectures"] = text_or_none(TRTW_CUDA_ARCHITECTURES);
+    info["tensorrt_headers"] = text_or_none(TRTW_TENSORRT_HEADERS);
+    info["compiler"] = TRTW_COMPILER;
+    return info;
+}
+
+void register_errors(py::module_& m) {
+    const auto& base = py::register_exception<trtw::Error>(m, "NativeError");
+    py::register_exception<trtw::UsageProblem>(m, "UsageProblem", base);
+    py::register_exception<trtw::ComponentMissing>(m, "ComponentMissing", base);
+    py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
+    py::register_exception<trtw::CheckFailed>(m, "CheckFailed", base);
+}
+
+} // namespace
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "C++ core of trt-workbench: TensorRT engines, CUDA memory, vision kernels.";
+    register_errors(m);
+    m.def("build_info", &build_info,
+          "Returns what this module was compiled with: version, cuda, cuda_architectures, tensorrt_headers, compiler.");
+#ifdef TRTW_BIND_device
+    trtw::bindings::bind_device(m);
+#endif
+#ifdef TRTW_BIND_vision
+    trtw::bindings::bind_vision(m);
+#endif
+#ifdef TRTW_BIND_runner
+    trtw::bindings::bind_runner(m);
+#endif
+}
