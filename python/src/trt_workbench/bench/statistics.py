@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 PERCENTILES = (50, 90, 95, 99)
 
+# Fewest samples from which LoadGen's early stopping (t = 1, c = 0.99) would let a percentile be claimed.
+MINIMUM_SAMPLES = {90: 64, 95: 130, 99: 662}
+
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return `ordered[floor(n * percent / 100)]`, the definition of MLPerf's LoadGen (results.cc).

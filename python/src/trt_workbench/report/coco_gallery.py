@@ -1,0 +1,133 @@
+"""The gallery of an eval-coco report: predictions beside ground truth on the best, the worst and some random images."""
+
+from __future__ import annotations
+
+import base64
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
+from trt_workbench.report.style import PALETTE
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PER_GROUP = 4
+PANEL_WIDTH = 520  # pixels, wide enough to read a label on
+_GAP = 8
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One entry: the caption and the picture as a JPEG data URL."""
+
+    caption: str
+    data_url: str
+
+
+def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
+    """Draw the gallery, write its pictures into `folder` and return them by group ("best", "worst", "random").
+
+    Returns:
+        An empty dictionary if the images or annotations are no longer where the run found them.
+    """
+    dataset = run.metrics["dataset"]
+    images, annotations = Path(dataset["images"]), Path(dataset["annotations"])
+    if not images.is_dir() or not annotations.is_file():
+        return {}
+    groups = choose(run.records, run.metrics["settings"]["seed"])
+    ids = {record["image_id"] for chosen in groups.values() for record in chosen}
+    predictions, truths = read_predictions(run.directory, ids), read_ground_truth(annotations, ids)
+    threshold = run.confusion["score_threshold"]
+    drawn: dict[str, list[Picture]] = {}
+    for group, chosen in groups.items():
+        drawn[group] = []
+        for record in chosen:
+            image_id = record["image_id"]
+            found = [item for item in predictions[image_id] if item["score"] >= threshold]
+            picture = _side_by_side(images / record["file_name"], truths[image_id], found, run.class_names)
+            if picture is not None:
+                path = folder / f"{group}-{image_id}.jpg"
+                drawn[group].append(Picture(_caption(record), _save(picture, path)))
+    return drawn
+
+
+def choose(records: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str, Any]]]:
+    """Pick the records of the gallery: highest and lowest F1 among images with objects, and random ones."""
+    scored = [record for record in records if record["ground_truths"]]
+    # Of two equally good images, the one with more objects says more.
+    scored.sort(key=lambda record: (f1(record), record["ground_truths"], record["image_id"]), reverse=True)
+    best = scored[:PER_GROUP]
+    worst = [record for record in reversed(scored) if record not in best][:PER_GROUP]
+    rest = [record for record in records if record not in best and record not in worst]
+    drawn = random.Random(seed).sample(rest, min(PER_GROUP, len(rest)))
+    return {"best": best, "worst": worst, "random": drawn}
+
+
+def f1(record: dict[str, Any]) -> float:
+    """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
+    wrong = record["false_positives"] + record["false_negatives"]
+    right = 2 * record["true_positives"]
+    return right / (right + wrong) if right + wrong else 1.0
+
+
+def _caption(record: dict[str, Any]) -> str:
+    counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
+    return f"{record['file_name']}: {counts} (F1 {f1(record):.2f})"
+
+
+def _side_by_side(
+    path: Path, truths: list[dict[str, Any]], found: list[dict[str, Any]], names: dict[int, str]
+) -> NDArray[np.uint8] | None:
+    import cv2
+    import numpy as np
+
+    image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    if image is None:
+        return None
+    scale = PANEL_WIDTH / image.shape[1]
+    size = (PANEL_WIDTH, max(1, round(image.shape[0] * scale)))
+    panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    left, right = panel.copy(), panel.copy()
+    _draw(left, truths, scale, names)
+    _draw(right, found, scale, names)
+    gap = np.full((panel.shape[0], _GAP, 3), 255, np.uint8)
+    return np.hstack([left, gap, right])
+
+
+def _draw(image: NDArray[np.uint8], objects: list[dict[str, Any]], scale: float, names: dict[int, str]) -> None:
+    import cv2
+
+    order = {category: index for index, category in enumerate(names)}
+    # Best score last, so that its label lies on top.
+    for item in reversed(objects):
+        x, y, width, height = (value * scale for value in item["bbox"])
+        colour = _bgr(PALETTE[order.get(item["category_id"], 0) % len(PALETTE)])
+        corner, opposite = (round(x), round(y)), (round(x + width), round(y + height))
+        cv2.rectangle(image, corner, opposite, colour, 1 if item.get("iscrowd") else 2, cv2.LINE_AA)
+        label = names.get(item["category_id"], str(item["category_id"]))
+        if "score" in item:
+            label = f"{label} {item['score']:.2f}"
+        (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
+        top = max(corner[1] - text_height - baseline - 2, 0)
+        start = max(min(corner[0], image.shape[1] - text_width - 4), 0)
+        cv2.rectangle(image, (start, top), (start + text_width + 4, top + text_height + baseline + 2), colour, -1)
+        origin = (start + 2, top + text_height + 1)
+        cv2.putText(image, label, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
+
+
+def _bgr(colour: str) -> tuple[int, int, int]:
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return blue, green, red
+
+
+def _save(picture: NDArray[np.uint8], path: Path) -> str:
+    import cv2
+
+    _, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encoded.tobytes())
+    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()

@@ -1,0 +1,101 @@
+"""The plots of an eval-coco report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trt_workbench.report.coco_artefacts import CocoArtefacts
+from trt_workbench.report.style import ACCENT, INK, PALETTE, figure
+
+# Above this many classes, single curves and cell numbers can no longer be told apart.
+READABLE_CLASSES = 12
+STAGES = ("load", "preprocess", "inference", "postprocess")
+
+
+def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
+    """Write every plot as a PNG and return their paths by name."""
+    plots = {
+        "precision_recall": _precision_recall,
+        "per_class_ap": _per_class_ap,
+        "confusion_matrix": _confusion_matrix,
+        "latency_histogram": _latency_histogram,
+    }
+    paths = {name: folder / f"{name}.png" for name in plots}
+    for name, draw in plots.items():
+        draw(run, paths[name])
+    return paths
+
+
+def _precision_recall(run: CocoArtefacts, path: Path) -> None:
+    recall = run.curves["recall"]
+    with figure(path) as axes:
+        classes = [row for row in run.curves["classes"] if row["precision_50"] is not None]
+        few = len(classes) <= READABLE_CLASSES
+        for index, row in enumerate(classes):
+            colour = PALETTE[index % len(PALETTE)] if few else "#c3cad3"
+            label = row["name"] if few else None
+            dashes = "--" if few and index >= len(PALETTE) else "-"
+            axes.plot(recall, row["precision_50"], dashes, color=colour, linewidth=0.9, label=label)
+        for threshold, style in (("0.50", "-"), ("0.75", "--"), ("0.50:0.95", ":")):
+            precision = run.curves["mean"][threshold]
+            axes.plot(recall, precision, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+        axes.set_title("Precision against recall (single classes at IoU 0.50)")
+        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
+    rows = [row for row in run.metrics["per_class"] if row["AP"] is not None]
+    rows.sort(key=lambda row: row["AP"])
+    positions = range(len(rows))
+    with figure(path, height=max(2.2, 0.9 + 0.2 * len(rows))) as axes:
+        axes.barh(positions, [row["AP50"] for row in rows], color="#d6e4f2", label="AP50")
+        axes.barh(positions, [row["AP"] for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+        axes.set_yticks(positions, [f"{row['name']} ({row['ground_truths']})" for row in rows], fontsize=8)
+        axes.set(xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4), xlabel="average precision")
+        axes.set_title("Average precision per class (in brackets: annotations)")
+        axes.grid(visible=False, axis="y")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
+    import numpy as np
+
+    labels, counts = run.confusion["labels"], np.asarray(run.confusion["matrix"], dtype=float)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    few = len(labels) <= READABLE_CLASSES + 1
+    size = 2.6 + 0.45 * len(labels) if few else 8.5
+    with figure(path, width=size + 0.8, height=size) as axes:
+        image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+        fontsize = 8 if few else 4.5
+        axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=fontsize)
+        axes.set_yticks(range(len(labels)), labels, fontsize=fontsize)
+        if few:
+            for row, column in np.argwhere(counts > 0):
+                colour = "white" if share[row, column] > 0.5 else INK
+                text = f"{int(counts[row, column])}"
+                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+        axes.set(xlabel="predicted", ylabel="ground truth")
+        score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
+        axes.set_title(f"Confusion matrix (score ≥ {score}, IoU ≥ {iou})")
+        axes.grid(visible=False)
+        axes.figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row")
+
+
+def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
+    import numpy as np
+
+    with figure(path, height=3.4) as axes:
+        stages = {stage: np.array([record[f"{stage}_ms"] for record in run.records]) for stage in STAGES}
+        positive = [values[values > 0] for values in stages.values()]
+        pooled = np.concatenate(positive)
+        # Stages differ by orders of magnitude: equal bins on a logarithmic axis keep each one legible.
+        low, high = pooled.min() * 0.9, pooled.max() * 1.1
+        bins = np.geomspace(low, high, 60).tolist()
+        for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
+            label = f"{stage}, median {np.median(values):.2f} ms"
+            axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=label)
+        axes.set_xscale("log")
+        axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")
+        axes.set_title("Where the time goes, per image and stage")
+        axes.legend(fontsize=8)

@@ -1,0 +1,119 @@
+import json
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import cv2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.coco import write_report
+from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
+
+VOID = {"meta", "img", "br"}
+
+
+class Checker(HTMLParser):
+    """Collects sources, and fails on tags that do not nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        self.sources += [value for name, value in attrs if name in {"src", "href"} and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]) -> None:
+    page = write_report(make_run()).read_text(encoding="utf-8")
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    assert len(checker.sources) == 4 + 3 * PER_GROUP
+    assert all(source.startswith("data:image/") for source in checker.sources)
+    assert "circle &lt;b&gt;" in page
+    assert "circle <b>" not in page
+    assert "&#39;a folder&#39;" in page
+
+
+def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    write_report(run)
+    plots = sorted((run / "plots").glob("*.png"))
+    assert [path.stem for path in plots] == [
+        "confusion_matrix",
+        "latency_histogram",
+        "per_class_ap",
+        "precision_recall",
+    ]
+    for path in plots:
+        picture = cv2.imread(str(path))
+        assert picture is not None
+        assert picture.std() > 5  # not blank
+    assert len(list((run / "plots" / "gallery").glob("*.jpg"))) == 3 * PER_GROUP
+
+
+def test_a_partial_run_says_so(make_run: Callable[..., Path]) -> None:
+    assert "Partial run" in write_report(make_run(status="partial")).read_text(encoding="utf-8")
+
+
+def test_percentiles_of_few_samples_are_marked(make_run: Callable[..., Path]) -> None:
+    assert "too few samples" in write_report(make_run()).read_text(encoding="utf-8")
+
+
+def test_without_annotations_there_is_no_ap(make_run: Callable[..., Path]) -> None:
+    page = write_report(make_run(AP=None, AP50=None, per_class=[])).read_text(encoding="utf-8")
+    assert "there is no AP to give" in page
+
+
+def test_without_the_images_the_rest_stands(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    shutil.rmtree(run.parent / "images")
+    assert "no gallery" in write_report(run).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "curves.json", "confusion.json", "records.jsonl", "env.json"])
+def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path], name: str) -> None:
+    run = make_run()
+    text = (run / name).read_text()
+    (run / name).write_text(text[: len(text) // 2])
+    with pytest.raises(UsageProblem, match=name):
+        write_report(run)
+    (run / name).unlink()
+    with pytest.raises(UsageProblem, match=f"missing: .*{name}"):
+        write_report(run)
+
+
+def test_another_schema_version_is_refused(make_run: Callable[..., Path]) -> None:
+    run = make_run(schema_version=99)
+    with pytest.raises(UsageProblem, match="version 99"):
+        write_report(run)
+
+
+COUNTS = st.fixed_dictionaries(
+    {name: st.integers(0, 5) for name in ("true_positives", "false_positives", "false_negatives")}
+)
+
+
+@given(st.lists(COUNTS, max_size=30), st.integers(0, 3))
+def test_the_gallery_is_ordered_and_repeats_nothing(counts: list[dict[str, int]], seed: int) -> None:
+    records = [
+        {**row, "image_id": index, "ground_truths": row["true_positives"] + row["false_negatives"]}
+        for index, row in enumerate(counts)
+    ]
+    groups = choose(records, seed)
+    shown = [record["image_id"] for chosen in groups.values() for record in chosen]
+    assert len(shown) == len(set(shown))
+    assert len(shown) <= 3 * PER_GROUP
+    if groups["best"] and groups["worst"]:
+        assert min(map(f1, groups["best"])) >= max(map(f1, groups["worst"]))
+    assert json.dumps(groups) == json.dumps(choose(records, seed))
