@@ -1,0 +1,67 @@
+// Owned CUDA streams and events.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+namespace trtw::device {
+
+/// What an event is for.
+enum class EventKind {
+    order, ///< ordering and waiting alone: no timestamp, cheapest
+    timing ///< also takes the device's time
+};
+
+/// How the host waits for an event.
+enum class Wait {
+    spin, ///< polls: least latency, one core busy
+    block ///< sleeps until the driver wakes it
+};
+
+class Event {
+public:
+    explicit Event(EventKind kind = EventKind::order, Wait wait = Wait::spin);
+    ~Event();
+    Event(Event&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
+    Event& operator=(Event&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    Event(const Event&) = delete;
+    Event& operator=(const Event&) = delete;
+
+    [[nodiscard]] cudaEvent_t get() const noexcept { return handle_; }
+    void record(cudaStream_t stream) const;
+    /// Records from within a captured graph, as a node that runs at every launch.
+    void record_external(cudaStream_t stream) const;
+    void synchronize() const;
+    /// Milliseconds of device time from `begin` to this event; both of kind timing and done.
+    [[nodiscard]] float milliseconds_since(const Event& begin) const;
+
+private:
+    cudaEvent_t handle_ = nullptr;
+};
+
+/// A stream that does not wait for the legacy default stream.
+class Stream {
+public:
+    Stream();
+    ~Stream();
+    Stream(Stream&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
+    Stream& operator=(Stream&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    [[nodiscard]] cudaStream_t get() const noexcept { return handle_; }
+    void wait(const Event& event) const;
+    void synchronize() const;
+
+private:
+    cudaStream_t handle_ = nullptr;
+};
+
+} // namespace trtw::device

@@ -1,0 +1,44 @@
+// Letterbox on the GPU: decoded images in host memory become one input tensor on the device.
+#pragma once
+
+#include "trtw/device/memory.hpp"
+#include "trtw/vision/letterbox.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace trtw::vision {
+
+/// One image as the kernel sees it; lives in device memory.
+struct DeviceImage {
+    const std::uint8_t* pixels = nullptr;
+    std::int64_t row_bytes = 0;
+    double row_ratio = 1.0;    ///< source height / new height
+    double column_ratio = 1.0; ///< source width / new width
+    Geometry geometry;
+};
+
+/// Enqueues the fused kernel: one thread a pixel of the output, `count` items one after the other in `output`.
+void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec& spec, void* output,
+                      cudaStream_t stream);
+
+/// Uploads a batch of images of any sizes and letterboxes them into one tensor. Owns its staging memory, which only
+/// grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
+class LetterboxGpu {
+public:
+    /// Enqueues upload and kernel on `stream`; `output` is device memory of images.size() * spec.item_bytes().
+    /// The pixels are copied before this returns. Throws UsageProblem, OutOfMemory or DeviceFailure.
+    void enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output, cudaStream_t stream);
+
+    [[nodiscard]] std::size_t pinned_bytes() const noexcept { return host_.capacity(); }
+    [[nodiscard]] std::size_t device_bytes() const noexcept { return device_.capacity(); }
+
+private:
+    device::PinnedBuffer host_;
+    device::DeviceBuffer device_;
+};
+
+} // namespace trtw::vision

@@ -1,0 +1,89 @@
+// The arithmetic of the letterbox, one source for CPU and GPU so that both give the same bits.
+#pragma once
+
+#include "trtw/vision/letterbox.hpp"
+
+#include <cmath>
+
+#ifdef __CUDACC__
+#define TRTW_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define TRTW_HOST_DEVICE inline
+#endif
+
+namespace trtw::vision {
+
+/// Fractional bits of the interpolation weights (OpenCV: INTER_RESIZE_COEF_BITS).
+constexpr int weight_bits = 11;
+constexpr int weight_one = 1 << weight_bits;
+
+/// The two source positions and weights of one output position along one axis.
+struct Tap {
+    int first;
+    int second;
+    int first_weight;
+    int second_weight;
+};
+
+// A multiply and an add that no compiler may fuse: one rounding more or less would move a weight.
+TRTW_HOST_DEVICE double centre_in_source(int position, double ratio) {
+#ifdef __CUDA_ARCH__
+    return __dadd_rn(__dmul_rn(__dadd_rn(position, 0.5), ratio), -0.5);
+#else
+    const volatile double product = (position + 0.5) * ratio;
+    return product - 0.5;
+#endif
+}
+
+/// `ratio` is source size / new size, in the rounding of OpenCV: 1 / (new / source).
+TRTW_HOST_DEVICE Tap tap_at(int position, double ratio, int source_size) {
+    const float centre = static_cast<float>(centre_in_source(position, ratio));
+    int first = static_cast<int>(floorf(centre));
+    float fraction = centre - static_cast<float>(first);
+    if (first < 0) {
+        first = 0;
+        fraction = 0.0F;
+    }
+    if (first >= source_size - 1) {
+        first = source_size - 1;
+        fraction = 0.0F;
+    }
+    const int second = first + 1 < source_size ? first + 1 : first;
+    // Round half to even, as OpenCV's conversion to short does.
+    return {first, second, static_cast<int>(rintf((1.0F - fraction) * weight_one)),
+            static_cast<int>(rintf(fraction * weight_one))};
+}
+
+/// Interpolates four 8-bit neighbours; the shifts are those of OpenCV's vertical pass.
+TRTW_HOST_DEVICE int blend(int top_left, int top_right, int bottom_left, int bottom_right, Tap x, Tap y) {
+    const int top = top_left * x.first_weight + top_right * x.second_weight;
+    const int bottom = bottom_left * x.first_weight + bottom_right * x.second_weight;
+    return (((y.first_weight * (top >> 4)) >> 16) + ((y.second_weight * (bottom >> 4)) >> 16) + 2) >> 2;
+}
+
+/// (value * scale - mean) / std with a rounding after each step.
+TRTW_HOST_DEVICE float normalise(int value, float scale, float mean, float std) {
+#ifdef __CUDA_ARCH__
+    return __fdiv_rn(__fsub_rn(__fmul_rn(static_cast<float>(value), scale), mean), std);
+#else
+    const volatile float scaled = static_cast<float>(value) * scale;
+    return (scaled - mean) / std;
+#endif
+}
+
+TRTW_HOST_DEVICE std::uint8_t to_uint8(float value) {
+    const float rounded = rintf(value);
+    return static_cast<std::uint8_t>(rounded < 0.0F ? 0.0F : rounded > 255.0F ? 255.0F : rounded);
+}
+
+/// Index of channel c (in the tensor's order) of pixel (y, x) in one item.
+TRTW_HOST_DEVICE std::size_t output_index(Layout layout, int height, int width, int channel, int y, int x) {
+    const auto h = static_cast<std::size_t>(height);
+    const auto w = static_cast<std::size_t>(width);
+    const auto row = static_cast<std::size_t>(y);
+    const auto column = static_cast<std::size_t>(x);
+    const auto c = static_cast<std::size_t>(channel);
+    return layout == Layout::nchw ? (c * h + row) * w + column : (row * w + column) * 3 + c;
+}
+
+} // namespace trtw::vision

@@ -1,0 +1,35 @@
+#include "trtw/device/memory.hpp"
+
+#include "trtw/device/check.hpp"
+
+#include <algorithm>
+
+namespace trtw::device {
+
+template <Place place>
+Memory<place>::Memory(std::size_t bytes) : bytes_{std::max<std::size_t>(bytes, 1)} {
+    if constexpr (place == Place::device) {
+        TRTW_CUDA(cudaMalloc(&pointer_, bytes_));
+    } else {
+        // Portable: pinned for every context, whichever device a thread has selected.
+        TRTW_CUDA(cudaHostAlloc(&pointer_, bytes_, cudaHostAllocPortable));
+    }
+}
+
+template <Place place>
+Memory<place>::~Memory() {
+    if (pointer_ == nullptr) {
+        return;
+    }
+    // At interpreter exit the driver may be gone already; there is nobody left to tell.
+    if constexpr (place == Place::device) {
+        static_cast<void>(cudaFree(pointer_));
+    } else {
+        static_cast<void>(cudaFreeHost(pointer_));
+    }
+}
+
+template class Memory<Place::device>;
+template class Memory<Place::pinned_host>;
+
+} // namespace trtw::device

@@ -1,0 +1,71 @@
+// The fused letterbox kernel: resample, pad, normalise, reorder, convert.
+#include "trtw/device/check.hpp"
+#include "trtw/vision/letterbox_gpu.hpp"
+#include "trtw/vision/resample.hpp"
+
+#include <cuda_fp16.h>
+
+namespace trtw::vision {
+
+namespace {
+
+constexpr int block_width = 32;
+constexpr int block_height = 8;
+
+__device__ void store(float* output, std::size_t index, float value) { output[index] = value; }
+__device__ void store(__half* output, std::size_t index, float value) { output[index] = __float2half_rn(value); }
+__device__ void store(std::uint8_t* output, std::size_t index, float value) { output[index] = to_uint8(value); }
+
+template <class T>
+__global__ void letterbox_kernel(const DeviceImage* images, LetterboxSpec spec, T* output) {
+    const int x = static_cast<int>(blockIdx.x * block_width + threadIdx.x);
+    const int y = static_cast<int>(blockIdx.y * block_height + threadIdx.y);
+    if (x >= spec.width || y >= spec.height) {
+        return;
+    }
+    const DeviceImage image = images[blockIdx.z];
+    const Geometry& g = image.geometry;
+    const int inner_x = x - g.left;
+    const int inner_y = y - g.top;
+    int bgr[3] = {spec.pad_value, spec.pad_value, spec.pad_value};
+    if (inner_x >= 0 && inner_x < g.new_width && inner_y >= 0 && inner_y < g.new_height) {
+        const Tap column = tap_at(inner_x, image.column_ratio, g.source_width);
+        const Tap row = tap_at(inner_y, image.row_ratio, g.source_height);
+        const std::uint8_t* top = image.pixels + row.first * image.row_bytes;
+        const std::uint8_t* bottom = image.pixels + row.second * image.row_bytes;
+        for (int c = 0; c < 3; ++c) {
+            const int left = column.first * 3 + c;
+            const int right = column.second * 3 + c;
+            bgr[c] = blend(top[left], top[right], bottom[left], bottom[right], column, row);
+        }
+    }
+    T* item = output + static_cast<std::size_t>(blockIdx.z) * 3 * spec.height * spec.width;
+    for (int c = 0; c < 3; ++c) {
+        const int value = bgr[spec.channels == Channels::bgr ? c : 2 - c];
+        store(item, output_index(spec.layout, spec.height, spec.width, c, y, x),
+              normalise(value, spec.scale, spec.mean[c], spec.std[c]));
+    }
+}
+
+} // namespace
+
+void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec& spec, void* output,
+                      cudaStream_t stream) {
+    const dim3 block(block_width, block_height);
+    const dim3 grid((spec.width + block_width - 1) / block_width, (spec.height + block_height - 1) / block_height,
+                    count);
+    switch (spec.element) {
+    case Element::float32:
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<float*>(output));
+        break;
+    case Element::float16:
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<__half*>(output));
+        break;
+    case Element::uint8:
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<std::uint8_t*>(output));
+        break;
+    }
+    device::check(cudaGetLastError(), "letterbox kernel");
+}
+
+} // namespace trtw::vision

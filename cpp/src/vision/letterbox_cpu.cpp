@@ -1,0 +1,164 @@
+#include "trtw/vision/letterbox.hpp"
+
+#include "trtw/error.hpp"
+#include "trtw/vision/half.hpp"
+#include "trtw/vision/resample.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace trtw::vision {
+
+namespace {
+
+std::vector<Tap> taps(int new_size, int source_size) {
+    const double ratio = 1.0 / (static_cast<double>(new_size) / source_size);
+    std::vector<Tap> result;
+    result.reserve(static_cast<std::size_t>(new_size));
+    for (int position = 0; position < new_size; ++position) {
+        result.push_back(tap_at(position, ratio, source_size));
+    }
+    return result;
+}
+
+// What each of the 256 grey levels becomes, per channel of the tensor.
+template <class T>
+using LookUp = std::array<std::array<T, 256>, 3>;
+
+template <class T>
+T convert(float value);
+template <>
+float convert<float>(float value) {
+    return value;
+}
+template <>
+std::uint16_t convert<std::uint16_t>(float value) {
+    return float_to_half(value);
+}
+template <>
+std::uint8_t convert<std::uint8_t>(float value) {
+    return to_uint8(value);
+}
+
+template <class T>
+LookUp<T> look_up(const LetterboxSpec& spec) {
+    LookUp<T> table{};
+    for (std::size_t c = 0; c < 3; ++c) {
+        for (int v = 0; v < 256; ++v) {
+            table[c][static_cast<std::size_t>(v)] = convert<T>(normalise(v, spec.scale, spec.mean[c], spec.std[c]));
+        }
+    }
+    return table;
+}
+
+template <class T>
+class Writer {
+public:
+    Writer(const LetterboxSpec& spec, void* output)
+        : spec_{spec}, table_{look_up<T>(spec)}, output_{static_cast<T*>(output)} {}
+
+    void fill_with_padding() {
+        for (int y = 0; y < spec_.height; ++y) {
+            for (int x = 0; x < spec_.width; ++x) {
+                put(y, x, {spec_.pad_value, spec_.pad_value, spec_.pad_value});
+            }
+        }
+    }
+
+    /// `bgr` are grey levels in the image's order.
+    void put(int y, int x, const std::array<int, 3>& bgr) {
+        for (std::size_t c = 0; c < 3; ++c) {
+            const std::size_t source = spec_.channels == Channels::bgr ? c : 2 - c;
+            output_[output_index(spec_.layout, spec_.height, spec_.width, static_cast<int>(c), y, x)] =
+                table_[c][static_cast<std::size_t>(bgr[source])];
+        }
+    }
+
+private:
+    const LetterboxSpec& spec_;
+    LookUp<T> table_;
+    T* output_;
+};
+
+template <class T>
+void letterbox_as(const ImageView& image, const LetterboxSpec& spec, void* output) {
+    const Geometry geometry = letterbox_geometry(image.height, image.width, spec);
+    const std::vector<Tap> columns = taps(geometry.new_width, image.width);
+    const std::vector<Tap> rows = taps(geometry.new_height, image.height);
+    Writer<T> writer{spec, output};
+    writer.fill_with_padding();
+    for (int y = 0; y < geometry.new_height; ++y) {
+        const Tap row = rows[static_cast<std::size_t>(y)];
+        const std::uint8_t* top = image.pixels + row.first * image.row_bytes;
+        const std::uint8_t* bottom = image.pixels + row.second * image.row_bytes;
+        for (int x = 0; x < geometry.new_width; ++x) {
+            const Tap column = columns[static_cast<std::size_t>(x)];
+            std::array<int, 3> bgr{};
+            for (int c = 0; c < 3; ++c) {
+                const int left = column.first * 3 + c;
+                const int right = column.second * 3 + c;
+                bgr[static_cast<std::size_t>(c)] =
+                    blend(top[left], top[right], bottom[left], bottom[right], column, row);
+            }
+            writer.put(y + geometry.top, x + geometry.left, bgr);
+        }
+    }
+}
+
+// Python's round(): half to even.
+int round_half_even(double value) { return static_cast<int>(std::nearbyint(value)); }
+
+} // namespace
+
+void LetterboxSpec::validate() const {
+    if (height < 1 || width < 1 || height > 1 << 15 || width > 1 << 15) {
+        throw UsageProblem("A letterbox needs a height and a width of 1 to 32768 pixels; got " +
+                           std::to_string(height) + "x" + std::to_string(width) + ".");
+    }
+    if (pad_value < 0 || pad_value > 255) {
+        throw UsageProblem("The pad value is a grey level of 0 to 255; got " + std::to_string(pad_value) + ".");
+    }
+    if (std::any_of(std::begin(std), std::end(std), [](float s) { return s == 0.0F || !std::isfinite(s); })) {
+        throw UsageProblem("Each standard deviation of a letterbox must be finite and not zero.");
+    }
+}
+
+Geometry letterbox_geometry(int source_height, int source_width, const LetterboxSpec& spec) {
+    if (source_height < 1 || source_width < 1) {
+        throw UsageProblem("The image is empty: " + std::to_string(source_height) + "x" +
+                           std::to_string(source_width) + " pixels.");
+    }
+    double ratio = std::min(static_cast<double>(spec.height) / source_height,
+                            static_cast<double>(spec.width) / source_width);
+    if (!spec.scale_up) {
+        ratio = std::min(ratio, 1.0);
+    }
+    Geometry geometry;
+    geometry.source_height = source_height;
+    geometry.source_width = source_width;
+    geometry.new_height = std::clamp(round_half_even(source_height * ratio), 1, spec.height);
+    geometry.new_width = std::clamp(round_half_even(source_width * ratio), 1, spec.width);
+    if (spec.placement == Placement::centre) {
+        // The odd pixel of padding goes to the bottom and the right.
+        geometry.top = std::max(round_half_even((spec.height - geometry.new_height) / 2.0 - 0.1), 0);
+        geometry.left = std::max(round_half_even((spec.width - geometry.new_width) / 2.0 - 0.1), 0);
+    }
+    return geometry;
+}
+
+void letterbox_cpu(const ImageView& image, const LetterboxSpec& spec, void* output) {
+    spec.validate();
+    switch (spec.element) {
+    case Element::float32:
+        return letterbox_as<float>(image, spec, output);
+    case Element::float16:
+        return letterbox_as<std::uint16_t>(image, spec, output);
+    case Element::uint8:
+        return letterbox_as<std::uint8_t>(image, spec, output);
+    }
+}
+
+} // namespace trtw::vision
