@@ -12,15 +12,15 @@ set(TRTW_CPU_SOURCES
 
 # CUDA headers and runtime.
 set(TRTW_CUDA_SOURCES
-  src/device/context.cpp
+  src/device/check.cpp
   src/device/memory.cpp
   src/device/stream.cpp
-  src/device/event.cpp
   src/device/graph.cpp
   src/device/status.cpp)
 
 # nvcc.
 set(TRTW_KERNEL_SOURCES
+  src/vision/letterbox_gpu.cpp
   src/vision/letterbox.cu
   src/vision/decode.cu
   src/vision/nms.cu)

@@ -5,6 +5,10 @@ target_compile_options(trtw_warnings INTERFACE
   "$<${cxx}:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Wold-style-cast>"
   "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>"
   "$<${cxx}:-fstack-protector-strong>")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC bug 105651: false reports for std::string's operator+ with optimisation.
+  target_compile_options(trtw_warnings INTERFACE "$<${cxx}:-Wno-restrict>")
+endif()
 if(TRTW_WERROR)
   target_compile_options(trtw_warnings INTERFACE
     "$<${cxx}:-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")

@@ -42,6 +42,7 @@ PYBIND11_MODULE(_core, m) {
     register_errors(m);
     m.def("build_info", &build_info,
           "Returns what this module was compiled with: version, cuda, cuda_architectures, tensorrt_headers, compiler.");
+    trtw::bindings::bind_library(m);
 #ifdef TRTW_BIND_device
     trtw::bindings::bind_device(m);
 #endif

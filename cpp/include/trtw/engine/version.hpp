@@ -11,21 +11,40 @@
 #define TRTW_TRT_VERSION (NV_TENSORRT_MAJOR * 1000 + NV_TENSORRT_MINOR * 100 + NV_TENSORRT_PATCH)
 #endif
 
-#define TRTW_TRT_AT_LEAST(major, minor)                                                                               \
+#define TRTW_STRINGIFY_(x) #x
+#define TRTW_STRINGIFY(x) TRTW_STRINGIFY_(x)
+/// "8.6", "10.16", "11.1": for messages.
+#define TRTW_TRT_VERSION_TEXT TRTW_STRINGIFY(NV_TENSORRT_MAJOR) "." TRTW_STRINGIFY(NV_TENSORRT_MINOR)
+
+// clang-format off
+#define TRTW_TRT_AT_LEAST(major, minor) \
     (NV_TENSORRT_MAJOR > (major) || (NV_TENSORRT_MAJOR == (major) && NV_TENSORRT_MINOR >= (minor)))
 
 // Weak typing (builder precision flags, layer precisions, INT8 calibrators) ended with version 11.
-#define TRTW_TRT_WEAK_TYPING (NV_TENSORRT_MAJOR < 11)
+#define TRTW_TRT_WEAK_TYPING            (NV_TENSORRT_MAJOR < 11)
 // Networks whose types come from the graph alone; a flag in 10, the only kind in 11.
-#define TRTW_TRT_STRONG_TYPING (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_PROGRESS_MONITOR (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_PARSER_REFITTER (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_STRIP_PLAN (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_WEIGHT_STREAMING (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_MAX_TACTICS TRTW_TRT_AT_LEAST(10, 6)
-#define TRTW_TRT_STRICT_TIMING_CACHE (NV_TENSORRT_MAJOR >= 10)
-#define TRTW_TRT_EDITABLE_TIMING_CACHE TRTW_TRT_AT_LEAST(10, 10)
-// 64-bit tensor dimensions, and the data types INT64 and BF16 as I/O types.
-#define TRTW_TRT_DIMS64 (NV_TENSORRT_MAJOR >= 10)
-// "V2" queries that replaced getDeviceMemorySize, getProfileTensorValues and setDeviceMemory.
-#define TRTW_TRT_V2_QUERIES TRTW_TRT_AT_LEAST(10, 1)
+#define TRTW_TRT_STRONG_TYPING          (NV_TENSORRT_MAJOR >= 10)
+#define TRTW_TRT_PROGRESS_MONITOR       (NV_TENSORRT_MAJOR >= 10)
+#define TRTW_TRT_PARSER_REFITTER        (NV_TENSORRT_MAJOR >= 10)
+#define TRTW_TRT_STRIP_PLAN             (NV_TENSORRT_MAJOR >= 10)
+#define TRTW_TRT_WEIGHT_STREAMING       (NV_TENSORRT_MAJOR >= 10)
+#define TRTW_TRT_STRICT_TIMING_CACHE    (NV_TENSORRT_MAJOR >= 10)
+// 64-bit dimensions, and the data types INT64, BF16 and INT4.
+#define TRTW_TRT_DIMS64                 (NV_TENSORRT_MAJOR >= 10)
+// IParserError names the ONNX node; before, it gives the index alone.
+#define TRTW_TRT_PARSER_NODE_NAMES      (NV_TENSORRT_MAJOR >= 10)
+// getDeviceMemorySizeV2 and getDeviceMemorySizeForProfileV2.
+#define TRTW_TRT_MEMORY_SIZE_V2         TRTW_TRT_AT_LEAST(10, 1)
+// 64-bit profile values: setShapeValuesV2, getProfileTensorValuesV2.
+#define TRTW_TRT_PROFILE_VALUES_V2      TRTW_TRT_AT_LEAST(10, 11)
+#define TRTW_TRT_MAX_TACTICS            TRTW_TRT_AT_LEAST(10, 4)
+#define TRTW_TRT_REFIT_INDIVIDUAL       TRTW_TRT_AT_LEAST(10, 2)
+#define TRTW_TRT_STRICT_NANS            TRTW_TRT_AT_LEAST(10, 6)
+#define TRTW_TRT_HAS_FP4                TRTW_TRT_AT_LEAST(10, 8)
+#define TRTW_TRT_TILING                 TRTW_TRT_AT_LEAST(10, 8)
+#define TRTW_TRT_EDITABLE_TIMING_CACHE  TRTW_TRT_AT_LEAST(10, 8)
+#define TRTW_TRT_SAME_COMPUTE_CAPABILITY TRTW_TRT_AT_LEAST(10, 9)
+#define TRTW_TRT_HAS_E8M0               TRTW_TRT_AT_LEAST(10, 12)
+#define TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE TRTW_TRT_AT_LEAST(10, 12)
+#define TRTW_TRT_BUILD_ROUTES           TRTW_TRT_AT_LEAST(11, 1)
+// clang-format on
