@@ -1,0 +1,104 @@
+"""`setup-tensorrt`: bring TensorRT's libraries and headers together for the native core."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stderr_console, stdout_console
+from trt_workbench.system.tensorrt_headers import HEADERS_GIT, PARSER_GIT
+
+
+class Origin(enum.StrEnum):
+    """Where libraries may come from."""
+
+    auto = "auto"
+    conda_forge = "conda-forge"
+    wheels = "wheels"
+    pypi = "pypi-8.6.0"
+
+
+@handled
+def setup_tensorrt(
+    *,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--from", help="An installed TensorRT: unpacked archive, /usr of Debian packages or a container."),
+    ] = None,
+    source: Annotated[
+        Origin, typer.Option("--source", help="Kind of source to take where no folder is named.")
+    ] = Origin.auto,
+    allow_8_6: Annotated[
+        bool, typer.Option("--allow-8-6/--no-allow-8-6", help="Download TensorRT 8.6.0 from PyPI as the last resort.")
+    ] = True,
+    headers_git: Annotated[
+        str, typer.Option(help="Repository with TensorRT's include/ at a tag per version: URL or path.")
+    ] = HEADERS_GIT,
+    parser_headers_git: Annotated[
+        str, typer.Option(help="Repository with NvOnnxParser.h, for versions whose tag lacks it: URL or path.")
+    ] = PARSER_GIT,
+    copy: Annotated[bool, typer.Option("--copy", help="Copy the libraries instead of linking to them.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Make the tree again even if it is whole.")] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Make extern/tensorrt/VERSION/{include,lib} and the link `current`. Safe to run again."""
+    from trt_workbench.system import tensorrt_setup as setup
+    from trt_workbench.system.workspace import tensorrt_root
+
+    request = setup.SetupRequest(
+        root=tensorrt_root(),
+        folder=folder,
+        source=source.value,
+        allow_8_6=allow_8_6,
+        headers_git=headers_git,
+        parser_headers_git=parser_headers_git,
+        copy=copy,
+        force=force,
+    )
+    notes = stderr_console()
+    result = setup.setup_tensorrt(request, lambda text: notes.print(text, highlight=False))
+    if as_json:
+        print_json(_document(result))
+    else:
+        _print_result(result)
+
+
+def _document(result: Any) -> dict[str, Any]:
+    from trt_workbench.system.tensorrt import format_version
+
+    tree = result.tree
+    return {
+        "schema_version": 1,
+        "version": format_version(result.version),
+        "source": result.source,
+        "changed": result.changed,
+        "root": str(tree.root),
+        "headers_version": tree.headers_version and format_version(tree.headers_version),
+        "library_version": tree.library_version and format_version(tree.library_version),
+        "library": str(tree.library),
+        "parser": str(tree.parser),
+        "plugin": tree.plugin and str(tree.plugin),
+        "trtexec": tree.trtexec and str(tree.trtexec),
+        "notes": result.notes,
+    }
+
+
+def _print_result(result: Any) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    document = _document(result)
+    table = Table("part", "found")
+    for part in ("headers_version", "library_version", "library", "parser", "plugin", "trtexec"):
+        table.add_row(part.replace("_", " "), document[part] or "not found")
+    console.print(table)
+    for note in result.notes:
+        console.print(note, highlight=False)
+    state = "Set up" if result.changed else "Already set up"
+    console.print(f"{state}: {document['root']}", highlight=False, soft_wrap=True)
+    if result.changed:
+        console.print("Next: build the native core against it: `pixi run build-native` or `pip install ./cpp`.")

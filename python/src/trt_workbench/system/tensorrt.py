@@ -1,0 +1,197 @@
+"""Where TensorRT is on this machine: headers, libraries, versions, and what does not fit together."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.workspace import tensorrt_root
+
+SETUP = "Run `trtw setup-tensorrt` (or `pixi run setup-tensorrt`)."
+# Oldest version that the native core supports.
+MINIMUM_VERSION = (8, 6, 0)
+
+_HEADER_PART = r"^\s*#define\s+(?:NV_TENSORRT_{0}|TRT_{0}_ENTERPRISE)\s+(\d+)"
+# Asked in a process of its own: an opened library stays mapped, and a second TensorRT beside it breaks both.
+_ASK_VERSION = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).getInferLibVersion())"
+
+Version = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class TensorRTTree:
+    """One TensorRT folder tree and what it holds. A part that is absent is None.
+
+    Attributes:
+        root: the folder with `include/` and `lib/`, links resolved.
+        headers_version: of `include/NvInferVersion.h`.
+        library_version: as `libnvinfer` itself reports it.
+        library_error: why `libnvinfer` is there but cannot be opened; empty otherwise.
+        library: `libnvinfer.so.N`.
+        plugin: `libnvinfer_plugin.so.N`.
+        parser: `libnvonnxparser.so.N`.
+        trtexec: the command-line tool of TensorRT.
+    """
+
+    root: Path
+    headers_version: Version | None
+    library_version: Version | None
+    library_error: str
+    library: Path | None
+    plugin: Path | None
+    parser: Path | None
+    trtexec: Path | None
+
+    def problems(self) -> list[str]:
+        """Return what is missing or does not fit, one sentence each."""
+        found = []
+        if self.library is None:
+            found.append(f"libnvinfer is missing in {self.root / 'lib'}.")
+        elif self.library_version is None:
+            found.append(f"libnvinfer cannot be opened ({self.library_error}).")
+        elif self.library_version < MINIMUM_VERSION:
+            minimum, version = format_version(MINIMUM_VERSION), format_version(self.library_version)
+            found.append(f"TensorRT {version} is too old: {minimum} or newer is needed.")
+        if self.headers_version is None:
+            found.append(f"NvInferVersion.h is missing in {self.root / 'include'}.")
+        if self.parser is None:
+            found.append("The ONNX parser's library (libnvonnxparser) is missing.")
+        if not (self.root / "include" / "NvOnnxParser.h").is_file():
+            found.append("The ONNX parser's header (NvOnnxParser.h) is missing.")
+        if mismatch := version_mismatch(self.headers_version, self.library_version):
+            found.append(mismatch)
+        return found
+
+
+def format_version(version: Version) -> str:
+    """Return `10.16.1` for `(10, 16, 1)`."""
+    return ".".join(map(str, version))
+
+
+def version_mismatch(headers: Version | None, library: Version | None) -> str:
+    """Return a sentence if headers and library are not one version, else "".
+
+    Patch releases share one interface and the public headers are not tagged for each of them, so `major.minor` decides.
+    """
+    if headers is None or library is None or headers[:2] == library[:2]:
+        return ""
+    return f"The headers are TensorRT {format_version(headers)}, the libraries {format_version(library)}."
+
+
+def decode_version(number: int) -> Version:
+    """Return the version in a number of `getInferLibVersion`: 8600 is 8.6.0, 101601 is 10.16.1.
+
+    The factor of the major number changed from 1000 to 10000 with TensorRT 10 (NvInferVersion.h).
+    """
+    factor = 10000 if number >= 100000 else 1000
+    return number // factor, number % factor // 100, number % 100
+
+
+def headers_version(include: Path) -> Version | None:
+    """Read the version from `NvInferVersion.h` in the folder `include`; None without such a file."""
+    file = include / "NvInferVersion.h"
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8", errors="replace")
+    parts = [re.search(_HEADER_PART.format(part), text, re.MULTILINE) for part in ("MAJOR", "MINOR", "PATCH")]
+    if any(part is None for part in parts):
+        return None
+    major, minor, patch = (int(part[1]) for part in parts if part)
+    return major, minor, patch
+
+
+def library_version(library: Path) -> Version:
+    """Ask `libnvinfer` for its version, in a process of its own.
+
+    Raises:
+        ComponentMissing: the library cannot be opened; the message holds the loader's words.
+    """
+    environment = dict(os.environ)
+    beside = [str(library.parent), str(library.resolve().parent)]
+    environment["LD_LIBRARY_PATH"] = os.pathsep.join([*beside, *filter(None, [environment.get("LD_LIBRARY_PATH")])])
+    command = [sys.executable, "-I", "-c", _ASK_VERSION, str(library)]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+        return decode_version(int(answer.stdout))
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        msg = f"TensorRT's library cannot be opened ({lines[-1]}): {library}"
+        raise ComponentMissing(msg) from error
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        msg = f"TensorRT's library does not report a version; set it up again: {library}"
+        raise ComponentMissing(msg) from error
+
+
+def find_library(folder: Path, stem: str) -> Path | None:
+    """Return `stem.so.N` in `folder`, the newest and the one with the shortest name; None if there is none."""
+    found = []
+    for path in folder.glob(f"{stem}.so.*"):
+        numbers = path.name.removeprefix(f"{stem}.so.").split(".")
+        if path.is_file() and all(part.isdigit() for part in numbers):
+            found.append((-int(numbers[0]), len(numbers), path))
+    return min(found)[2] if found else None
+
+
+def examine_tree(root: Path) -> TensorRTTree:
+    """Examine a folder with `include/`, `lib/` and perhaps `bin/`. Opens the library in a process of its own."""
+    library = find_library(root / "lib", "libnvinfer")
+    version, reason = None, ""
+    if library:
+        try:
+            version = library_version(library)
+        except ComponentMissing as error:
+            reason = str(error)
+    trtexec = root / "bin" / "trtexec"
+    return TensorRTTree(
+        root=root.resolve(),
+        headers_version=headers_version(root / "include"),
+        library_version=version,
+        library_error=reason,
+        library=library,
+        plugin=find_library(root / "lib", "libnvinfer_plugin"),
+        parser=find_library(root / "lib", "libnvonnxparser"),
+        trtexec=trtexec if trtexec.is_file() else None,
+    )
+
+
+def current_root() -> Path | None:
+    """Return the TensorRT tree in use: `$TENSORRT_HOME`, else `extern/tensorrt/current`; None without either."""
+    if chosen := os.environ.get("TENSORRT_HOME"):
+        return Path(chosen)
+    try:
+        current = tensorrt_root() / "current"
+    except ComponentMissing:
+        return None
+    return current if current.is_dir() else None
+
+
+def library_dir() -> Path | None:
+    """Return the folder from which TensorRT's libraries are opened; None for the loader's own search path."""
+    root = current_root()
+    return root / "lib" if root and find_library(root / "lib", "libnvinfer") else None
+
+
+def examine_tensorrt() -> list[tuple[str, str, str, str]]:
+    """Return rows (component, state, found, mend) about TensorRT for `doctor`; states "ok", "absent", "problem"."""
+    root = current_root()
+    if root is None:
+        return [("TensorRT", "absent", "not set up", SETUP)]
+    tree = examine_tree(root)
+    rows = [
+        _row("TensorRT headers", tree.headers_version and format_version(tree.headers_version), root / "include"),
+        _row("TensorRT library", tree.library_version and format_version(tree.library_version), tree.library),
+        _row("TensorRT plugins", tree.plugin.name if tree.plugin else None, tree.plugin),
+        _row("TensorRT ONNX parser", tree.parser.name if tree.parser else None, tree.parser),
+        _row("trtexec", "linked" if tree.trtexec else None, tree.trtexec),
+    ]
+    mend = f"{SETUP} Use --from DIR to choose another TensorRT."
+    return rows + [("TensorRT", "problem", problem, mend) for problem in tree.problems()]
+
+
+def _row(component: str, found: str | None, where: Path | None) -> tuple[str, str, str, str]:
+    return (component, "ok", f"{found}, {where}", "") if found else (component, "absent", "not found", "")

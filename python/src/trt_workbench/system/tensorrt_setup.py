@@ -1,0 +1,268 @@
+"""`setup-tensorrt`: bring libraries and headers of one TensorRT version together under `extern/tensorrt/`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import filelock
+
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.tensorrt import (
+    TensorRTTree,
+    Version,
+    examine_tree,
+    find_library,
+    format_version,
+    headers_version,
+    library_version,
+)
+from trt_workbench.system.tensorrt_headers import (
+    HEADERS_GIT,
+    PARSER_GIT,
+    PARSER_HEADER,
+    fetch_headers,
+    fetch_parser_header,
+)
+from trt_workbench.system.tensorrt_sources import Source, installed_sources, require_source
+from trt_workbench.system.tensorrt_wheel import WHEEL_KIND, WHEEL_VERSION, download_wheel
+
+RECORD = "setup.json"
+SCHEMA_VERSION = 1
+SourceChoice = Literal["auto", "conda-forge", "wheels", "pypi-8.6.0"]
+_LIBRARY_PATTERNS = ("libnvinfer*.so*", "libnvonnxparser*.so*")
+LAST_RESORT = (
+    "Taking TensorRT 8.6.0 from PyPI, the last resort: it dates from 2023, knows no GPU newer than Hopper and misses "
+    "security fixes. Name a newer one with --from DIR, or install conda-forge's libnvinfer packages."
+)
+
+
+@dataclass(frozen=True)
+class SetupRequest:
+    """What `setup-tensorrt` is asked for.
+
+    Attributes:
+        root: `extern/tensorrt` of the workspace.
+        folder: an existing TensorRT; None to look in the environment.
+        source: which kind of source to use where no folder is named.
+        allow_8_6: whether PyPI's TensorRT 8.6.0 may be downloaded as the last resort.
+        headers_git: repository with `include/` at a tag per version.
+        parser_headers_git: repository with `NvOnnxParser.h`.
+        copy: copy files instead of linking to them.
+        force: make the tree again even if it is whole.
+    """
+
+    root: Path
+    folder: Path | None = None
+    source: SourceChoice = "auto"
+    allow_8_6: bool = True
+    headers_git: str = HEADERS_GIT
+    parser_headers_git: str = PARSER_GIT
+    copy: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class SetupResult:
+    """What `setup-tensorrt` made: the examined tree, whether it was there already, and notes for the user."""
+
+    tree: TensorRTTree
+    version: Version
+    source: str
+    changed: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def setup_tensorrt(request: SetupRequest, note: Callable[[str], None] = lambda _: None) -> SetupResult:
+    """Make `<root>/<version>/{include,lib,bin}` and point `<root>/current` at it. Safe to run again.
+
+    Args:
+        request: where to look and where to put it.
+        note: called with each step, for a person who waits.
+
+    Raises:
+        UsageProblem: the folder holds no TensorRT, or the headers' repository has no fitting tag.
+        ComponentMissing: no TensorRT was found, or headers and libraries are not one version.
+    """
+    request.root.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(request.root / ".lock"), _staging(request.root) as work:
+        source = _choose(request)
+        if source is None:
+            note(LAST_RESORT)
+            earlier = request.root / WHEEL_VERSION
+            if not request.force and _read_record(earlier).get("source") == WHEEL_KIND and not _problems(earlier):
+                _point_current(request.root, earlier.name)
+                return _unchanged(earlier, WHEEL_KIND)
+            note(f"Downloading TensorRT {WHEEL_VERSION} from PyPI (about 700 MB).")
+            source = download_wheel(work / "wheel")
+        library = find_library(source.libraries, "libnvinfer")
+        assert library is not None
+        version = library_version(library)
+        note(f"TensorRT {format_version(version)} from {source.kind}: {source.libraries}")
+        destination = request.root / format_version(version)
+        if not request.force and _is_whole(destination, source):
+            _point_current(request.root, destination.name)
+            return _unchanged(destination, source.kind)
+        tree = work / "tree"
+        _place_libraries(source, tree / "lib", copy=request.copy or source.copy)
+        if source.trtexec:
+            _place(source.trtexec, tree / "bin" / "trtexec", copy=request.copy)
+        headers, notes = _place_headers(request, source, version, tree / "include", destination, note)
+        examined = examine_tree(tree)
+        if problems := examined.problems():
+            msg = f"TensorRT was not set up: {' '.join(problems)} Nothing was changed: {request.root}"
+            raise ComponentMissing(msg)
+        if examined.headers_version and examined.headers_version != version:
+            found = format_version(examined.headers_version)
+            notes.append(f"The headers are {found}: patch releases of {version[0]}.{version[1]} share one interface.")
+        (tree / RECORD).write_text(json.dumps(_record(source, version, headers), indent=2) + "\n", encoding="utf-8")
+        _swap(tree, destination, work)
+        _point_current(request.root, destination.name)
+        return SetupResult(examine_tree(destination), version, source.kind, changed=True, notes=notes)
+
+
+def _unchanged(tree: Path, kind: str) -> SetupResult:
+    examined = examine_tree(tree)
+    assert examined.library_version is not None
+    return SetupResult(examined, examined.library_version, kind, changed=False)
+
+
+def _choose(request: SetupRequest) -> Source | None:
+    """Return the source to take; None for PyPI's wheel, which must be downloaded first."""
+    if request.folder is not None:
+        return require_source(request.folder.absolute())
+    if request.source != WHEEL_KIND:
+        for source in installed_sources():
+            if request.source in ("auto", source.kind):
+                return source
+    if request.source == WHEEL_KIND or (request.source == "auto" and request.allow_8_6):
+        return None
+    searched = "conda-forge's libnvinfer packages or TensorRT wheels" if request.source == "auto" else request.source
+    msg = (
+        f"No TensorRT was found: looked for {searched} in the active environment. Install libnvinfer from conda-forge "
+        "(pixi's GPU environments hold it), or name an unpacked archive with --from DIR."
+    )
+    raise ComponentMissing(msg)
+
+
+def _place_libraries(source: Source, destination: Path, *, copy: bool) -> None:
+    for pattern in _LIBRARY_PATTERNS:
+        for path in sorted(source.libraries.glob(pattern)):
+            if path.is_file():
+                _place(path, destination / path.name, copy=copy)
+    for stem in ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser"):
+        library = find_library(destination, stem)
+        if library is None:
+            continue
+        # Opened by its soname, which some archives lack.
+        soname = destination / f"{stem}.so.{library.name.removeprefix(f'{stem}.so.').split('.')[0]}"
+        if not soname.exists():
+            soname.symlink_to(library.name)
+
+
+def _place_headers(
+    request: SetupRequest,
+    source: Source,
+    version: Version,
+    include: Path,
+    existing: Path,
+    note: Callable[[str], None],
+) -> tuple[str, list[str]]:
+    """Fill `include`; return where the headers come from, and notes."""
+    if source.headers:
+        origin = str(source.headers)
+        include.mkdir(parents=True)
+        for path in sorted(source.headers.glob("Nv*.h")):
+            _place(path, include / path.name, copy=request.copy or source.copy)
+        if (source.headers / "impl").is_dir():
+            shutil.copytree(source.headers / "impl", include / "impl")
+    elif not request.force and (earlier := headers_version(existing / "include")) and earlier[:2] == version[:2]:
+        origin = _read_record(existing).get("headers", "an earlier set-up")
+        shutil.copytree(existing / "include", include, symlinks=True)
+    else:
+        note(f"Fetching the headers of TensorRT {format_version(version)} from {request.headers_git}")
+        tag = fetch_headers(version, request.headers_git, include)
+        origin = f"{request.headers_git} at {tag}"
+    notes = []
+    if not (include / PARSER_HEADER).is_file():
+        note(f"Fetching {PARSER_HEADER} from {request.parser_headers_git}")
+        reference = fetch_parser_header(version, request.parser_headers_git, include)
+        notes.append(f"{PARSER_HEADER} comes from {request.parser_headers_git} at {reference}.")
+    return origin, notes
+
+
+def _place(source: Path, destination: Path, *, copy: bool) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    if copy:
+        # a link within the folder stays a link: libraries have up to three names for one large file
+        inside = source.is_symlink() and source.resolve().parent == source.parent.resolve()
+        shutil.copy2(source, destination, follow_symlinks=not inside)
+    else:
+        destination.symlink_to(source.absolute())
+
+
+def _record(source: Source, version: Version, headers: str) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "version": format_version(version),
+        "source": source.kind,
+        # a place that does not last is not a place to compare with
+        "libraries": None if source.copy else str(source.libraries),
+        "headers": headers,
+        "files": _files(source),
+    }
+
+
+def _files(source: Source) -> dict[str, int]:
+    paths = [path for pattern in _LIBRARY_PATTERNS for path in source.libraries.glob(pattern) if path.is_file()]
+    return {path.name: path.stat().st_size for path in sorted(paths)}
+
+
+def _is_whole(destination: Path, source: Source) -> bool:
+    record = _read_record(destination)
+    same_place = record.get("libraries") in (None, str(source.libraries)) and record.get("source") == source.kind
+    if not same_place or record.get("files") != _files(source):
+        return False
+    return not _problems(destination)
+
+
+def _problems(tree: Path) -> list[str]:
+    return examine_tree(tree).problems()
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if isinstance(record, dict):
+            return record
+    return {}
+
+
+def _swap(tree: Path, destination: Path, work: Path) -> None:
+    if destination.exists():
+        destination.rename(work / "replaced")
+    tree.rename(destination)
+
+
+def _point_current(root: Path, name: str) -> None:
+    temporary = root / f".current.{secrets.token_hex(4)}"
+    temporary.symlink_to(name)
+    temporary.replace(root / "current")
+
+
+@contextlib.contextmanager
+def _staging(root: Path) -> Iterator[Path]:
+    for left in root.glob(".staging.*"):
+        shutil.rmtree(left, ignore_errors=True)  # of a run that was killed; we hold the lock
+    work = root / f".staging.{secrets.token_hex(4)}"
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
