@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,7 +15,8 @@ ACCENT = "#2f6fb2"
 # Okabe and Ito's palette, which people with any form of colour blindness can tell apart.
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a8d00", "#555555")
 
-_SETTINGS = {
+# Any: matplotlib types the keys as literals that differ between its versions.
+_SETTINGS: dict[Any, Any] = {
     "axes.edgecolor": "#9aa5b1",
     "axes.grid": True,
     "axes.labelcolor": INK,
