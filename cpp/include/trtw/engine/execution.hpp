@@ -1,0 +1,48 @@
+// One execution context: its profile, the shapes and addresses bound to it, its launch.
+#pragma once
+
+#include "trtw/engine/output_allocator.hpp"
+#include "trtw/engine/plan.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace trtw::engine {
+
+/// Not thread-safe, as TensorRT's contexts are not.
+class Execution {
+public:
+    /// Makes a context on `profile` that works in `scratch` (plan.device_memory_bytes() of device memory, shared with
+    /// other contexts that never run at the same time). Returns nullptr where another context holds the profile and
+    /// the engine was built without profile sharing (TensorRT 8.6). Throws OutOfMemory or DeviceFailure.
+    static std::unique_ptr<Execution> create(std::shared_ptr<const Plan> plan, int profile, void* scratch,
+                                             cudaStream_t stream);
+
+    /// Sets every input's shape. Shape tensors on the host must have their addresses and values by then.
+    /// Throws UsageProblem, with TensorRT's words, for shapes it refuses.
+    void set_shapes(std::span<const Shape> shapes);
+    /// Shape of an output under the current input shapes; nullopt where it depends on the data.
+    [[nodiscard]] std::optional<Shape> output_shape(std::size_t output) const;
+
+    void bind_input(std::size_t input, void* address);
+    void bind_output(std::size_t output, void* address);
+    void bind_allocator(std::size_t output, OutputAllocator& allocator);
+
+    /// Throws OutOfMemory or DeviceFailure, with TensorRT's words.
+    void enqueue(cudaStream_t stream);
+
+    [[nodiscard]] int profile() const noexcept { return profile_; }
+    [[nodiscard]] nvinfer1::IExecutionContext& context() noexcept { return *context_; }
+
+private:
+    Execution() = default;
+
+    std::shared_ptr<const Plan> plan_; // outlives the context
+    std::unique_ptr<nvinfer1::IExecutionContext> context_;
+    int profile_ = 0;
+};
+
+} // namespace trtw::engine

@@ -1,0 +1,62 @@
+// A deserialised engine with the runtime that made it, and the table of its tensors.
+#pragma once
+
+#include "trtw/engine/tensor.hpp"
+
+#include <NvInferRuntime.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trtw::engine {
+
+struct PlanOptions {
+    bool allow_host_code = false;      ///< lets version-compatible plans bring their own runtime code
+    std::filesystem::path library_dir; ///< where libnvinfer lies; empty for the default places
+    int device = -1;                   ///< CUDA device; -1 for the one the thread has selected
+};
+
+/// Immutable and shared: runners and benches keep it alive.
+class Plan {
+public:
+    /// Deserialises. The bytes may go afterwards. A plan is code: load none whose origin you do not trust.
+    /// Throws UsageProblem where the bytes are no plan, or a plan of another TensorRT version or GPU, or damaged;
+    /// ComponentMissing without libnvinfer; DeviceFailure without a usable GPU or memory.
+    static std::shared_ptr<Plan> load(std::span<const std::byte> bytes, const PlanOptions& options);
+
+    [[nodiscard]] nvinfer1::ICudaEngine& engine() const noexcept { return *engine_; }
+    [[nodiscard]] const std::vector<TensorInfo>& inputs() const noexcept { return inputs_; }
+    [[nodiscard]] const std::vector<TensorInfo>& outputs() const noexcept { return outputs_; }
+    /// Inputs and outputs in the engine's own order.
+    [[nodiscard]] const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
+    [[nodiscard]] int num_profiles() const noexcept { return num_profiles_; }
+    /// Scratch memory that one execution context needs, for any profile.
+    [[nodiscard]] std::size_t device_memory_bytes() const noexcept { return device_memory_bytes_; }
+    /// JSON text of a header before the plan; empty without one.
+    [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
+    [[nodiscard]] int device() const noexcept { return device_; }
+
+private:
+    Plan() = default;
+    void read_tensors();
+
+    // In this order: the engine must go before its runtime.
+    std::shared_ptr<nvinfer1::IRuntime> runtime_;
+    std::unique_ptr<nvinfer1::ICudaEngine> engine_;
+    std::vector<TensorInfo> inputs_;
+    std::vector<TensorInfo> outputs_;
+    std::vector<TensorInfo> tensors_;
+    int num_profiles_ = 0;
+    std::size_t device_memory_bytes_ = 0;
+    std::string metadata_;
+    int device_ = 0;
+};
+
+/// What TensorRT's log says about a plan that it refused, as one paragraph. `library` is "TensorRT 8.6.0 (path)".
+std::string explain_refusal(const std::string& log, const std::string& library);
+
+} // namespace trtw::engine

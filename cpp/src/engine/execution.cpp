@@ -1,0 +1,123 @@
+#include "trtw/engine/execution.hpp"
+
+#include "trtw/device/check.hpp"
+#include "trtw/engine/logger.hpp"
+#include "trtw/engine/types.hpp"
+#include "trtw/engine/version.hpp"
+
+#include <algorithm>
+
+namespace trtw::engine {
+
+namespace {
+
+[[noreturn]] void raise_device(const std::string& what, const std::string& log) {
+    const cudaError_t last = cudaGetLastError();
+    const std::string said = log.empty() ? std::string{} : " TensorRT says: " + log;
+    if (last == cudaErrorMemoryAllocation || log.find("OutOfMemory") != std::string::npos ||
+        log.find("out of memory") != std::string::npos) {
+        throw device::OutOfMemory("The GPU is out of memory while " + what + "." + said);
+    }
+    if (last != cudaSuccess && device::poisons_process(last)) {
+        device::raise(last, what.c_str());
+    }
+    throw DeviceFailure("TensorRT failed while " + what + "." + said);
+}
+
+nvinfer1::IExecutionContext* new_context(nvinfer1::ICudaEngine& engine) {
+#if NV_TENSORRT_MAJOR >= 10
+    return engine.createExecutionContext(nvinfer1::ExecutionContextAllocationStrategy::kUSER_MANAGED);
+#else
+    return engine.createExecutionContextWithoutDeviceMemory();
+#endif
+}
+
+void give_scratch(nvinfer1::IExecutionContext& context, void* scratch, [[maybe_unused]] std::size_t bytes) {
+#if TRTW_TRT_MEMORY_SIZE_V2
+    context.setDeviceMemoryV2(scratch, static_cast<std::int64_t>(bytes));
+#else
+    context.setDeviceMemory(scratch);
+#endif
+}
+
+} // namespace
+
+std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, int profile, void* scratch,
+                                             cudaStream_t stream) {
+    const LogCapture capture{logger().buffer()};
+    std::unique_ptr<Execution> made{new Execution};
+    made->plan_ = std::move(plan);
+    made->profile_ = profile;
+    made->context_.reset(new_context(made->plan_->engine()));
+    if (!made->context_) {
+        raise_device("creating an execution context", capture.errors());
+    }
+    nvinfer1::IExecutionContext& context = *made->context_;
+    give_scratch(context, scratch, made->plan_->device_memory_bytes());
+    if (context.getOptimizationProfile() != profile) {
+        if (!context.setOptimizationProfileAsync(profile, stream)) {
+            return nullptr;
+        }
+        TRTW_CUDA(cudaStreamSynchronize(stream));
+    }
+    return made;
+}
+
+void Execution::set_shapes(std::span<const Shape> shapes) {
+    const LogCapture capture{logger().buffer()};
+    const std::vector<TensorInfo>& inputs = plan_->inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        // A shape without dynamic dimensions is fixed already.
+        const bool dynamic = std::any_of(inputs[i].shape.begin(), inputs[i].shape.end(),
+                                         [](std::int64_t dim) { return dim < 0; });
+        if (dynamic && !context_->setInputShape(inputs[i].name.c_str(), to_dims(shapes[i], inputs[i].name))) {
+            throw UsageProblem("TensorRT refuses the shape " + bracketed(shapes[i]) + " of input '" + inputs[i].name +
+                               "': " + capture.errors());
+        }
+    }
+    const std::int32_t unresolved = context_->inferShapes(0, nullptr);
+    if (unresolved != 0) {
+        throw UsageProblem("TensorRT cannot work out the shapes of this call: " + capture.errors());
+    }
+}
+
+std::optional<Shape> Execution::output_shape(std::size_t output) const {
+    Shape shape = to_vector(context_->getTensorShape(plan_->outputs()[output].name.c_str()));
+    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; })) {
+        return std::nullopt;
+    }
+    return shape;
+}
+
+void Execution::bind_input(std::size_t input, void* address) {
+    const std::string& name = plan_->inputs()[input].name;
+    const LogCapture capture{logger().buffer()};
+    if (!context_->setTensorAddress(name.c_str(), address)) {
+        raise_device("binding input '" + name + "'", capture.errors());
+    }
+}
+
+void Execution::bind_output(std::size_t output, void* address) {
+    const std::string& name = plan_->outputs()[output].name;
+    const LogCapture capture{logger().buffer()};
+    if (!context_->setTensorAddress(name.c_str(), address)) {
+        raise_device("binding output '" + name + "'", capture.errors());
+    }
+}
+
+void Execution::bind_allocator(std::size_t output, OutputAllocator& allocator) {
+    const std::string& name = plan_->outputs()[output].name;
+    if (!context_->setOutputAllocator(name.c_str(), &allocator)) {
+        throw DeviceFailure("TensorRT takes no output allocator for '" + name + "'.");
+    }
+}
+
+void Execution::enqueue(cudaStream_t stream) {
+    if (!context_->enqueueV3(stream)) [[unlikely]] {
+        // The log tells why; a capture object for every call would cost the fast path a lock.
+        const std::vector<LogLine> recent = logger().buffer().since(0, Severity::error);
+        raise_device("running the engine", recent.empty() ? std::string{} : recent.back().text);
+    }
+}
+
+} // namespace trtw::engine

@@ -1,0 +1,54 @@
+#include "trtw/engine/output_allocator.hpp"
+
+#include "trtw/engine/types.hpp"
+#include "trtw/error.hpp"
+
+#include <exception>
+
+namespace trtw::engine {
+
+void* OutputAllocator::grow(std::uint64_t bytes) noexcept {
+    try {
+        // cudaMalloc aligns to 256 bytes, which is what TensorRT asks for at most.
+        buffer_.reserve(static_cast<std::size_t>(bytes));
+        return buffer_.data();
+    } catch (const std::exception&) {
+        out_of_memory_ = true;
+        return nullptr; // TensorRT fails the call with an error of its own
+    }
+}
+
+#if NV_TENSORRT_MAJOR >= 10
+void* OutputAllocator::reallocateOutputAsync(char const* /*name*/, void* /*current*/, std::uint64_t bytes,
+                                             std::uint64_t /*alignment*/, cudaStream_t /*stream*/) {
+    return grow(bytes);
+}
+#else
+void* OutputAllocator::reallocateOutput(char const* /*name*/, void* /*current*/, std::uint64_t bytes,
+                                        std::uint64_t /*alignment*/) noexcept {
+    return grow(bytes);
+}
+#endif
+
+void OutputAllocator::notifyShape(char const* /*name*/, nvinfer1::Dims const& dims) noexcept {
+    try {
+        shape_ = to_vector(dims);
+        known_ = true;
+    } catch (const std::exception&) {
+        known_ = false;
+    }
+}
+
+void OutputAllocator::begin_call() noexcept {
+    known_ = false;
+    out_of_memory_ = false;
+}
+
+const Shape& OutputAllocator::shape() const {
+    if (!known_) {
+        throw DeviceFailure("TensorRT reported no shape for an output whose shape depends on the data.");
+    }
+    return shape_;
+}
+
+} // namespace trtw::engine

@@ -1,0 +1,162 @@
+#include "trtw/engine/plan.hpp"
+
+#include "trtw/device/check.hpp"
+#include "trtw/device/status.hpp"
+#include "trtw/engine/api.hpp"
+#include "trtw/engine/library.hpp"
+#include "trtw/engine/logger.hpp"
+#include "trtw/engine/plan_file.hpp"
+#include "trtw/engine/types.hpp"
+#include "trtw/engine/version.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <initializer_list>
+#include <string_view>
+
+namespace trtw::engine {
+
+namespace {
+
+bool mentions_any(const std::string& text, std::initializer_list<std::string_view> phrases) {
+    for (const std::string_view phrase : phrases) {
+        if (text.find(phrase) != std::string::npos) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int select_device(int wanted) {
+    const device::Status status = device::status();
+    if (!status.ok) {
+        throw DeviceFailure("No GPU can be used here: " + status.error + ". `trtw doctor` shows the driver.");
+    }
+    if (wanted < 0) {
+        int current = 0;
+        TRTW_CUDA(cudaGetDevice(&current));
+        return current;
+    }
+    if (wanted >= status.device_count) {
+        throw UsageProblem("Device " + std::to_string(wanted) + " does not exist: this machine shows " +
+                           std::to_string(status.device_count) + ".");
+    }
+    TRTW_CUDA(cudaSetDevice(wanted));
+    return wanted;
+}
+
+ProfileRange shape_range(const nvinfer1::ICudaEngine& engine, const char* name, int profile) {
+    using nvinfer1::OptProfileSelector;
+    return {to_vector(engine.getProfileShape(name, profile, OptProfileSelector::kMIN)),
+            to_vector(engine.getProfileShape(name, profile, OptProfileSelector::kOPT)),
+            to_vector(engine.getProfileShape(name, profile, OptProfileSelector::kMAX))};
+}
+
+// Value ranges of a shape tensor; TensorRT 8.6 tells them through deprecated calls only and checks them itself.
+std::vector<ProfileRange> value_ranges([[maybe_unused]] const nvinfer1::ICudaEngine& engine,
+                                       [[maybe_unused]] const TensorInfo& tensor, [[maybe_unused]] int profiles) {
+    std::vector<ProfileRange> ranges;
+#if TRTW_TRT_PROFILE_VALUES_V2
+    using nvinfer1::OptProfileSelector;
+    const auto count = static_cast<std::size_t>(volume(tensor.shape));
+    for (int p = 0; p < profiles; ++p) {
+        const auto read = [&](OptProfileSelector select) {
+            const std::int64_t* values = engine.getProfileTensorValuesV2(tensor.name.c_str(), p, select);
+            return values != nullptr ? Shape{values, values + count} : Shape{};
+        };
+        ProfileRange range{read(OptProfileSelector::kMIN), read(OptProfileSelector::kOPT),
+                           read(OptProfileSelector::kMAX)};
+        if (range.min.empty() || range.max.empty()) {
+            return {};
+        }
+        ranges.push_back(std::move(range));
+    }
+#endif
+    return ranges;
+}
+
+TensorInfo describe(const nvinfer1::ICudaEngine& engine, const char* name, int profiles) {
+    TensorInfo tensor;
+    tensor.name = name;
+    tensor.is_input = engine.getTensorIOMode(name) == nvinfer1::TensorIOMode::kINPUT;
+    const nvinfer1::DataType type = engine.getTensorDataType(name);
+    tensor.dtype = dtype_name(type);
+    tensor.bits = dtype_bits(type);
+    tensor.shape = to_vector(engine.getTensorShape(name));
+    tensor.on_host = engine.getTensorLocation(name) == nvinfer1::TensorLocation::kHOST;
+    tensor.is_shape_tensor = engine.isShapeInferenceIO(name);
+    tensor.is_linear = engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
+    const char* format = engine.getTensorFormatDesc(name);
+    tensor.format = format != nullptr ? format : "";
+    if (tensor.is_input) {
+        for (int p = 0; p < profiles; ++p) {
+            tensor.profiles.push_back(shape_range(engine, name, p));
+        }
+        if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
+            tensor.values = value_ranges(engine, tensor, profiles);
+        }
+    }
+    return tensor;
+}
+
+std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
+#if TRTW_TRT_MEMORY_SIZE_V2
+    return static_cast<std::size_t>(engine.getDeviceMemorySizeV2());
+#else
+    return engine.getDeviceMemorySize();
+#endif
+}
+
+} // namespace
+
+std::string explain_refusal(const std::string& log, const std::string& library) {
+    const std::string said = log.empty() ? "" : " TensorRT says: " + log;
+    if (mentions_any(log, {"expecting library version", "Version tag does not match", "stdVersionRead",
+                           "not compatible with this version", "version-compatible", "safeVersionRead"})) {
+        return "The engine was built by another version of TensorRT than the one loaded here, " + library +
+               ". Build it again with this version, or load the version that built it." + said;
+    }
+    if (mentions_any(log, {"expecting compute", "incompatible device", "compute capability", "different GPU"})) {
+        return "The engine was built for another GPU. Build it again on this one. Loaded: " + library + "." + said;
+    }
+    if (mentions_any(log, {"getPluginCreator", "Plugin not found", "plugin"})) {
+        return "The engine uses a plugin that is not loaded. Load its library first. Loaded: " + library + "." + said;
+    }
+    return "TensorRT cannot read the engine: it is damaged, cut short, or no engine at all. Build it again. Loaded: " +
+           library + "." + said;
+}
+
+std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOptions& options) {
+    const PlanBytes file = read_plan(bytes);
+    const LibraryStatus library = load_library(options.library_dir);
+    // make_shared cannot reach the private constructor.
+    std::shared_ptr<Plan> plan{new Plan};
+    plan->metadata_ = file.metadata;
+    plan->device_ = select_device(options.device);
+    plan->runtime_ = create_runtime();
+    plan->runtime_->setEngineHostCodeAllowed(options.allow_host_code);
+    const LogCapture capture{logger().buffer()};
+    plan->engine_.reset(plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()));
+    if (!plan->engine_) {
+        static_cast<void>(cudaGetLastError());
+        const std::string log = capture.errors();
+        if (mentions_any(log, {"OutOfMemory", "out of memory"})) {
+            throw device::OutOfMemory("The GPU is out of memory while loading the engine. TensorRT says: " + log);
+        }
+        throw UsageProblem(
+            explain_refusal(log, "TensorRT " + library.version + " (" + library.libnvinfer.string() + ")"));
+    }
+    plan->read_tensors();
+    return plan;
+}
+
+void Plan::read_tensors() {
+    num_profiles_ = engine_->getNbOptimizationProfiles();
+    device_memory_bytes_ = scratch_bytes(*engine_);
+    for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
+        tensors_.push_back(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
+        (tensors_.back().is_input ? inputs_ : outputs_).push_back(tensors_.back());
+    }
+}
+
+} // namespace trtw::engine
