@@ -1,0 +1,188 @@
+"""`eval-coco`: COCO scores, speed and a report of a detector, the embedded one unless another is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    INTERRUPTED,
+    BackendOption,
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    handled,
+    print_json,
+    single_command_app,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
+
+
+@handled
+def eval_coco(
+    *,
+    model: Annotated[Path | None, typer.Option(help="Model file; the embedded detector by default.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the images; the embedded dataset by default.")] = None,
+    annotations: Annotated[Path | None, typer.Option(help="COCO annotation file of the images.")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Detector family (yolov10, yolov8, yolox); recognised by default.")
+    ] = None,
+    backend: BackendOption = "auto",
+    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only so many images, lowest ids first.")] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere."),
+    ] = None,
+    conf: Annotated[float, typer.Option(min=0.0, max=1.0, help="Lowest score that counts.")] = 0.001,
+    iou: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="NMS threshold; the family's own by default.")
+    ] = None,
+    max_dets: Annotated[int, typer.Option(min=1, help="Most boxes per image.")] = 300,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Threads that read images; one per processor, at most 8, by default.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processors that the runtime may use; all by default.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Inferences in flight; one per processor on ort-cpu, else 1, by default.")
+    ] = None,
+    imgsz: Annotated[
+        str | None, typer.Option(help="Input size, 640 or 480x640 (height x width), of a model that takes any.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="Precision that the backend is asked for.")] = "fp32",
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Leave out images that are listed and absent.")
+    ] = False,
+    report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
+
+    Without --model, an embedded detector runs on an embedded dataset of generated scenes.
+    """
+    from trt_workbench.evaluate.coco import CocoRequest
+
+    model, images, annotations = _inputs(model, images, annotations)
+    request = CocoRequest(
+        model=model,
+        images=images,
+        annotations=annotations,
+        family=family,
+        backend=backend,
+        limit=limit,
+        batch=batch,
+        conf=conf,
+        iou=iou,
+        max_dets=max_dets,
+        workers=workers,
+        threads=threads,
+        concurrency=concurrency,
+        imgsz=_parse_size(imgsz),
+        precision=precision,
+        allow_missing=allow_missing,
+        seed=seed,
+    )
+    outcome, directory = _evaluate(request, output, report=report)
+    for note in outcome.metrics["notes"]:
+        _say(f"note: {note}")
+    if as_json:
+        print_json({**outcome.metrics, "directory": str(directory)})
+    else:
+        _show(outcome.metrics, directory)
+    if outcome.status == "partial":
+        done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
+        _say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -> tuple[Path, Path, Path]:
+    """Fill in the embedded model and dataset."""
+    if (images is None) != (annotations is None):
+        given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
+        msg = f"{given} was given without {other}; a dataset needs both."
+        raise UsageProblem(msg)
+    if model is not None and (images is None or annotations is None):
+        msg = f"The embedded dataset fits the embedded detector alone; pass --images and --annotations for: {model}"
+        raise UsageProblem(msg)
+    from trt_workbench.evaluate.embedded import embedded_dataset, embedded_model, make_embedded_dataset
+
+    if model is None:
+        model = embedded_model()
+        _say(f"Model: the embedded detector {model}")
+    if images is None or annotations is None:
+        place = embedded_dataset()
+        if not place.exists:
+            _say(f"Making the embedded dataset, once: {place.root}")
+        place = make_embedded_dataset()
+        images, annotations = place.images, place.annotations
+    return model, images, annotations
+
+
+def _parse_size(text: str | None) -> tuple[int, int] | None:
+    """(height, width) of "640" or "480x640"."""
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+        msg = f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}."
+        raise UsageProblem(msg)
+    return int(sides[0]), int(sides[-1])
+
+
+def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tuple[CocoOutcome, Path]:
+    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.evaluate.coco import CocoEvaluation
+    from trt_workbench.report.coco import write_report
+
+    with CocoEvaluation(request) as evaluation:
+        chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
+        _say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}")
+        with run_directory("eval-coco", output) as run:
+            with progress_bar("images") as start:
+                outcome = evaluation.run(run.path, start("Evaluating"))
+            if report:
+                write_report(run.path)
+            return outcome, run.commit(outcome.status, images=outcome.metrics["images"])
+
+
+def _show(metrics: dict[str, Any], directory: Path) -> None:
+    from rich.table import Table
+
+    from trt_workbench.evaluate.coco_scores import FIGURES
+
+    console = stdout_console(quiet=False)
+    figures = Table("figure", "value", title="COCO figures")
+    for name in FIGURES:
+        figures.add_row(name, "-" if metrics[name] is None else f"{metrics[name]:.4f}")
+    columns = ("mean", "p50", "p90", "p99", "max")
+    latency = Table("stage", *columns, title="Latency per image, ms")
+    for stage, summary in metrics["latency_ms"].items():
+        latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
+    console.print(figures, latency)
+    speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
+    console.print(speed, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Run directory: {directory}", markup=False, highlight=False, soft_wrap=True)
+    if (directory / "report.html").is_file():
+        console.print(f"Report: {directory / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _say(text: str) -> None:
+    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run `eval-coco`."""
+    single_command_app(eval_coco)()

@@ -1,0 +1,256 @@
+"""eval-coco: check what was asked, run the detector over the dataset, score it, write the run's files."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.class_map import map_classes
+from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
+from trt_workbench.evaluate.coco_files import write_run
+from trt_workbench.evaluate.coco_scores import score_detections
+from trt_workbench.evaluate.confusion import confuse
+from trt_workbench.evaluate.detections import DetectionStore
+from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
+from trt_workbench.pipeline.families import DecodeSettings, Family, recognise
+from trt_workbench.system.environment import available_processors
+
+COMPARABLE_CONF = 0.05
+"""Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
+
+# Threads beyond these bring nothing: readers share the interpreter, runs share the memory bandwidth.
+_MOST_WORKERS, _MOST_CONCURRENT = 8, 16
+# One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
+_DYNAMIC_BATCH = {"ort-cpu": 1}
+_DYNAMIC_BATCH_ELSEWHERE = 8
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CocoRequest:
+    """What the user asked for; None where the default is to be chosen.
+
+    Attributes:
+        model: the model file.
+        images: folder of the images.
+        annotations: COCO annotation file.
+        family: detector family, None to recognise it.
+        backend: name of the backend or "auto".
+        limit: how many images, None for all.
+        batch: images per inference; None for the model's fixed batch, else a default of the backend.
+        conf: lowest score that counts.
+        iou: NMS threshold; None for the family's own.
+        max_dets: boxes per image.
+        workers: reading threads; None for one per processor, at most 8.
+        threads: processors that the runtime may use; None for all.
+        concurrency: inferences in flight; None for one per processor on `ort-cpu`, else 1.
+        imgsz: (height, width), only for a model that takes any.
+        precision: "fp32", … as the backend defines it.
+        allow_missing: leave out images that are listed and absent.
+        seed: recorded, and used by the report to draw images at random.
+    """
+
+    model: Path
+    images: Path
+    annotations: Path
+    family: str | None = None
+    backend: str = "auto"
+    limit: int | None = None
+    batch: int | None = None
+    conf: float = 0.001
+    iou: float | None = None
+    max_dets: int = 300
+    workers: int | None = None
+    threads: int | None = None
+    concurrency: int | None = None
+    imgsz: tuple[int, int] | None = None
+    precision: str = "fp32"
+    allow_missing: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class CocoOutcome:
+    """How an evaluation ended: "partial" if it was interrupted, and the content of `metrics.json`."""
+
+    status: Literal["complete", "partial"]
+    metrics: dict[str, Any]
+
+
+class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
+    """A checked request with its model loaded; nothing has been written yet. A context manager.
+
+    Attributes:
+        request: what was asked.
+        backend: name of the backend that was chosen.
+        dataset: the images and their annotations.
+        session: the loaded model.
+        family: of the model.
+        transform: how images become its input.
+        decoding: thresholds.
+        settings: how the loop spreads the work.
+        notes: what the user should know about this evaluation, in sentences.
+    """
+
+    def __init__(self, request: CocoRequest) -> None:
+        """Check everything that can be checked before the first image is read.
+
+        Raises:
+            UsageProblem: the model, dataset or an option cannot be used, or they do not fit each other.
+            ComponentMissing: the backend cannot serve here.
+            DeviceFailure: the device failed while loading the model.
+        """
+        self.request = request
+        self.decoding = DecodeSettings(request.conf, request.iou, request.max_dets)
+        backend = require_backend(request.backend)
+        self.backend = backend.name
+        self.dataset = read_dataset(
+            request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
+        )
+        self.session: Session = backend.load(request.model, _session_options(request, backend.name))
+        try:
+            self.family: Family = recognise(
+                self.session.inputs,
+                self.session.outputs,
+                self.session.metadata,
+                family=request.family,
+                imgsz=request.imgsz,
+            )
+            self.transform: ImageTransform = self.family.transform()
+            self.category_ids: NDArray[np.int64] = map_classes(
+                self.family.class_count, self.family.names, self.dataset.categories
+            )
+            self.settings = self._loop_settings()
+        except BaseException:
+            self.session.close()
+            raise
+        self.notes = self._notes()
+
+    def __enter__(self) -> Self:
+        """Return the evaluation itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release the model."""
+        self.session.close()
+
+    def run(self, folder: Path, on_images: Progress | None = None, on_scoring: Progress | None = None) -> CocoOutcome:
+        """Evaluate, score and write the run's files into `folder`. Once per object.
+
+        Args:
+            folder: an existing folder, such as the staging folder of a run directory.
+            on_images: called with the images done and their total while the loop runs.
+            on_scoring: called with the categories scored and their total.
+
+        Raises:
+            UsageProblem: an image is missing or corrupt, or the model's outputs do not fit.
+            CheckFailed: the model returned NaN or infinite values.
+            DeviceFailure: the device failed.
+            OSError: a file cannot be written.
+            KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
+        """
+        image_ids = np.array([image.id for image in self.dataset.images], np.int64)
+        store = DetectionStore(image_ids, self.category_ids)
+        paths = [self.dataset.path(image) for image in self.dataset.images]
+        loop = EvaluationLoop(self.session, self.family, self.transform, self.decoding, paths, store, self.settings)
+        result = loop.run(on_images)
+        self.notes += self._notes_after(result)
+        dataset = self.dataset.subset(image_ids[result.done])
+        detections = store.collect()
+        if not len(detections):
+            self.notes.append("The model detected nothing, so AP is 0; check the preprocessing, the family and --conf.")
+        scores = score_detections(dataset.truth, dataset.categories, detections, on_scoring)
+        confusion = confuse(image_ids[result.done], dataset.categories, dataset.truth, detections)
+        status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
+        metrics = write_run(folder, dataset, result, detections, scores, confusion, self._facts(status))
+        return CocoOutcome(status, metrics)
+
+    def _loop_settings(self) -> LoopSettings:
+        fixed, asked = self.session.inputs[0].shape[0], self.request.batch
+        if fixed is not None and asked is not None and asked > fixed:
+            msg = (
+                f"The model takes batches of exactly {fixed}; --batch {asked} needs a model exported with a dynamic "
+                f"batch: {self.request.model}"
+            )
+            raise UsageProblem(msg)
+        default = _DYNAMIC_BATCH.get(self.backend, _DYNAMIC_BATCH_ELSEWHERE)
+        workers = self.request.workers or min(_MOST_WORKERS, available_processors())
+        if fixed is not None:
+            return LoopSettings(asked or fixed, fixed, workers)
+        return LoopSettings(asked or default, None, workers)
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.request.conf > COMPARABLE_CONF:
+            notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
+        if self.request.iou is not None and self.family.default_iou is None:
+            notes.append(f"--iou has no effect: family {self.family.name} needs no suppression.")
+        if self.dataset.missing:
+            notes.append(f"{len(self.dataset.missing)} absent images are left out.")
+        return notes
+
+    def _notes_after(self, result: LoopResult) -> list[str]:
+        other = [
+            image.file_name
+            for image, (height, width), done in zip(self.dataset.images, result.sizes, result.done, strict=True)
+            if done and (image.height or height, image.width or width) != (height, width)
+        ]
+        if not other:
+            return []
+        named = ", ".join(other[:NAMES_SHOWN])
+        return [
+            f"{len(other)} images are not of the size that the annotations give ({named}): are they the right ones?"
+        ]
+
+    def _facts(self, status: str) -> dict[str, Any]:
+        """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
+        request, settings = self.request, self.settings
+        iou = self.decoding.iou if self.decoding.iou is not None else self.family.default_iou
+        return {
+            "status": status,
+            "model": {
+                "path": str(request.model.absolute()),
+                "family": self.family.name,
+                "class_count": len(self.category_ids),
+            },
+            "backend": self.backend,
+            "backend_requested": request.backend,
+            "provenance": dict(self.session.provenance),
+            "settings": {
+                "conf": self.decoding.conf,
+                "iou": None if self.family.default_iou is None else iou,
+                "max_dets": self.decoding.max_dets,
+                "batch": settings.batch,
+                "imgsz": [self.transform.height, self.transform.width],
+                "workers": settings.workers,
+                "concurrency": self.session.concurrency,
+                "limit": request.limit,
+                "seed": request.seed,
+                "transform": dataclasses.asdict(self.transform),
+            },
+            "notes": self.notes,
+        }
+
+
+def _session_options(request: CocoRequest, backend: str) -> SessionOptions:
+    concurrency = request.concurrency
+    if concurrency is None:
+        # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
+        processors = request.threads or available_processors()
+        concurrency = min(_MOST_CONCURRENT, processors) if backend == "ort-cpu" else 1
+    return SessionOptions(threads=request.threads, concurrency=concurrency, precision=request.precision)

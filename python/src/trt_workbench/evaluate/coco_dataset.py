@@ -1,0 +1,253 @@
+"""A detection dataset in COCO's format: the annotation file read and checked, and the images that it lists."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import UsageProblem
+
+NAMES_SHOWN = 5  # how many absent images a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One object category: COCO's id, any positive number, and its name."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEntry:
+    """One image as the annotation file lists it; width and height in pixels, None where the file does not say."""
+
+    id: int
+    file_name: str
+    width: int | None
+    height: int | None
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """All annotations, compact.
+
+    Attributes:
+        image_ids: int64 [N].
+        category_ids: int64 [N].
+        boxes: float64 [N,4], x, y, width, height in pixels.
+        areas: float64 [N], in square pixels: of the mask where the dataset has masks.
+        crowd: bool [N], whether the box holds a crowd that a detection may fall into unpunished.
+    """
+
+    image_ids: NDArray[np.int64]
+    category_ids: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    areas: NDArray[np.float64]
+    crowd: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> GroundTruth:
+        """Return the annotations where `rows` is true (bool [N]) or at its indices (int [K])."""
+        return GroundTruth(
+            self.image_ids[rows], self.category_ids[rows], self.boxes[rows], self.areas[rows], self.crowd[rows]
+        )
+
+
+@dataclass(frozen=True)
+class CocoDataset:
+    """Images, categories and annotations of one annotation file.
+
+    Attributes:
+        folder: where the image files are.
+        annotations: the annotation file.
+        sha256: hexadecimal SHA-256 of the annotation file.
+        images: ascending by id.
+        categories: ascending by id.
+        truth: annotations of `images` only.
+        missing: file names of images that are listed and absent; they are not among `images`.
+    """
+
+    folder: Path
+    annotations: Path
+    sha256: str
+    images: tuple[ImageEntry, ...]
+    categories: tuple[Category, ...]
+    truth: GroundTruth
+    missing: tuple[str, ...] = ()
+
+    def path(self, image: ImageEntry) -> Path:
+        """Return the path of an image file."""
+        return self.folder / image.file_name
+
+    def subset(self, image_ids: NDArray[np.int64]) -> CocoDataset:
+        """Return the dataset cut down to the images with these ids."""
+        kept = set(image_ids.tolist())
+        images = tuple(image for image in self.images if image.id in kept)
+        truth = self.truth.select(np.isin(self.truth.image_ids, image_ids))
+        return CocoDataset(self.folder, self.annotations, self.sha256, images, self.categories, truth, self.missing)
+
+
+def read_dataset(
+    folder: Path, annotations: Path, *, limit: int | None = None, allow_missing: bool = False
+) -> CocoDataset:
+    """Read a COCO annotation file and find its images.
+
+    Args:
+        folder: where the images' `file_name` are looked for.
+        annotations: the annotation file ("instances").
+        limit: take only this many images, those with the lowest ids.
+        allow_missing: leave images out that are listed and absent.
+
+    Raises:
+        UsageProblem: a file is absent, not JSON or not COCO, or images are absent and `allow_missing` is false.
+    """
+    if not folder.is_dir():
+        msg = f"The images folder does not exist; pass the folder that holds the files the annotations name: {folder}"
+        raise UsageProblem(msg)
+    data = _read(annotations)
+    document = _parse(data, annotations)
+    try:
+        categories = _categories(document["categories"])
+        listed = _images(document["images"])
+        truth = _truth(document["annotations"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        msg = f"The annotation file is not in COCO's detection format ({why}): {annotations}"
+        raise UsageProblem(msg) from error
+    unknown = sorted(set(truth.category_ids.tolist()) - {category.id for category in categories})
+    if unknown:
+        msg = f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
+        raise UsageProblem(msg)
+    present, missing = _find(listed, folder, limit=limit, allow_missing=allow_missing)
+    if not present:
+        msg = f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}"
+        raise UsageProblem(msg)
+    digest = hashlib.sha256(data).hexdigest()
+    whole = CocoDataset(folder, annotations, digest, present, categories, truth, missing)
+    return whole.subset(np.array([image.id for image in present], np.int64))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"The annotation file cannot be read ({error.strerror}): {path}"
+        raise UsageProblem(msg) from error
+
+
+def _without_masks(entry: dict[str, Any]) -> dict[str, Any]:
+    # Masks are nine tenths of the file and boxes are all that is scored: dropped as each annotation is parsed.
+    entry.pop("segmentation", None)
+    return entry
+
+
+def _parse(data: bytes, path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(data, object_hook=_without_masks)
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError too
+        msg = f"The annotation file is not JSON ({error}): {path}"
+        raise UsageProblem(msg) from error
+    if not isinstance(document, dict):
+        msg = f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top): {path}"
+        raise UsageProblem(msg)
+    return document
+
+
+def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
+    found = sorted((Category(_whole(row["id"]), str(row["name"])) for row in rows), key=lambda item: item.id)
+    _require_unique([category.id for category in found], "categories")
+    if not found:
+        msg = "its list of categories is empty"
+        raise ValueError(msg)
+    return tuple(found)
+
+
+def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
+    found = [
+        ImageEntry(_whole(row["id"]), _text(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
+        for row in rows
+    ]
+    found.sort(key=lambda item: item.id)
+    _require_unique([image.id for image in found], "images")
+    return found
+
+
+def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
+    boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), -1)
+    if rows and boxes.shape[1] != 4:
+        msg = f"a bbox has {boxes.shape[1]} numbers, not 4"
+        raise ValueError(msg)
+    boxes = boxes.reshape(-1, 4)
+    areas = np.array([row["area"] for row in rows], np.float64)
+    broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas)
+    if broken.any():
+        row = int(np.flatnonzero(broken)[0])
+        msg = (
+            f"annotation {rows[row].get('id', row)} has the impossible bbox {boxes[row].tolist()} or area {areas[row]}"
+        )
+        raise ValueError(msg)
+    return GroundTruth(
+        np.array([_whole(row["image_id"]) for row in rows], np.int64),
+        np.array([_whole(row["category_id"]) for row in rows], np.int64),
+        boxes,
+        areas,
+        np.array([bool(row.get("iscrowd", 0)) for row in rows], np.bool_),
+    )
+
+
+def _find(
+    listed: list[ImageEntry], folder: Path, *, limit: int | None, allow_missing: bool
+) -> tuple[tuple[ImageEntry, ...], tuple[str, ...]]:
+    wanted = len(listed) if limit is None else limit
+    present: list[ImageEntry] = []
+    missing: list[str] = []
+    for image in listed:
+        if len(present) + (0 if allow_missing else len(missing)) >= wanted:
+            break
+        if (folder / image.file_name).is_file():
+            present.append(image)
+        else:
+            missing.append(image.file_name)
+    if missing and (not allow_missing or not present):
+        names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
+        count = len(present) + len(missing)
+        mend = "--allow-missing goes on without them" if present else "is it the right folder?"
+        msg = f"{len(missing)} of {count} images that the annotations list are absent ({names}); {mend}: {folder}"
+        raise UsageProblem(msg)
+    return tuple(present), tuple(missing)
+
+
+def _require_unique(ids: list[int], kind: str) -> None:
+    repeated = [number for number, count in Counter(ids).items() if count > 1]
+    if repeated:
+        msg = f"its {kind} repeat the ids {repeated[:NAMES_SHOWN]}"
+        raise ValueError(msg)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
+        msg = f"{value!r} is not a whole number"
+        raise ValueError(msg)
+    return int(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        msg = f"{value!r} is not a file name"
+        raise ValueError(msg)
+    return value
+
+
+def _size(value: Any) -> int | None:
+    return None if value is None else _whole(value)

@@ -1,0 +1,105 @@
+"""The files of an eval-coco run; docs/reference/run-directory.md describes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trt_workbench.bench.statistics import summarize
+from trt_workbench.engine.files import atomic_writer, write_json
+from trt_workbench.evaluate.coco_dataset import CocoDataset
+from trt_workbench.evaluate.coco_scores import CocoScores
+from trt_workbench.evaluate.confusion import Confusion
+from trt_workbench.evaluate.detections import Detections, write_predictions
+from trt_workbench.evaluate.loop import STAGES, LoopResult
+
+SCHEMA_VERSION = 1
+
+
+def write_run(
+    folder: Path,
+    dataset: CocoDataset,
+    result: LoopResult,
+    detections: Detections,
+    scores: CocoScores,
+    confusion: Confusion,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Write `predictions.json`, `records.jsonl`, `curves.json`, `confusion.json` and `metrics.json`.
+
+    Args:
+        folder: an existing folder.
+        dataset: cut down to the images that were done.
+        result: of the loop, over all images that were asked for.
+        detections: of the images that were done.
+        scores: of the detections.
+        confusion: of the images that were done.
+        facts: what was asked and chosen; `model.path` is a file.
+
+    Returns:
+        The content of `metrics.json`.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    write_predictions(folder / "predictions.json", detections)
+    _write_records(folder / "records.jsonl", dataset, result, confusion)
+    write_json(folder / "curves.json", {"schema_version": SCHEMA_VERSION, **scores.curves()})
+    write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
+    metrics = _metrics(dataset, result, len(detections), scores, facts)
+    write_json(folder / "metrics.json", metrics)
+    return metrics
+
+
+def _metrics(
+    dataset: CocoDataset, result: LoopResult, detections: int, scores: CocoScores, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    stages = result.stage_ms[result.done]
+    latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
+    latency["total"] = summarize(stages.sum(axis=1).tolist())
+    path = Path(facts["model"]["path"])
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **facts,
+        "model": {**facts["model"], "sha256": digest},
+        **scores.figures,
+        "images": len(dataset.images),
+        "images_requested": len(result.done),
+        "images_per_s": len(dataset.images) / result.wall_s,
+        "wall_s": result.wall_s,
+        "latency_ms": latency,
+        "detections": detections,
+        "per_class": scores.per_class(),
+        "dataset": {
+            "images": str(dataset.folder.absolute()),
+            "annotations": str(dataset.annotations.absolute()),
+            "annotations_sha256": dataset.sha256,
+            "missing": list(dataset.missing),
+        },
+    }
+
+
+def _write_records(path: Path, dataset: CocoDataset, result: LoopResult, confusion: Confusion) -> None:
+    counts = ("detections", "ground_truths", "true_positives", "false_positives", "false_negatives")
+    rows = np.flatnonzero(result.done)
+    with atomic_writer(path, "w") as file:
+        for place, (image, row) in enumerate(zip(dataset.images, rows, strict=True)):
+            stages = result.stage_ms[row].tolist()
+            record = {
+                "schema_version": SCHEMA_VERSION,
+                "image_id": image.id,
+                "file_name": image.file_name,
+                "width": int(result.sizes[row, 1]),
+                "height": int(result.sizes[row, 0]),
+                **{f"{stage}_ms": value for stage, value in zip(STAGES, stages, strict=True)},
+                "total_ms": float(sum(stages)),
+                **dict(zip(counts, confusion.counts[place].tolist(), strict=True)),
+            }
+            file.write(json.dumps(record, allow_nan=False) + "\n")

@@ -1,0 +1,53 @@
+"""The detector and dataset that eval-coco uses when it is given none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.evaluate.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
+from trt_workbench.system.workspace import models_dir, output_root
+
+_SPLIT = "val"
+
+
+class EmbeddedDataset(NamedTuple):
+    """Where the embedded dataset is; `exists` tells whether it was made before."""
+
+    root: Path
+    images: Path
+    annotations: Path
+    exists: bool
+
+
+def embedded_model() -> Path:
+    """Return the path of the embedded detector.
+
+    Raises:
+        ComponentMissing: the repository or the file is absent.
+    """
+    path = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
+    if not path.is_file():
+        msg = f"The embedded detector is missing; restore it with git, or pass --model: {path}"
+        raise ComponentMissing(msg)
+    return path
+
+
+def embedded_dataset() -> EmbeddedDataset:
+    """Say where the embedded dataset is or will be. Each version of the generator has a folder of its own."""
+    root = output_root() / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
+    annotations = root / "annotations" / f"instances_{_SPLIT}.json"
+    return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
+
+
+def make_embedded_dataset() -> EmbeddedDataset:
+    """Make the embedded dataset if it is not there; processes that ask at the same time wait for one another.
+
+    Raises:
+        UsageProblem: something else is in its place.
+        OSError: the folder is not writable or the disk is full.
+    """
+    place = embedded_dataset()
+    write_dataset(place.root, _SPLIT, HELD_OUT_IMAGES, HELD_OUT_SEED)
+    return place._replace(exists=True)
