@@ -18,6 +18,7 @@ class ImageTransform:
         placement: where the resized image lies in the padded one.
         pad_value: grey level of the padding, 0 to 255.
         scale_up: whether an image smaller than the input is enlarged.
+        rounding: of the resized sides: to the nearest pixel (half to even), or "down" as YOLOX does.
         channels: channel order of the tensor; decoded images are always BGR.
         scale: factor on the 0-255 grey levels, 1/255 for most detectors, 1 for YOLOX.
         mean: subtracted after scaling.
@@ -31,6 +32,7 @@ class ImageTransform:
     placement: Literal["centre", "top-left"] = "centre"
     pad_value: int = 114
     scale_up: bool = True
+    rounding: Literal["nearest", "down"] = "nearest"
     channels: Literal["rgb", "bgr"] = "rgb"
     scale: float = 1.0 / 255.0
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)

@@ -1,0 +1,45 @@
+"""What a file really is that was taken for an ONNX model, by its first bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# Offset, bytes, meaning with its mend. TensorRT's plan tag is not documented; these are the two seen in its releases.
+_SIGNATURES = (
+    (0, b"version https://git-lfs", "a Git-LFS pointer; run `git lfs pull` to get the model itself"),
+    (0, b"PK\x03\x04", "a zip archive, such as a PyTorch checkpoint or a packed model; export or unpack it"),
+    (0, b"\x80\x02", "a pickle, such as an old PyTorch checkpoint; export the model to ONNX"),
+    (0, b"ftrt", "a TensorRT engine; use the backend trt"),
+    (0, b"ptrt", "a TensorRT engine; use the backend trt"),
+    (4, b'{"', "a TensorRT engine behind a JSON header, as Ultralytics writes it; use the backend trt"),
+    (4, b"ORTM", "a model in ONNX Runtime's own format; use the ONNX file it was made from"),
+    (4, b"TFL3", "a TensorFlow Lite model; convert it to ONNX"),
+    (8, b'{"', "a safetensors file, which holds weights alone; export the model to ONNX"),
+    (0, b"\x1f\x8b", "a gzip archive; unpack it"),
+    (0, b"\x89HDF", "an HDF5 file, such as a Keras model; convert it to ONNX"),
+    (0, b"<", "an HTML or XML page, often the answer to a failed download; fetch the model again"),
+    (0, b"{", "a JSON document; name the ONNX file instead"),
+)
+_LONGEST = max(offset + len(magic) for offset, magic, _ in _SIGNATURES)
+
+
+def describe_file(path: Path) -> str:
+    """Say what an existing file that cannot be parsed as ONNX seems to be, and the mend.
+
+    Returns:
+        The rest of a sentence that begins with "it", such as "is empty; fetch or export it again".
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(_LONGEST)
+    if not head:
+        return "is empty; fetch or export it again"
+    for offset, magic, meaning in _SIGNATURES:
+        if head[offset:].startswith(magic):
+            return f"is {meaning}"
+    # The IR version is field 1, and exporters write fields in order.
+    if head.startswith(b"\x08"):
+        return "starts as one but is truncated or damaged; fetch or export it again"
+    return f"begins with {head[:8].hex(' ')}, which is no model format known here; fetch or export it again"

@@ -1,0 +1,129 @@
+"""Reading what a model's metadata and inputs say: image size, layout, class names."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.families.base import ModelFacts
+
+_DTYPES = ("float32", "float16", "uint8")
+
+
+def read_facts(
+    inputs: Sequence[TensorSpec], metadata: Mapping[str, str], imgsz: tuple[int, int] | None, *, forced: bool
+) -> ModelFacts:
+    """Gather what a family needs to know about a model.
+
+    Args:
+        inputs: the session's inputs; a detector has one, of rank 4.
+        metadata: the model's own; `task`, `names`, `imgsz`, `author` and `description` are read.
+        imgsz: (height, width) asked for by the user, None for the model's own.
+        forced: whether the family was named.
+
+    Raises:
+        UsageProblem: the model takes no image, does another task, has no size or another one, or cannot be understood.
+    """
+    if task := metadata.get("task", "detect"):
+        _require_detection(task)
+    spec, layout = _image_input(inputs)
+    dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
+    exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
+    return ModelFacts(
+        input_size=_resolve_size(dims, _metadata_size(metadata), imgsz),
+        fixed_size=None not in dims,
+        layout=layout,
+        dtype=cast("Literal['float32', 'float16', 'uint8']", spec.dtype),
+        names=class_names(metadata),
+        exporter=exporter,
+        forced=forced,
+    )
+
+
+def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the class names in `names`: a JSON or Python list, or a mapping from index to name. None if absent.
+
+    Raises:
+        UsageProblem: `names` is something else, or its indices have gaps.
+    """
+    text = metadata.get("names")
+    if not text:
+        return None
+    value = _literal("names", text)
+    if isinstance(value, dict):
+        try:
+            by_index = {int(key): str(name) for key, name in value.items()}
+        except (TypeError, ValueError):
+            by_index = {}
+        if sorted(by_index) == list(range(len(value))) and by_index:
+            return tuple(by_index[index] for index in range(len(by_index)))
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(name, str) for name in value):
+        return tuple(value)
+    msg = f"The model's metadata `names` is not a list of class names: {text[:80]}"
+    raise UsageProblem(msg)
+
+
+def _require_detection(task: str) -> None:
+    if task != "detect":
+        msg = f"The model's metadata says its task is {task!r}; only detectors (task 'detect') can be evaluated here."
+        raise UsageProblem(msg)
+
+
+def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nchw", "nhwc"]]:
+    if len(inputs) == 1 and len(inputs[0].shape) == 4 and inputs[0].dtype in _DTYPES:
+        spec = inputs[0]
+        if spec.shape[1] == 3 or (spec.shape[1] is None and spec.shape[3] != 3):
+            return spec, "nchw"
+        if spec.shape[3] == 3:
+            return spec, "nhwc"
+    seen = "; ".join(map(str, inputs))
+    msg = f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
+    raise UsageProblem(msg)
+
+
+def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
+    text = metadata.get("imgsz")
+    if not text:
+        return None
+    value = _literal("imgsz", text)
+    if isinstance(value, int):
+        return value, value
+    if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(side, int) for side in value):
+        return value[0], value[1]
+    msg = f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}"
+    raise UsageProblem(msg)
+
+
+def _resolve_size(
+    dims: Sequence[int | None], recorded: tuple[int, int] | None, asked: tuple[int, int] | None
+) -> tuple[int, int]:
+    if None not in dims and recorded is not None and tuple(dims) != recorded:
+        msg = f"The model's input is {dims[0]}x{dims[1]} pixels, but its metadata says imgsz {list(recorded)}."
+        raise UsageProblem(msg)
+    wanted = asked or recorded
+    sides = [dim if dim is not None else (wanted and wanted[axis]) for axis, dim in enumerate(dims)]
+    if asked is not None and tuple(sides) != tuple(asked):
+        shown = "x".join("?" if dim is None else str(dim) for dim in dims)
+        msg = f"The model takes images of {shown} pixels (height x width); --imgsz asks for {asked[0]}x{asked[1]}."
+        raise UsageProblem(msg)
+    height, width = sides
+    if not height or not width:
+        msg = "The model takes images of any size and does not record the one it was made for; pass --imgsz."
+        raise UsageProblem(msg)
+    return height, width
+
+
+def _literal(key: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        msg = f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
+        raise UsageProblem(msg) from error

@@ -1,0 +1,108 @@
+"""Which family a model is of, from its outputs and metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.families.base import DoesNotFit, Family, ModelFacts
+from trt_workbench.pipeline.families.metadata import read_facts
+from trt_workbench.pipeline.families.yolov8 import YoloV8
+from trt_workbench.pipeline.families.yolov10 import YoloV10
+from trt_workbench.pipeline.families.yolox import YoloX
+
+_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX)}
+# YOLOX, with the reading of its boxes fixed instead of decided by their values.
+_YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
+
+FAMILY_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
+"""Values of `--family`."""
+
+
+def recognise(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    metadata: Mapping[str, str],
+    *,
+    family: str | None = None,
+    imgsz: tuple[int, int] | None = None,
+) -> Family:
+    """Tell how a detector's outputs become boxes.
+
+    A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
+    Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
+
+    Args:
+        inputs: the session's inputs.
+        outputs: the session's outputs.
+        metadata: the model's own key-value metadata.
+        family: one of FAMILY_NAMES, or None to recognise it.
+        imgsz: (height, width) in pixels for a model that takes any size.
+
+    Raises:
+        UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
+    """
+    asked = family or metadata.get("family")
+    facts = read_facts(inputs, metadata, imgsz, forced=bool(asked))
+    if asked:
+        source = "--family" if family else "the model's metadata"
+        return _named(asked, source, outputs, facts)
+    return _guessed(outputs, facts)
+
+
+def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
+    if name not in FAMILY_NAMES:
+        near = difflib.get_close_matches(name, FAMILY_NAMES, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(FAMILY_NAMES)}."
+        msg = f"There is no detector family called {name!r} (from {source}); {hint}"
+        raise UsageProblem(msg)
+    encoding = _YOLOX_ENCODINGS.get(name)
+    fits, reasons = _try({name: YoloX if encoding else _FAMILIES[name]}, outputs, facts)
+    if len(fits) != 1:
+        why = "; ".join(reasons) if reasons else "more than one output could be it"
+        msg = f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
+        raise UsageProblem(msg)
+    chosen = fits[0]
+    return dataclasses.replace(chosen, encoding=encoding) if encoding and isinstance(chosen, YoloX) else chosen
+
+
+def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
+    fits, reasons = _try(_FAMILIES, outputs, facts)
+    if len(outputs) == 1 and len(fits) == 1:
+        return fits[0]
+    if len(outputs) > 1:
+        why = f"it has {len(outputs)} outputs where a detector of a known family has one"
+    elif fits:
+        why = f"it could be {' or '.join(found.name for found in fits)}"
+    else:
+        why = "; ".join(reasons)
+    named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
+    msg = (
+        f"It is not certain which detector family the model is of: {why}. "
+        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(FAMILY_NAMES)}."
+    )
+    raise UsageProblem(msg)
+
+
+def _try(
+    families: Mapping[str, type[Family]], outputs: Sequence[TensorSpec], facts: ModelFacts
+) -> tuple[list[Family], list[str]]:
+    fits, reasons = [], []
+    for output in outputs:
+        for name, kind in families.items():
+            try:
+                if not output.dtype.startswith("float"):
+                    text = f"it holds {output.dtype}, not floating-point numbers"
+                    raise DoesNotFit(text)
+                fits.append(kind.create(output, facts))
+            except DoesNotFit as reason:
+                reasons.append(f"not {name} from {output.name}, because {reason}")
+    return fits, reasons
+
+
+def _show(specs: Sequence[TensorSpec]) -> str:
+    return "; ".join(map(str, specs))
