@@ -4,6 +4,7 @@
 set(TRTW_CPU_SOURCES
   src/engine/library.cpp
   src/engine/log_buffer.cpp
+  src/engine/onnx_nodes.cpp
   src/engine/build_options.cpp
   src/engine/profile.cpp
   src/vision/letterbox_cpu.cpp
@@ -33,10 +34,13 @@ set(TRTW_BUILD_SOURCES
   src/engine/calibrator.cpp
   src/engine/inspect.cpp
   src/engine/logger.cpp
+  src/engine/network.cpp
   src/engine/onnx_parser.cpp
+  src/engine/plugins.cpp
   src/engine/precision.cpp
   src/engine/progress.cpp
   src/engine/refit.cpp
+  src/engine/timing_cache.cpp
   src/engine/types.cpp)
 
 # TensorRT headers: running.

@@ -36,4 +36,10 @@ public:
     using Error::Error;
 };
 
+/// The caller asked for the end of a long operation. Python sees `Cancelled`.
+class Cancelled : public Error {
+public:
+    using Error::Error;
+};
+
 } // namespace trtw

@@ -33,6 +33,7 @@ void register_errors(py::module_& m) {
     py::register_exception<trtw::ComponentMissing>(m, "ComponentMissing", base);
     py::register_exception<trtw::DeviceFailure>(m, "DeviceFailure", base);
     py::register_exception<trtw::CheckFailed>(m, "CheckFailed", base);
+    py::register_exception<trtw::Cancelled>(m, "Cancelled", base);
 }
 
 } // namespace

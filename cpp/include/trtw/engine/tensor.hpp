@@ -1,6 +1,8 @@
 // An engine's inputs and outputs as the runner sees them; free of TensorRT's types.
 #pragma once
 
+#include "trtw/engine/profile.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,13 +11,6 @@
 namespace trtw::engine {
 
 using Shape = std::vector<std::int64_t>;
-
-/// What one optimisation profile allows: of a shape, or of the values of a shape tensor.
-struct ProfileRange {
-    Shape min;
-    Shape opt;
-    Shape max;
-};
 
 struct TensorInfo {
     std::string name;

@@ -1,0 +1,29 @@
+// Build options to TensorRT's builder configuration, all but precision (precision.hpp) and calibration.
+#pragma once
+
+#include "trtw/engine/build_options.hpp"
+
+#include <NvInfer.h>
+
+#include <string>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Throws UsageProblem for options that this TensorRT version does not have.
+void check_supported(const BuildOptions& options);
+
+/// Adds the profiles, after validating them against the network.
+void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
+                    nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles);
+
+/// Sets flags, limits, tactic sources, timing cache and formats. Returns warnings that are no reason to stop.
+std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
+                                       const BuildOptions& options);
+
+/// The names that this TensorRT version has, for `tactic_sources`, `memory_pools` and `preview_features`.
+std::vector<std::string> tactic_source_names();
+std::vector<std::string> memory_pool_names();
+std::vector<std::string> preview_feature_names();
+
+} // namespace trtw::engine

@@ -1,0 +1,41 @@
+// Optimisation profiles: the range of input shapes that an engine accepts and is tuned for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Smallest, best-tuned and largest value of each dimension (or of each element of a shape tensor).
+struct ProfileRange {
+    std::vector<std::int64_t> min;
+    std::vector<std::int64_t> opt;
+    std::vector<std::int64_t> max;
+
+    bool operator==(const ProfileRange&) const = default;
+};
+
+/// One profile. Every dynamic input needs an entry in `shapes`; a shape tensor needs one in `values`.
+struct Profile {
+    std::map<std::string, ProfileRange> shapes;
+    std::map<std::string, ProfileRange> values;
+
+    bool operator==(const Profile&) const = default;
+};
+
+/// What a profile has to fit: an input of the network.
+struct ProfileInput {
+    std::string name;
+    std::vector<std::int64_t> shape;          ///< -1 where dynamic
+    std::vector<std::string> dimension_names; ///< the model's symbols; empty text where a dimension has none
+    bool is_shape_tensor = false;
+};
+
+/// Checks profiles against the network's inputs before TensorRT sees them: names, ranks, min <= opt <= max,
+/// static dimensions kept, every dynamic input covered, equal ranges for dimensions of one symbol.
+/// Throws UsageProblem that names the profile and the input.
+void validate_profiles(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs);
+
+} // namespace trtw::engine

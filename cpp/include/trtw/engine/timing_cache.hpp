@@ -1,0 +1,25 @@
+// Timing caches: what an earlier build measured, for a later one.
+#pragma once
+
+#include "trtw/engine/build_options.hpp"
+
+#include <NvInfer.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Gives the options' timing cache to the configuration. A cache that TensorRT rejects (another GPU or version, or
+/// damaged bytes) is replaced by an empty one and told as a warning; in strict mode it is a UsageProblem.
+std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, const BuildOptions& options);
+
+/// The configuration's timing cache after a build; null where it has none.
+std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config);
+
+/// One cache with the entries of all; on a conflict the earlier wins. Throws UsageProblem for one that TensorRT
+/// rejects.
+std::string merge_timing_caches(const std::vector<std::string>& caches);
+
+} // namespace trtw::engine

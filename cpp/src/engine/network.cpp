@@ -1,0 +1,97 @@
+#include "trtw/engine/network.hpp"
+
+#include "trtw/engine/logger.hpp"
+#include "trtw/engine/version.hpp"
+#include "trtw/error.hpp"
+
+namespace trtw::engine {
+
+namespace {
+
+TensorDescription describe(const nvinfer1::ITensor& tensor, bool is_input) {
+    return {tensor.getName(), std::string{dtype_name(tensor.getType())}, to_vector(tensor.getDimensions()), is_input,
+            tensor.isShapeTensor()};
+}
+
+} // namespace
+
+std::unique_ptr<nvinfer1::INetworkDefinition> create_network(nvinfer1::IBuilder& builder, bool strongly_typed) {
+    nvinfer1::NetworkDefinitionCreationFlags flags = 0;
+#if NV_TENSORRT_MAJOR < 10
+    flags |= 1U << static_cast<std::uint32_t>(nvinfer1::NetworkDefinitionCreationFlag::kEXPLICIT_BATCH);
+#elif TRTW_TRT_WEAK_TYPING
+    if (strongly_typed) {
+        flags |= 1U << static_cast<std::uint32_t>(nvinfer1::NetworkDefinitionCreationFlag::kSTRONGLY_TYPED);
+    }
+#endif
+    static_cast<void>(strongly_typed);
+    const LogCapture capture{logger().buffer()};
+    std::unique_ptr<nvinfer1::INetworkDefinition> network{builder.createNetworkV2(flags)};
+    if (!network) {
+        throw DeviceFailure("TensorRT could not create a network: " + capture.errors());
+    }
+    return network;
+}
+
+std::vector<TensorDescription> network_inputs(const nvinfer1::INetworkDefinition& network) {
+    std::vector<TensorDescription> inputs;
+    for (int i = 0; i < network.getNbInputs(); ++i) {
+        inputs.push_back(describe(*network.getInput(i), true));
+    }
+    return inputs;
+}
+
+std::vector<TensorDescription> network_outputs(const nvinfer1::INetworkDefinition& network) {
+    std::vector<TensorDescription> outputs;
+    for (int i = 0; i < network.getNbOutputs(); ++i) {
+        outputs.push_back(describe(*network.getOutput(i), false));
+    }
+    return outputs;
+}
+
+std::vector<ProfileInput> profile_inputs(const nvinfer1::INetworkDefinition& network) {
+    std::vector<ProfileInput> inputs;
+    for (int i = 0; i < network.getNbInputs(); ++i) {
+        const nvinfer1::ITensor& tensor = *network.getInput(i);
+        ProfileInput input{tensor.getName(), to_vector(tensor.getDimensions()), {}, tensor.isShapeTensor()};
+        for (int dim = 0; dim < static_cast<int>(input.shape.size()); ++dim) {
+            const char* symbol = tensor.getDimensionName(dim);
+            input.dimension_names.emplace_back(symbol != nullptr ? symbol : "");
+        }
+        inputs.push_back(std::move(input));
+    }
+    return inputs;
+}
+
+nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, const std::string& name,
+                                   std::string_view option) {
+    for (int i = 0; i < network.getNbInputs(); ++i) {
+        if (network.getInput(i)->getName() == name) {
+            return *network.getInput(i);
+        }
+    }
+    for (int i = 0; i < network.getNbOutputs(); ++i) {
+        if (network.getOutput(i)->getName() == name) {
+            return *network.getOutput(i);
+        }
+    }
+    throw UsageProblem(std::string{option} + ": the model has no input or output '" + name + "'");
+}
+
+NetworkTypes network_types(const nvinfer1::INetworkDefinition& network) {
+    NetworkTypes types;
+    for (int i = 0; i < network.getNbLayers(); ++i) {
+        const nvinfer1::ILayer& layer = *network.getLayer(i);
+        for (int out = 0; out < layer.getNbOutputs(); ++out) {
+            types.tensors.insert(layer.getOutput(out)->getType());
+        }
+        if (layer.getType() == nvinfer1::LayerType::kQUANTIZE) {
+            types.quantized.insert(layer.getOutput(0)->getType());
+        } else if (layer.getType() == nvinfer1::LayerType::kDEQUANTIZE) {
+            types.quantized.insert(layer.getInput(0)->getType());
+        }
+    }
+    return types;
+}
+
+} // namespace trtw::engine

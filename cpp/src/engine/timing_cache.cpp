@@ -1,0 +1,89 @@
+#include "trtw/engine/timing_cache.hpp"
+
+#include "trtw/engine/api.hpp"
+#include "trtw/engine/logger.hpp"
+#include "trtw/engine/version.hpp"
+#include "trtw/error.hpp"
+
+namespace trtw::engine {
+
+namespace {
+
+std::unique_ptr<nvinfer1::ITimingCache> read_cache(const nvinfer1::IBuilderConfig& config, const std::string& bytes) {
+    return std::unique_ptr<nvinfer1::ITimingCache>{config.createTimingCache(bytes.data(), bytes.size())};
+}
+
+std::string reason(const LogCapture& capture) {
+    const std::string errors = capture.errors();
+    if (!errors.empty()) {
+        return errors;
+    }
+    const auto warnings = capture.warnings();
+    return warnings.empty() ? "it was made by another TensorRT version or GPU, or is damaged" : warnings.back();
+}
+
+void start_empty(nvinfer1::IBuilderConfig& config) {
+    const auto cache = read_cache(config, {});
+    if (!cache || !config.setTimingCache(*cache, false)) {
+        throw DeviceFailure("TensorRT could not create a timing cache");
+    }
+}
+
+} // namespace
+
+std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, const BuildOptions& options) {
+    if (options.disable_timing_cache) {
+        config.setFlag(nvinfer1::BuilderFlag::kDISABLE_TIMING_CACHE);
+        return {};
+    }
+#if TRTW_TRT_STRICT_TIMING_CACHE
+    if (options.error_on_timing_cache_miss) {
+        config.setFlag(nvinfer1::BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
+    }
+#endif
+#if TRTW_TRT_EDITABLE_TIMING_CACHE
+    if (options.editable_timing_cache) {
+        config.setFlag(nvinfer1::BuilderFlag::kEDITABLE_TIMING_CACHE);
+    }
+#endif
+    if (options.timing_cache && !options.timing_cache->empty()) {
+        const LogCapture capture{logger().buffer()};
+        const auto cache = read_cache(config, *options.timing_cache);
+        if (cache && config.setTimingCache(*cache, options.timing_cache_ignore_mismatch)) {
+            return {};
+        }
+        const std::string problem = "the timing cache was rejected: " + reason(capture);
+        if (options.error_on_timing_cache_miss) {
+            throw UsageProblem(problem);
+        }
+        start_empty(config);
+        return {problem + "; the build began with an empty one"};
+    }
+    start_empty(config);
+    return {};
+}
+
+std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config) {
+    const nvinfer1::ITimingCache* cache = config.getTimingCache();
+    return std::unique_ptr<nvinfer1::IHostMemory>{cache != nullptr ? cache->serialize() : nullptr};
+}
+
+std::string merge_timing_caches(const std::vector<std::string>& caches) {
+    const auto builder = create_builder();
+    const std::unique_ptr<nvinfer1::IBuilderConfig> config{builder->createBuilderConfig()};
+    const LogCapture capture{logger().buffer()};
+    const auto merged = read_cache(*config, {});
+    for (const std::string& bytes : caches) {
+        const auto cache = read_cache(*config, bytes);
+        if (!merged || !cache || !merged->combine(*cache, false)) {
+            throw UsageProblem("a timing cache could not be merged: " + reason(capture));
+        }
+    }
+    const std::unique_ptr<nvinfer1::IHostMemory> bytes{merged ? merged->serialize() : nullptr};
+    if (!bytes) {
+        throw DeviceFailure("TensorRT could not serialise the timing cache: " + reason(capture));
+    }
+    return {static_cast<const char*>(bytes->data()), bytes->size()};
+}
+
+} // namespace trtw::engine
