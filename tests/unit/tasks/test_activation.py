@@ -2,6 +2,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from taskrunner.activation import with_settings
 
 TENSORRT = Path(__file__).parents[3] / "tasks" / "activate-tensorrt.sh"

@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.cli import Request, parse
 from taskrunner.errors import UsageProblem
 

@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.machine import Machine, this_machine
 from taskrunner.platforms import read_platforms
 

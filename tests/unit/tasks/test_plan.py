@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.errors import UsageProblem
 from taskrunner.machine import Machine
 from taskrunner.manifest import load

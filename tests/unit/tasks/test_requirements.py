@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.errors import UsageProblem
 from taskrunner.manifest import Environment
 from taskrunner.requirements import check_python, conda_only, local_projects, pip_calls

@@ -1,6 +1,7 @@
 """The rules by which pixi chooses an environment, one test a rule."""
 
 import pytest
+
 from taskrunner.errors import ComponentMissing, UsageProblem
 from taskrunner.machine import Machine
 from taskrunner.manifest import load

@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.errors import UsageProblem
 from taskrunner.tasktable import Argument, Dependency, Task, read_tasks
 

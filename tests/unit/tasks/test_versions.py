@@ -1,4 +1,5 @@
 import pytest
+
 from taskrunner.errors import UsageProblem
 from taskrunner.versions import fits, version_tuple
 

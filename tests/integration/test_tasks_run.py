@@ -1,0 +1,283 @@
+"""tasks/run as a program, on a small repository of its own; nothing is fetched from anywhere."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+TASKS = Path(__file__).parents[2] / "tasks"
+
+MANIFEST = """
+[workspace]
+name = "mini"
+channels = ["conda-forge"]
+platforms = [
+  { name = "gpu", platform = "linux-64", cuda = { driver = "13.0", arch = "12.0" } },
+  { name = "cpu", platform = "linux-64" },
+]
+
+[environments]
+default = ["base"]
+bare = []
+broken = { features = ["broken"], no-default-feature = true }
+gpu = ["gpu"]
+
+[feature.base]
+platforms = ["cpu"]
+[feature.base.dependencies]
+python = ">=3.11"
+cuda-nvcc = "*"
+[feature.base.pypi-dependencies]
+greeter = { path = "greeter" }
+[feature.base.activation]
+scripts = ["activate.sh"]
+env = { FROM_SETTINGS = "$FROM_SCRIPT and settings" }
+
+[feature.broken.pypi-dependencies]
+no-such-package-anywhere = "==1.0"
+[feature.broken.tasks]
+fail-to-install = "true"
+
+[feature.gpu]
+platforms = ["gpu"]
+[feature.gpu.tasks]
+on-gpu = "true"
+
+[tasks]
+greet = { cmd = "greet", description = "Greet" }
+inside = { cmd = "pwd && echo $GREETING", cwd = "sub folder", env = { GREETING = "$FROM_SETTINGS and task" } }
+first = "echo first"
+fails = "exit 7"
+after-first = { cmd = "echo then", depends-on = ["first"] }
+across = { cmd = "echo then", depends-on = ["first", { task = "first", environment = "bare" }] }
+after-failure = { cmd = "echo never", depends-on = ["first", "fails"] }
+lasting = "python -c 'import time; print(\\"up\\", flush=True); time.sleep(60)'"
+stops = "false | true; echo never"
+"""
+
+# A PEP 517 backend without requirements: pip installs the package without an index.
+BACKEND = """
+import base64, hashlib, zipfile
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    files = {
+        "greeter.py": "import sys\\n\\ndef main():\\n    print(*map(repr, sys.argv[1:]))\\n",
+        "greeter-1.0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: greeter\\nVersion: 1.0\\n",
+        "greeter-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        "greeter-1.0.dist-info/entry_points.txt": "[console_scripts]\\ngreet = greeter:main\\n",
+    }
+    files["greeter-1.0.dist-info/RECORD"] = "".join(f"{name},,\\n" for name in [*files, "greeter-1.0.dist-info/RECORD"])
+    with zipfile.ZipFile(f"{wheel_directory}/greeter-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    return "greeter-1.0-py3-none-any.whl"
+"""
+
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "greeter"
+version = "1.0"
+"""
+
+
+def make_repository(root: Path) -> Path:
+    shutil.copytree(TASKS, root / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "sub folder").mkdir()
+    (root / "greeter").mkdir()
+    (root / "greeter" / "backend.py").write_text(BACKEND)
+    (root / "greeter" / "pyproject.toml").write_text(PROJECT)
+    (root / "activate.sh").write_text('echo "noise of the script"\nexport FROM_SCRIPT="script of $PIXI_PROJECT_NAME"\n')
+    (root / "pixi.toml").write_text(MANIFEST)
+    return root
+
+
+def variables(**more: str) -> dict[str, str]:
+    """Return this process's variables without pixi and without an index for pip."""
+    without_pixi = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "pixi").exists()]
+    hidden = {"CONDA_OVERRIDE_CUDA": "", "CONDA_OVERRIDE_CUDA_ARCH": ""}
+    return {**os.environ, "PATH": ":".join(without_pixi), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", **hidden, **more}
+
+
+def start(root: Path, *words: str, python: str = sys.executable, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [python, str(root / "tasks" / "run"), *words],
+        cwd=root / "sub folder",
+        env=variables(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(root: Path, *words: str, **more: str) -> tuple[int, str, str]:
+    """Run tasks/run from a folder inside the repository; return exit code, stdout and stderr."""
+    with start(root, *words, **more) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository whose environments are made by the first tests that need them."""
+    return make_repository(tmp_path_factory.mktemp("repo"))
+
+
+def test_the_environment_is_made_once_and_stdout_is_the_tasks_alone(repository):
+    code, out, err = run(repository, "greet", "hello")
+    assert (code, out) == (0, "'hello'\n"), err
+    assert "setting up environment default (once)" in err
+    assert "conda-only packages of environment default are not installed: cuda-nvcc" in err
+    code, out, err = run(repository, "greet", "again")
+    assert (code, out, err) == (0, "'again'\n", "noise of the script\n")
+
+
+def test_arguments_arrive_word_for_word(repository):
+    words = ["--backend", "a b", "$HOME", "it's", '"', "*", "", "\\", "-e", "--", "ü;|&>"]
+    code, out, _ = run(repository, "greet", *words)
+    assert (code, out) == (0, " ".join(map(repr, words)) + "\n")
+
+
+def test_folder_and_variables(repository):
+    code, out, _ = run(repository, "inside")
+    assert (code, out) == (0, f"{repository}/sub folder\nscript of mini and settings and task\n")
+
+
+def test_dependencies_come_first(repository):
+    assert run(repository, "after-first")[:2] == (0, "first\nthen\n")
+
+
+@pytest.mark.parametrize("task", ["fails", "after-failure"])
+def test_the_exit_code_is_the_commands(repository, task):
+    code, out, _ = run(repository, task)
+    assert code == 7
+    assert "never" not in out
+
+
+def test_a_failure_inside_a_command_ends_it(repository):
+    assert run(repository, "stops")[:2] == (1, "")
+
+
+def test_ctrl_c_reaches_the_command(repository):
+    with start(repository, "lasting") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode in {-signal.SIGINT, 130}
+    assert "KeyboardInterrupt" in err
+    assert "taskrunner" not in err
+
+
+def test_a_changed_requirement_makes_the_environment_again(repository):
+    project = repository / "greeter" / "pyproject.toml"
+    assert run(repository, "greet")[0] == 0
+    leftover = repository / "tmp" / "venvs" / "default" / "leftover"
+    leftover.touch()
+    project.write_text(PROJECT + 'keywords = ["changed"]\n')
+    code, out, err = run(repository, "greet", "x")
+    assert (code, out) == (0, "'x'\n")
+    assert "setting up" in err
+    assert not leftover.exists()
+
+
+def test_two_at_once_make_a_half_made_environment_once(repository):
+    venv = repository / "tmp" / "venvs" / "default"
+    (venv / "taskrunner.json").unlink(missing_ok=True)
+    shutil.rmtree(venv / "bin", ignore_errors=True)
+    log = venv.with_name("default.log")
+    log.unlink(missing_ok=True)
+    first = start(repository, "greet", "a")
+    while not log.exists():  # written under the lock
+        time.sleep(0.01)
+    second = start(repository, "greet", "b")
+    (out_a, err_a), (out_b, err_b) = first.communicate(timeout=120), second.communicate(timeout=120)
+    assert (first.returncode, out_a, second.returncode, out_b) == (0, "'a'\n", 0, "'b'\n")
+    assert "setting up" in err_a
+    assert "setting up" not in err_b
+    assert "waiting for another run" in err_b
+
+
+def test_a_failed_install_says_why_and_leaves_nothing_that_counts_as_done(repository):
+    code, out, err = run(repository, "-e", "broken", "fail-to-install")
+    assert (code, out) == (3, "")
+    assert "No matching distribution found for no-such-package-anywhere==1.0" in err
+    assert err.endswith("tmp/venvs/broken.log\n")
+    assert not (repository / "tmp" / "venvs" / "broken" / "taskrunner.json").exists()
+
+
+def test_dry_run_prints_the_commands_and_makes_nothing(tmp_path):
+    root = make_repository(tmp_path / "repo")
+    code, out, err = run(root, "--dry-run", "across", "a b")
+    assert (code, out, err) == (0, "[default] echo first\n[bare] echo first\n[default] echo then 'a b'\n", "")
+    assert not (root / "tmp").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("gret",), 2, "no task 'gret'; did you mean greet?"),
+        (("-e", "gpuu", "greet"), 2, "no environment 'gpuu'; did you mean gpu?"),
+        (("on-gpu",), 3, "cannot run the environment 'gpu': it lacks a CUDA driver"),
+        (("--frozen", "greet"), 2, "no option --frozen"),
+        ((), 2, "usage: tasks/run"),
+    ],
+)
+def test_what_cannot_be_run(repository, words, code, message):
+    result = run(repository, *words)
+    assert result[:2] == (code, "")
+    assert message in result[2]
+    assert "Traceback" not in result[2]
+
+
+def test_list_and_help(repository):
+    code, out, _ = run(repository, "--list")
+    assert code == 0
+    assert "greet            Greet [default, bare, gpu]" in out
+    assert "gpu: not on this machine" in out
+    assert run(repository, "--help")[1].startswith("usage: tasks/run")
+
+
+def test_with_pixi_on_the_path_it_hands_over(repository, tmp_path):
+    pixi = tmp_path / "pixi"
+    pixi.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 5\n")
+    pixi.chmod(0o755)
+    path = f"{tmp_path}:{variables()['PATH']}"
+    code, out, _ = run(repository, "-e", "gpu", "--dry-run", "greet", "-e", "a b", PATH=path)
+    expected = ["run", "--manifest-path", f"{repository}/pixi.toml", "-e", "gpu", "--dry-run", "greet", "-e", "a b"]
+    assert (code, out.splitlines()) == (5, expected)
+    assert run(repository, "--no-pixi", "-n", "greet", PATH=path)[1] == "[default] greet\n"
+
+
+def old_python() -> str | None:
+    """Return a Python that is too old for tomllib, if this machine has one."""
+    for name in ("python3.10", "python3.9", "python3.8"):
+        if found := shutil.which(name):
+            command = [found, "-c", "import sys; print(sys.executable)"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout.strip()
+    return None
+
+
+@pytest.mark.skipif(old_python() is None, reason="no Python older than 3.11 on this machine")
+def test_an_old_python_finds_a_newer_one_or_says_what_it_needs(repository, tmp_path):
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    named = tmp_path / f"python3.{sys.version_info[1]}"
+    named.write_text(textwrap.dedent(f'#!/bin/sh\nexec {sys.executable} "$@"\n'))
+    named.chmod(0o755)
+    with start(repository, "--help", python=str(old_python()), PATH=f"{tmp_path}:{path}") as process:
+        assert process.communicate(timeout=30)[0].startswith("usage: tasks/run")
+    with start(repository, "--help", python=str(old_python()), PATH=str(tmp_path / "empty")) as process:
+        assert "tasks/run needs Python 3.11 or newer" in process.communicate(timeout=30)[1]
+    assert process.returncode == 1

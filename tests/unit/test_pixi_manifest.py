@@ -1,0 +1,335 @@
+"""pixi.toml held to pixi's schema, to the repository, and to the rules by which pixi chooses environments."""
+
+import ast
+import copy
+import json
+import os
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+import rattler
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from rattler.exceptions import InvalidMatchSpecError
+
+from taskrunner.errors import ComponentMissing
+from taskrunner.machine import Machine
+from taskrunner.manifest import load
+from taskrunner.resolve import all_tasks, resolve
+from taskrunner.versions import version_tuple
+from trt_workbench.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("TRTW_SHARED", ROOT.parent / "shared"))
+MACHINES = {
+    "cpu": Machine("linux-64", glibc="2.36"),
+    "rtx5090": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="12.0"),
+    "h200": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="9.0"),
+}
+# Executables that tasks call and the package that brings each.
+BROUGHT_BY = {"mypy": "mypy", "pytest": "pytest", "python": "python", "ruff": "ruff"}
+# What makes an environment gigabytes large.
+HEAVY = re.compile(r"cuda|cudnn|cublas|tensorrt|nvinfer|onnxruntime-gpu|^torch")
+
+
+@pytest.fixture
+def manifest():
+    return tomllib.loads((ROOT / "pixi.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load(ROOT)
+
+
+def layers(manifest):
+    """Yield every table that may hold dependencies, tasks and the like, with its name."""
+    yield "default", manifest
+    yield from manifest.get("feature", {}).items()
+    for name, environment in manifest.get("environments", {}).items():
+        if isinstance(environment, dict):
+            yield f"environment {name}", environment
+
+
+def tables(manifest, key):
+    """Yield (layer, name, value) of every entry of the tables called `key`."""
+    for layer, table in layers(manifest):
+        for name, value in table.get(key, {}).items():
+            yield layer, name, value
+
+
+def features_of(environment):
+    return environment if isinstance(environment, list) else environment.get("features", [])
+
+
+def undescribed_tasks(manifest):
+    return [
+        name
+        for _, name, task in tables(manifest, "tasks")
+        if not (isinstance(task, dict) and task.get("description", "").strip())
+    ]
+
+
+def tasks_that_swallow_arguments(manifest):
+    """With typed `args`, pixi binds what follows the task by position instead of passing it through."""
+    return [name for _, name, task in tables(manifest, "tasks") if isinstance(task, dict) and "args" in task]
+
+
+def dangling_dependencies(manifest):
+    tasks = {name for _, name, _ in tables(manifest, "tasks")}
+    dangling = []
+    for _, name, task in tables(manifest, "tasks"):
+        wanted = task.get("depends-on", []) if isinstance(task, dict) else []
+        for dependency in wanted if isinstance(wanted, list) else [wanted]:
+            table = {"task": dependency} if isinstance(dependency, str) else dependency
+            known = {"default", *manifest["environments"]}
+            if table["task"] not in tasks or table.get("environment", "default") not in known:
+                dangling.append(name)
+    return dangling
+
+
+def undefined_names(manifest):
+    """Return features, platforms and default environments that are named but not defined."""
+    platforms = {entry["name"] for entry in manifest["workspace"]["platforms"]}
+    undefined = [
+        feature
+        for environment in manifest["environments"].values()
+        for feature in features_of(environment)
+        if feature not in manifest["feature"]
+    ]
+    for _, table in layers(manifest):
+        undefined += [platform for platform in table.get("platforms", []) if platform not in platforms]
+    for _, _, task in tables(manifest, "tasks"):
+        default = task.get("default-environment", "default") if isinstance(task, dict) else "default"
+        undefined += [default] if default not in {"default", *manifest["environments"]} else []
+    return undefined
+
+
+def unused_features(manifest):
+    used = {feature for environment in manifest["environments"].values() for feature in features_of(environment)}
+    return sorted(manifest["feature"].keys() - used)
+
+
+def bad_match_specs(manifest):
+    bad = []
+    for key in ("dependencies", "constraints"):
+        for _, name, spec in tables(manifest, key):
+            version = spec if isinstance(spec, str) else spec.get("version", "*")
+            build = "" if isinstance(spec, str) else spec.get("build", "")
+            try:
+                rattler.MatchSpec(f"{name} {version} {build}".strip(), strict=True)
+            except InvalidMatchSpecError:
+                bad.append(name)
+    return bad
+
+
+def bad_requirements(manifest):
+    bad = []
+    for _, name, spec in tables(manifest, "pypi-dependencies"):
+        table = {"version": spec} if isinstance(spec, str) else spec
+        if "path" in table:
+            project = ROOT / table["path"] / "pyproject.toml"
+            named = tomllib.loads(project.read_text())["project"]["name"] if project.is_file() else ""
+            if canonicalize_name(named) != canonicalize_name(name):
+                bad.append(name)
+            continue
+        version = table.get("version", "*")
+        try:
+            Requirement(f"{name}[{','.join(table.get('extras', []))}]{'' if version == '*' else version}")
+        except InvalidRequirement:
+            bad.append(name)
+    return bad
+
+
+def deprecated_tables(manifest):
+    return [layer for layer, table in layers(manifest) if "system-requirements" in table or "project" in table]
+
+
+def platforms_out_of_order(manifest):
+    """The first entry that fits wins and figures are floors, so the most demanding one must come first."""
+    archs = [
+        version_tuple(entry["cuda"]["arch"]) if "cuda" in entry else () for entry in manifest["workspace"]["platforms"]
+    ]
+    return [] if archs == sorted(archs, reverse=True) else archs
+
+
+def packages_of(manifest, environment):
+    names = set()
+    for feature in ({}, *(manifest["feature"][name] for name in features_of(manifest["environments"][environment]))):
+        names |= {*feature.get("dependencies", {}), *feature.get("pypi-dependencies", {})}
+    return names | {*manifest.get("dependencies", {}), *manifest.get("pypi-dependencies", {})}
+
+
+def quarrelling_wheels(manifest):
+    both = {"onnxruntime", "onnxruntime-gpu"}
+    return [name for name in manifest["environments"] if both <= packages_of(manifest, name)]
+
+
+def heavy_packages_without_gpu(manifest):
+    return [
+        package
+        for environment in ("default", "dev")
+        for package in packages_of(manifest, environment)
+        if HEAVY.search(package)
+    ]
+
+
+def commands_that_do_not_exist(manifest):
+    """Check every command of every task in every environment that has the task."""
+    scripts = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["scripts"]
+    missing = []
+    for environment, spec in manifest["environments"].items():
+        tasks = {**manifest.get("tasks", {})}
+        for feature in features_of(spec):
+            tasks |= manifest["feature"][feature].get("tasks", {})
+        packages = packages_of(manifest, environment)
+        for task in tasks.values():
+            for part in task.get("cmd", "").split("&&"):
+                words = shlex.split(part)
+                if words and not command_exists(words, scripts, packages):
+                    missing.append(f"{environment}: {part.strip()}")
+    return missing
+
+
+def command_exists(words, scripts, packages):
+    program = words[0]
+    if program in scripts:
+        subcommands = {command.name for command in app.registered_commands}
+        known = program != "trtw" or len(words) == 1 or words[1] in subcommands
+        return "trt-workbench" in packages and known and entry_point_exists(scripts[program])
+    if "/" in program:
+        return os.access(ROOT / program, os.X_OK)
+    if program == "python" and words[1] != "-m" and not (ROOT / words[1]).is_file():
+        return False
+    return BROUGHT_BY.get(program) in packages
+
+
+def entry_point_exists(entry_point):
+    module, function = entry_point.split(":")
+    path = ROOT / "python" / "src" / f"{module.replace('.', '/')}.py"
+    if not path.is_file():
+        return False
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body)
+
+
+CHECKS = (
+    bad_match_specs,
+    bad_requirements,
+    commands_that_do_not_exist,
+    dangling_dependencies,
+    deprecated_tables,
+    heavy_packages_without_gpu,
+    platforms_out_of_order,
+    quarrelling_wheels,
+    tasks_that_swallow_arguments,
+    undefined_names,
+    undescribed_tasks,
+    unused_features,
+)
+
+
+def schema_errors(manifest):
+    path = SHARED / "schemas" / "pixi.schema.json"
+    if not path.is_file():
+        pytest.skip(f"pixi's schema is not there (TRTW_SHARED, or {path})")
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    return [f"{error.json_path}: {error.message}" for error in jsonschema.Draft7Validator(schema).iter_errors(manifest)]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_manifest_has_none_of(check, manifest):
+    assert check(manifest) == []
+
+
+def test_the_manifest_meets_pixis_schema(manifest):
+    assert schema_errors(manifest) == []
+
+
+def spoil(manifest, path, value):
+    """Return a copy of the manifest with the entry at `path` set to `value`."""
+    spoiled = copy.deepcopy(manifest)
+    table = spoiled
+    for key in path[:-1]:
+        table = table.setdefault(key, {}) if isinstance(table, dict) else table[key]
+    table[path[-1]] = value
+    return spoiled
+
+
+@pytest.mark.parametrize(
+    ("check", "path", "value"),
+    [
+        (bad_match_specs, ("feature", "cuda", "dependencies", "cuda-nvcc"), "=>13"),
+        (bad_requirements, ("feature", "cpu", "pypi-dependencies", "onnxruntime"), "1.31.1 or so"),
+        (bad_requirements, ("feature", "base", "pypi-dependencies", "trt-workbench"), {"path": "cpp"}),
+        (commands_that_do_not_exist, ("tasks", "eval-coco", "cmd"), "eval-cocoo"),
+        (commands_that_do_not_exist, ("tasks", "doctor", "cmd"), "trtw surgeon"),
+        (commands_that_do_not_exist, ("feature", "checking", "tasks", "lint", "cmd"), "ruff check . && tasks/absent"),
+        (commands_that_do_not_exist, ("tasks", "trtw", "cmd"), "pytest"),
+        (dangling_dependencies, ("tasks", "trtw", "depends-on"), ["absent"]),
+        (dangling_dependencies, ("tasks", "trtw", "depends-on"), [{"task": "doctor", "environment": "absent"}]),
+        (deprecated_tables, ("feature", "cuda", "system-requirements"), {"cuda": "13"}),
+        (heavy_packages_without_gpu, ("feature", "cpu", "pypi-dependencies", "torch"), "*"),
+        (platforms_out_of_order, ("workspace", "platforms", 0, "cuda", "arch"), "8.0"),
+        (quarrelling_wheels, ("feature", "base", "pypi-dependencies", "onnxruntime"), "*"),
+        (tasks_that_swallow_arguments, ("tasks", "eval-coco", "args"), ["model"]),
+        (undefined_names, ("environments", "dev"), ["base", "cpuu"]),
+        (undefined_names, ("feature", "sm90", "platforms"), ["linux-64"]),
+        (undefined_names, ("tasks", "trtw", "default-environment"), "absent"),
+        (undescribed_tasks, ("tasks", "trtw", "description"), " "),
+        (unused_features, ("feature", "forgotten"), {}),
+        (schema_errors, ("tasks", "trtw", "command"), "trtw"),
+        (schema_errors, ("workspace", "platforms", 0, "name"), "linux"),
+    ],
+)
+def test_a_spoiled_manifest_is_caught(check, path, value, manifest):
+    assert check(spoil(manifest, path, value)) != check(manifest)
+
+
+@pytest.mark.parametrize(
+    ("task", "machine", "environment"),
+    [
+        ("eval-coco", "cpu", "default"),
+        ("eval-coco", "rtx5090", "rtx5090"),
+        ("eval-coco", "h200", "default"),
+        ("setup-tensorrt", "rtx5090", "rtx5090"),
+        ("setup-tensorrt", "h200", "h200"),
+        ("test", "cpu", "dev"),
+        ("test", "rtx5090", "dev"),
+    ],
+)
+def test_where_a_bare_task_runs(task, machine, environment, loaded):
+    assert resolve(loaded, task, None, MACHINES[machine]).name == environment
+
+
+def test_setup_tensorrt_runs_where_it_is_asked_to(loaded):
+    for name in ("rtx5090", "rtx5090-trt11"):
+        assert resolve(loaded, "setup-tensorrt", name, MACHINES["rtx5090"]).name == name
+    assert resolve(loaded, "setup-tensorrt", "h200", MACHINES["h200"]).name == "h200"
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+def test_no_bare_task_is_ambiguous_anywhere(machine, loaded):
+    unable = []
+    for task in all_tasks(loaded):
+        try:
+            resolve(loaded, task, None, machine)
+        except ComponentMissing:
+            unable.append(task)
+    assert bool(unable) is (machine.cuda_arch is None)
+    assert not {"eval-coco", "test", "lint", "build-native"} & set(unable)
+
+
+def test_a_task_is_the_same_in_every_environment(loaded):
+    for name, task in all_tasks(loaded).items():
+        assert {repr(e.tasks[name]) for e in loaded.environments.values() if name in e.tasks} == {repr(task)}
+
+
+def test_every_environment_has_exactly_one_platform(loaded):
+    assert {name: len(environment.platforms) for name, environment in loaded.environments.items()} == dict.fromkeys(
+        loaded.environments, 1
+    )
