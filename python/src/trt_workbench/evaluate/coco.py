@@ -235,6 +235,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "conf": self.decoding.conf,
                 "iou": None if self.family.default_iou is None else iou,
                 "max_dets": self.decoding.max_dets,
+                "clip_boxes": self.family.clips_boxes,
                 "batch": settings.batch,
                 "imgsz": [self.transform.height, self.transform.width],
                 "workers": settings.workers,

@@ -184,9 +184,9 @@ def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
 
 
 def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
-    boxes = np.array([row["bbox"] for row in rows], np.float64).reshape(len(rows), -1)
-    if rows and boxes.shape[1] != 4:
-        msg = f"a bbox has {boxes.shape[1]} numbers, not 4"
+    boxes = np.array([row["bbox"] for row in rows], np.float64)
+    if rows and boxes.shape != (len(rows), 4):
+        msg = f"boxes have the shape {list(boxes.shape[1:])}, not 4 numbers each"
         raise ValueError(msg)
     boxes = boxes.reshape(-1, 4)
     areas = np.array([row["area"] for row in rows], np.float64)

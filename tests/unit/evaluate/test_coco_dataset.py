@@ -1,0 +1,141 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.coco_dataset import read_dataset
+
+
+def document() -> dict[str, Any]:
+    return {
+        "images": [
+            {"id": 7, "file_name": "b.png", "width": 20, "height": 10},
+            {"id": 3, "file_name": "sub/a.png"},
+        ],
+        "categories": [{"id": 90, "name": "toothbrush"}, {"id": 1, "name": "person"}],
+        "annotations": [
+            {"id": 1, "image_id": 7, "category_id": 90, "bbox": [1, 2, 3.5, 4], "area": 9, "segmentation": [[1, 2, 3]]},
+            {"id": 2, "image_id": 3, "category_id": 1, "bbox": [0, 0, 5, 5], "area": 25, "iscrowd": 1},
+            {"id": 3, "image_id": 99, "category_id": 1, "bbox": [0, 0, 5, 5], "area": 25},
+        ],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images" / "sub").mkdir(parents=True)
+    (tmp_path / "images" / "b.png").touch()
+    (tmp_path / "images" / "sub" / "a.png").touch()
+    return tmp_path / "images"
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder.parent / "annotations.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_everything_is_sorted_by_id(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, document()))
+    assert [(image.id, image.width, image.height) for image in data.images] == [(3, None, None), (7, 20, 10)]
+    assert [(category.id, category.name) for category in data.categories] == [(1, "person"), (90, "toothbrush")]
+    assert data.path(data.images[0]) == folder / "sub" / "a.png"
+    assert data.missing == ()
+
+
+def test_annotations_of_listed_images_alone_are_kept(folder: Path) -> None:
+    truth = read_dataset(folder, written(folder, document())).truth
+    assert truth.image_ids.tolist() == [7, 3]
+    assert truth.boxes.tolist() == [[1, 2, 3.5, 4], [0, 0, 5, 5]]
+    assert truth.areas.tolist() == [9, 25]
+    assert truth.crowd.tolist() == [False, True]
+
+
+def test_no_annotations_at_all(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, {**document(), "annotations": []}))
+    assert len(data.truth) == 0
+    assert data.truth.boxes.shape == (0, 4)
+
+
+def test_limit_takes_the_lowest_ids(folder: Path) -> None:
+    data = read_dataset(folder, written(folder, document()), limit=1)
+    assert [image.id for image in data.images] == [3]
+    assert data.truth.image_ids.tolist() == [3]
+
+
+def test_absent_images_are_counted_and_named(folder: Path) -> None:
+    (folder / "b.png").unlink()
+    path = written(folder, document())
+    with pytest.raises(UsageProblem, match=r"1 of 2 images .* absent \(b\.png\); --allow-missing"):
+        read_dataset(folder, path)
+    data = read_dataset(folder, path, allow_missing=True)
+    assert [image.id for image in data.images] == [3]
+    assert data.truth.image_ids.tolist() == [3]
+    assert data.missing == ("b.png",)
+    assert [image.id for image in read_dataset(folder, path, limit=1).images] == [3]
+
+
+def test_limit_counts_images_that_are_there(folder: Path) -> None:
+    (folder / "sub" / "a.png").unlink()
+    data = read_dataset(folder, written(folder, document()), limit=1, allow_missing=True)
+    assert [image.id for image in data.images] == [7]
+
+
+def test_a_folder_without_any_of_the_images(folder: Path) -> None:
+    (folder.parent / "other").mkdir()
+    with pytest.raises(UsageProblem, match=r"2 of 2 images .* is it the right folder"):
+        read_dataset(folder.parent / "other", written(folder, document()), allow_missing=True)
+
+
+def changed(part: str, **values: Any) -> dict[str, Any]:
+    content = document()
+    content[part][0] |= values
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not JSON"),
+        ('{"images": [', "not JSON"),
+        ("[]", "a JSON list at the top"),
+        ({"images": [], "annotations": []}, "no 'categories'"),
+        ({**document(), "categories": []}, "categories is empty"),
+        ({**document(), "images": []}, "lists 0"),
+        ({**document(), "images": {"a": 1}}, "not in COCO"),
+        ({**document(), "annotations": [{"caption": "a dog", "image_id": 3, "id": 1}]}, "no 'bbox'"),
+        (changed("annotations", bbox=[1, 2, 3]), "not in COCO"),
+        (changed("annotations", bbox=[1, 2, -3, 4]), "impossible bbox"),
+        (changed("annotations", bbox=[1, 2, float("nan"), 4]), "impossible bbox"),
+        (changed("annotations", bbox="wide"), "not in COCO"),
+        (changed("annotations", category_id=5), r"category ids that the file does not list \(\[5\]\)"),
+        (changed("annotations", image_id="seven"), "not a whole number"),
+        (changed("images", id=3), r"images repeat the ids \[3\]"),
+        (changed("images", file_name=""), "not a file name"),
+        (changed("categories", id=1), r"categories repeat the ids \[1\]"),
+    ],
+)
+def test_files_that_are_not_coco_are_refused(folder: Path, content: Any, message: str) -> None:
+    path = written(folder, content)
+    with pytest.raises(UsageProblem, match=message) as caught:
+        read_dataset(folder, path)
+    assert str(caught.value).endswith(str(path))
+
+
+def test_all_three_bboxes_too_short(folder: Path) -> None:
+    content = document()
+    for row in content["annotations"]:
+        row["bbox"] = row["bbox"][:3]
+    with pytest.raises(UsageProblem, match="not 4 numbers each"):
+        read_dataset(folder, written(folder, content))
+
+
+def test_absent_files_are_named(folder: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"cannot be read \(No such file or directory\): .*none\.json"):
+        read_dataset(folder, folder / "none.json")
+    with pytest.raises(UsageProblem, match="images folder does not exist"):
+        read_dataset(folder / "none", written(folder, document()))
+    with pytest.raises(UsageProblem, match="Is a directory"):
+        read_dataset(folder, folder)
