@@ -11,6 +11,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
@@ -89,8 +90,10 @@ TensorInfo describe(const nvinfer1::ICudaEngine& engine, const char* name, int p
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
     if (tensor.is_input) {
+        const bool dynamic = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto dim) { return dim < 0; });
         for (int p = 0; p < profiles; ++p) {
-            tensor.profiles.push_back(shape_range(engine, name, p));
+            tensor.profiles.push_back(dynamic ? shape_range(engine, name, p)
+                                              : ProfileRange{tensor.shape, tensor.shape, tensor.shape});
         }
         if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
             tensor.values = value_ranges(engine, tensor, profiles);
@@ -151,7 +154,8 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
 }
 
 void Plan::read_tensors() {
-    num_profiles_ = engine_->getNbOptimizationProfiles();
+    // At least one: an engine of fixed shapes is asked for profile 0, too.
+    num_profiles_ = std::max(engine_->getNbOptimizationProfiles(), 1);
     device_memory_bytes_ = scratch_bytes(*engine_);
     for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
         tensors_.push_back(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));

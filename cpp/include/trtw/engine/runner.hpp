@@ -1,0 +1,76 @@
+// Runs an engine for any number of threads, with a bounded number of calls in flight.
+#pragma once
+
+#include "trtw/engine/slot.hpp"
+#include "trtw/engine/slot_pool.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Thread-safe.
+class Runner {
+public:
+    /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
+    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options);
+
+    /// A finished call. While it lives, no other call touches its slot's memory.
+    class Finished {
+    public:
+        Finished(Runner& runner, int slot) : runner_{&runner}, slot_{slot} {}
+        ~Finished();
+        Finished(Finished&& other) noexcept : runner_{std::exchange(other.runner_, nullptr)}, slot_{other.slot_} {}
+        Finished(const Finished&) = delete;
+        Finished& operator=(const Finished&) = delete;
+        Finished& operator=(Finished&&) = delete;
+
+        [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return *outputs_; }
+        [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+
+    private:
+        friend class Runner;
+        Runner* runner_;
+        int slot_;
+        const std::vector<Output>* outputs_ = nullptr;
+        Timing timing_;
+    };
+
+    /// Throws UsageProblem for a call that does not fit the engine, OutOfMemory or DeviceFailure; the runner stays
+    /// usable.
+    Finished run(const Call& call);
+    /// Starts a call and returns a ticket for `wait`.
+    std::uint64_t submit(const Call& call);
+    Finished wait(std::uint64_t ticket);
+
+    /// Sets the value that the next call reads for a state input. With one slot only, as all state is.
+    void set_state(std::size_t input, const Input& value);
+    void reset_state();
+    std::shared_ptr<device::PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
+
+    [[nodiscard]] const Plan& plan() const noexcept { return *plan_; }
+    [[nodiscard]] const RunnerOptions& options() const noexcept { return options_; }
+    /// Timing of the call that finished last, of any thread.
+    [[nodiscard]] Timing last_timing() const;
+    /// Of all slots together.
+    [[nodiscard]] SlotStatus status() const;
+    /// One line: "on: 2 graphs captured", "not yet: …", "off: …".
+    [[nodiscard]] std::string graph_status() const;
+
+private:
+    void check_options() const;
+    void select_device() const;
+    Finished finish(int slot);
+    template <class Action>
+    void with_idle_slot(int slot, const char* what, Action&& action);
+
+    std::shared_ptr<const Plan> plan_;
+    RunnerOptions options_;
+    std::vector<std::unique_ptr<Slot>> slots_;
+    SlotPool pool_;
+    mutable std::mutex timing_mutex_;
+    Timing last_timing_;
+};
+
+} // namespace trtw::engine

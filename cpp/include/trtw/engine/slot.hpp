@@ -1,0 +1,124 @@
+// One call in flight: a context, streams, events and buffers of its own.
+#pragma once
+
+#include "trtw/device/stream.hpp"
+#include "trtw/engine/call.hpp"
+#include "trtw/engine/context_cache.hpp"
+#include "trtw/engine/io_buffers.hpp"
+#include "trtw/engine/state.hpp"
+#ifdef TRTW_WITH_KERNELS
+#include "trtw/vision/letterbox_gpu.hpp"
+#endif
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+
+namespace trtw::engine {
+
+/// What other threads may ask a slot while it works.
+struct SlotStatus {
+    int graphs = 0;
+    std::string graph_fallback; ///< why some call runs without a graph; empty where none does
+    MemoryUse memory;
+    std::uint64_t strided_copies = 0;
+    std::uint64_t in_place_inputs = 0;
+};
+
+/// Used by one thread at a time, alternating launch and wait; the runner sees to that.
+class Slot {
+public:
+    Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options);
+    ~Slot();
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+
+    /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable.
+    void launch(const Call& call);
+    /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
+    const std::vector<Output>& wait();
+
+    [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+    [[nodiscard]] SlotStatus status() const;
+    /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.
+    std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes);
+    void set_state(std::size_t input, const Input& value);
+    void reset_state() noexcept { state_.reset(); }
+    [[nodiscard]] cudaStream_t compute_stream() const noexcept { return compute_.get(); }
+
+private:
+    using Clock = std::chrono::steady_clock;
+
+    // Working out what a call needs (slot_prepare.cpp).
+    void take_state(const Call& call);
+    void take_shapes(const Call& call);
+    void stage_shape_tensors(const Call& call);
+    void make_key(const Call& call);
+    [[nodiscard]] bool wants_host(const Call& call, std::size_t output) const;
+    [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
+    Prepared& prepare(const Call& call);
+    void work_out(const Call& call, Prepared& entry);
+    void reserve_inputs(const Call& call, const Prepared& entry);
+    void reserve_outputs(const Call& call, const Prepared& entry);
+    void bind(const Call& call, const Prepared& entry, Execution& execution);
+    Execution& set_up(const Call& call, Prepared& entry);
+
+    // Running it (slot.cpp).
+    void stage(const Call& call, std::size_t input);
+    void copy_input(const Call& call, std::size_t input, cudaStream_t stream);
+    void copy_outputs(const Call& call, const Prepared& entry, cudaStream_t stream);
+    void letterbox(const Call& call, cudaStream_t stream);
+    void wait_for_producers(const Call& call);
+    void mark(const device::Event& event, cudaStream_t stream, bool capturing) const;
+    void fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing);
+    void run_fused(const Call& call, Prepared& entry, Execution* execution);
+    void run_split(const Call& call, Prepared& entry, Execution* execution);
+    void enqueue(Prepared& entry, Execution* execution);
+    void capture(const Call& call, Prepared& entry);
+    void read_data_dependent_shapes(const Call& call, const Prepared& entry);
+    void collect_outputs(const Call& call, const Prepared& entry);
+    void publish(const std::string& fallback = {});
+    void abandon() noexcept;
+
+    std::shared_ptr<const Plan> plan_;
+    RunnerOptions options_;
+    std::vector<bool> default_to_host_;
+
+    device::Stream input_;
+    device::Stream compute_;
+    device::Stream output_;
+    device::Event h2d_begin_, h2d_end_, compute_begin_, compute_end_, d2h_begin_, d2h_end_;
+    device::Event done_;
+    device::Event produced_;
+
+    device::DeviceBuffer scratch_;
+    IoBuffers io_;
+    StateStore state_;
+#ifdef TRTW_WITH_KERNELS
+    vision::LetterboxGpu letterbox_;
+#endif
+    ContextCache contexts_; // before the buffers it is bound to
+
+    CallKey key_;
+    CallKey last_key_;
+    Prepared* last_ = nullptr;
+    std::uint64_t generation_ = 1; ///< counts changes of any buffer's address
+    std::uint64_t published_generation_ = 0;
+    std::vector<Shape> shapes_; ///< of this call's inputs, state included
+    std::vector<Shape> values_; ///< of this call's shape tensors
+    std::vector<Shape> output_shapes_;
+    std::vector<Output> outputs_;
+    bool has_images_ = false;
+    bool fused_run_ = false;
+    bool in_flight_ = false;
+    Clock::time_point begin_;
+    Timing timing_;
+
+    mutable std::mutex status_mutex_;
+    SlotStatus status_;
+    std::atomic<std::uint64_t> strided_copies_ = 0;
+    std::atomic<std::uint64_t> in_place_inputs_ = 0;
+};
+
+} // namespace trtw::engine

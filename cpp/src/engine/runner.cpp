@@ -1,0 +1,184 @@
+#include "trtw/engine/runner.hpp"
+
+#include "trtw/device/check.hpp"
+
+#include <algorithm>
+
+namespace trtw::engine {
+
+namespace {
+
+RunnerOptions checked(RunnerOptions options, const Plan& plan) {
+    if (options.slots < 1 || options.slots > 64) {
+        throw UsageProblem("A runner has 1 to 64 slots; got " + std::to_string(options.slots) + ".");
+    }
+    if (options.profile && (*options.profile < 0 || *options.profile >= plan.num_profiles())) {
+        throw UsageProblem("Profile " + std::to_string(*options.profile) + " does not exist; the engine has " +
+                           std::to_string(plan.num_profiles()) + ", counted from 0.");
+    }
+    if (!options.state.empty() && options.slots != 1) {
+        throw UsageProblem("State belongs to one sequence of calls, so a runner with state has one slot. Make a "
+                           "runner for each sequence; they share the engine's weights.");
+    }
+    return options;
+}
+
+void check_tensor(const TensorInfo& tensor) {
+    if (!tensor.is_linear) {
+        throw UsageProblem("Tensor '" + tensor.name + "' is laid out as " + tensor.format +
+                           "; the runner takes row-major tensors. Build the engine without I/O formats.");
+    }
+    if (tensor.bits == 0 || tensor.bits % 8 != 0) {
+        throw UsageProblem("Tensor '" + tensor.name + "' has dtype " + tensor.dtype +
+                           ", which the runner cannot move as an input or output.");
+    }
+}
+
+} // namespace
+
+Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
+    : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)}, pool_{options_.slots} {
+    check_options();
+    select_device();
+    for (int slot = 0; slot < options_.slots; ++slot) {
+        slots_.push_back(std::make_unique<Slot>(plan_, options_));
+    }
+}
+
+void Runner::check_options() const {
+    for (const TensorInfo& tensor : plan_->tensors()) {
+        check_tensor(tensor);
+    }
+    for (const std::string& name : options_.outputs.value_or(std::vector<std::string>{})) {
+        const bool known = std::any_of(plan_->outputs().begin(), plan_->outputs().end(),
+                                       [&](const TensorInfo& tensor) { return tensor.name == name; });
+        if (!known) {
+            throw UsageProblem("The engine has no output '" + name + "'.");
+        }
+    }
+}
+
+// New threads start on device 0, whatever the runner's device is.
+void Runner::select_device() const {
+    int current = -1;
+    TRTW_CUDA(cudaGetDevice(&current));
+    if (current != plan_->device()) {
+        TRTW_CUDA(cudaSetDevice(plan_->device()));
+    }
+}
+
+Runner::Finished::~Finished() {
+    if (runner_ != nullptr) {
+        runner_->pool_.release(slot_);
+    }
+}
+
+Runner::Finished Runner::finish(int slot) {
+    Finished finished{*this, slot}; // releases the slot where waiting throws
+    Slot& work = *slots_[static_cast<std::size_t>(slot)];
+    finished.outputs_ = &work.wait();
+    finished.timing_ = work.timing();
+    const std::scoped_lock lock{timing_mutex_};
+    last_timing_ = finished.timing_;
+    return finished;
+}
+
+Runner::Finished Runner::run(const Call& call) {
+    select_device();
+    const int slot = pool_.lease();
+    try {
+        slots_[static_cast<std::size_t>(slot)]->launch(call);
+    } catch (...) {
+        pool_.release(slot);
+        throw;
+    }
+    return finish(slot);
+}
+
+std::uint64_t Runner::submit(const Call& call) {
+    select_device();
+    const int slot = pool_.lease();
+    try {
+        slots_[static_cast<std::size_t>(slot)]->launch(call);
+        return pool_.park(slot);
+    } catch (...) {
+        pool_.release(slot);
+        throw;
+    }
+}
+
+Runner::Finished Runner::wait(std::uint64_t ticket) {
+    select_device();
+    return finish(pool_.unpark(ticket));
+}
+
+template <class Action>
+void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
+    select_device();
+    if (slot < 0 || slot >= options_.slots) {
+        throw UsageProblem("Slot " + std::to_string(slot) + " does not exist; the runner has " +
+                           std::to_string(options_.slots) + ", counted from 0.");
+    }
+    if (!pool_.try_lease(slot)) {
+        throw UsageProblem("Slot " + std::to_string(slot) + " has a call in flight; wait for it before " + what + ".");
+    }
+    try {
+        action(*slots_[static_cast<std::size_t>(slot)]);
+    } catch (...) {
+        pool_.release(slot);
+        throw;
+    }
+    pool_.release(slot);
+}
+
+void Runner::set_state(std::size_t input, const Input& value) {
+    with_idle_slot(0, "setting its state", [&](Slot& slot) { slot.set_state(input, value); });
+}
+
+void Runner::reset_state() {
+    with_idle_slot(0, "resetting its state", [](Slot& slot) { slot.reset_state(); });
+}
+
+std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {
+    std::shared_ptr<device::PinnedMemory> block;
+    with_idle_slot(slot, "taking its input buffer", [&](Slot& work) { block = work.input_block(input, bytes); });
+    return block;
+}
+
+Timing Runner::last_timing() const {
+    const std::scoped_lock lock{timing_mutex_};
+    return last_timing_;
+}
+
+SlotStatus Runner::status() const {
+    SlotStatus sum;
+    for (const auto& slot : slots_) {
+        const SlotStatus one = slot->status();
+        sum.graphs += one.graphs;
+        if (sum.graph_fallback.empty()) {
+            sum.graph_fallback = one.graph_fallback;
+        }
+        sum.strided_copies += one.strided_copies;
+        sum.in_place_inputs += one.in_place_inputs;
+        sum.memory.device_scratch += one.memory.device_scratch;
+        sum.memory.device_inputs += one.memory.device_inputs;
+        sum.memory.device_outputs += one.memory.device_outputs;
+        sum.memory.device_state += one.memory.device_state;
+        sum.memory.device_images += one.memory.device_images;
+        sum.memory.pinned_inputs += one.memory.pinned_inputs;
+        sum.memory.pinned_outputs += one.memory.pinned_outputs;
+        sum.memory.pinned_images += one.memory.pinned_images;
+    }
+    return sum;
+}
+
+std::string Runner::graph_status() const {
+    const SlotStatus now = status();
+    const std::string count = std::to_string(now.graphs) + (now.graphs == 1 ? " graph" : " graphs") + " captured";
+    if (!now.graph_fallback.empty()) {
+        return now.graphs > 0 ? "partly: " + count + "; " + now.graph_fallback : "off: " + now.graph_fallback;
+    }
+    return now.graphs > 0 ? "on: " + count : "not yet: a call is captured at its second use";
+}
+
+} // namespace trtw::engine

@@ -1,0 +1,393 @@
+// Runs a prepared call: moves inputs, launches, moves outputs, takes the time.
+#include "trtw/engine/slot.hpp"
+
+#include "trtw/device/check.hpp"
+#include "trtw/device/range.hpp"
+#include "trtw/engine/host_array.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trtw::engine {
+
+namespace {
+
+// One piece is copied by the device while the host fills the next.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
+
+float milliseconds(std::chrono::steady_clock::duration duration) {
+    return std::chrono::duration<float, std::milli>(duration).count();
+}
+
+device::EventKind kind_of(const RunnerOptions& options) {
+    return options.timing ? device::EventKind::timing : device::EventKind::order;
+}
+
+std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options, const StateStore& state) {
+    std::vector<bool> to_host;
+    for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
+        const std::string& name = plan.outputs()[o].name;
+        to_host.push_back(options.outputs
+                              ? std::find(options.outputs->begin(), options.outputs->end(), name) !=
+                                    options.outputs->end()
+                              : state.pair_of_output(o) < 0);
+    }
+    return to_host;
+}
+
+} // namespace
+
+Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
+    : plan_{std::move(plan)}, options_{options}, h2d_begin_{kind_of(options)}, h2d_end_{kind_of(options)},
+      compute_begin_{kind_of(options)}, compute_end_{kind_of(options)}, d2h_begin_{kind_of(options)},
+      d2h_end_{kind_of(options)},
+      done_{device::EventKind::order, options.spin ? device::Wait::spin : device::Wait::block}, io_{*plan_},
+      state_{*plan_, options.state},
+      contexts_{plan_, (scratch_.reserve(plan_->device_memory_bytes()), scratch_.data()),
+                static_cast<std::size_t>(std::max(options.graph_cache, 1))},
+      outputs_(plan_->outputs().size()) {
+    default_to_host_ = default_outputs(*plan_, options_, state_);
+    if (!options_.cuda_graph) {
+        status_.graph_fallback = "switched off";
+    }
+    publish();
+}
+
+Slot::~Slot() { abandon(); }
+
+void Slot::launch(const Call& call) {
+    const device::Range range{"submit"};
+    begin_ = Clock::now();
+    timing_ = {};
+    has_images_ = std::any_of(call.inputs.begin(), call.inputs.end(),
+                              [](const Input& input) { return input.source == Source::images; });
+    try {
+        Prepared& entry = prepare(call);
+        const bool may_capture = options_.cuda_graph && !entry.data_dependent && !entry.capture_failed;
+        Execution* execution = nullptr;
+        if (!entry.graph || entry.bound != generation_) {
+            execution = &set_up(call, entry);
+            if (may_capture && ++entry.uses >= 2 && !entry.own) {
+                contexts_.promote(entry);
+            }
+        }
+        fused_run_ = entry.fused;
+        wait_for_producers(call);
+        if (entry.fused) {
+            run_fused(call, entry, execution);
+        } else {
+            run_split(call, entry, execution);
+        }
+        in_flight_ = true;
+        collect_outputs(call, entry);
+        if (may_capture && entry.own && !entry.graph) {
+            capture(call, entry);
+        }
+        if (!state_.empty()) {
+            state_.advance(output_shapes_);
+        }
+        if (generation_ != published_generation_) {
+            publish(entry.data_dependent && options_.cuda_graph
+                        ? "an output's shape depends on the data, so a captured graph could not hold it"
+                        : "");
+        }
+    } catch (const UsageProblem&) {
+        if (in_flight_) {
+            abandon();
+        }
+        throw;
+    } catch (...) {
+        abandon();
+        throw;
+    }
+}
+
+const std::vector<Output>& Slot::wait() {
+    const device::Range range{"wait"};
+    in_flight_ = false;
+    try {
+        done_.synchronize();
+        if (options_.timing) {
+            timing_.h2d_ms = (fused_run_ ? compute_begin_ : h2d_end_).milliseconds_since(h2d_begin_);
+            timing_.compute_ms = compute_end_.milliseconds_since(compute_begin_);
+            timing_.d2h_ms = d2h_end_.milliseconds_since(fused_run_ ? compute_end_ : d2h_begin_);
+        }
+    } catch (...) {
+        abandon();
+        throw;
+    }
+    timing_.end_to_end_ms = milliseconds(Clock::now() - begin_);
+    return outputs_;
+}
+
+// Fills the pinned buffer, unless the caller wrote there already.
+void Slot::stage(const Call& call, std::size_t input) {
+    const Input& source = call.inputs[input];
+    void* target = io_.inputs[input].host.data();
+    const TensorInfo& tensor = plan_->inputs()[input];
+    if (source.data == target) {
+        ++in_place_inputs_;
+    } else if (source.strides.empty()) {
+        std::memcpy(target, source.data, byte_size(tensor, source.shape));
+    } else {
+        ++strided_copies_;
+        copy_strided(target, source.data, source.shape, source.strides, tensor.bits / 8);
+    }
+}
+
+// Stages and transfers, piece by piece where that lets both overlap.
+void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
+    const Input& source = call.inputs[input];
+    const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
+    auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
+    auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
+    const bool pieces = source.strides.empty() && source.data != host;
+    if (!pieces) {
+        stage(call, input);
+    }
+    for (std::size_t offset = 0; offset < bytes;) {
+        const std::size_t size = pieces ? std::min(kPieceBytes, bytes - offset) : bytes;
+        if (pieces) {
+            std::memcpy(host + offset, static_cast<const std::byte*>(source.data) + offset, size);
+        }
+        TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
+        offset += size;
+    }
+}
+
+void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t stream) {
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        const TensorInfo& tensor = plan_->outputs()[o];
+        if (tensor.on_host || !wants_host(call, o)) {
+            continue;
+        }
+        const std::size_t bytes =
+            byte_size(tensor, entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o]);
+        if (bytes == 0) {
+            continue;
+        }
+        const void* source = state_.pair_of_output(o) >= 0 ? state_.output_block(o)->data()
+                                                           : io_.outputs[o].device().data();
+        TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+    }
+}
+
+void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
+#ifdef TRTW_WITH_KERNELS
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Input& input = call.inputs[i];
+        if (input.source == Source::images) {
+            letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
+        }
+    }
+#else
+    throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
+                           "`build-native` where nvcc is installed.");
+#endif
+}
+
+void Slot::wait_for_producers(const Call& call) {
+    for (const Input& input : call.inputs) {
+        if (input.source == Source::device && input.producer) {
+            produced_.record(*input.producer);
+            compute_.wait(produced_);
+        }
+    }
+}
+
+void Slot::mark(const device::Event& event, cudaStream_t stream, bool capturing) const {
+    if (!options_.timing) {
+        return;
+    }
+    if (capturing) {
+        event.record_external(stream);
+    } else {
+        event.record(stream);
+    }
+}
+
+// Transfers, engine and transfers back on one stream; what a fused graph consists of.
+void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing) {
+    cudaStream_t stream = compute_.get();
+    if (!has_images_) {
+        mark(h2d_begin_, stream, capturing);
+    }
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool from_host = call.inputs[i].source == Source::host && state_.pair_of_input(i) < 0;
+        if (from_host && !plan_->inputs()[i].on_host && entry.input_bytes[i] > 0) {
+            TRTW_CUDA(cudaMemcpyAsync(io_.inputs[i].device.data(), io_.inputs[i].host.data(), entry.input_bytes[i],
+                                      cudaMemcpyHostToDevice, stream));
+        }
+    }
+    mark(compute_begin_, stream, capturing);
+    const Clock::time_point begin = Clock::now();
+    execution->enqueue(stream);
+    timing_.enqueue_ms = milliseconds(Clock::now() - begin);
+    mark(compute_end_, stream, capturing);
+    copy_outputs(call, entry, stream);
+    mark(d2h_end_, stream, capturing);
+}
+
+void Slot::run_fused(const Call& call, Prepared& entry, Execution* execution) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool from_host = call.inputs[i].source == Source::host && state_.pair_of_input(i) < 0;
+        if (from_host && !plan_->inputs()[i].on_host) {
+            stage(call, i);
+        }
+    }
+    if (has_images_) {
+        mark(h2d_begin_, compute_.get(), false);
+        letterbox(call, compute_.get());
+    }
+    if (entry.graph) {
+        const Clock::time_point begin = Clock::now();
+        entry.graph.launch(compute_.get());
+        timing_.enqueue_ms = milliseconds(Clock::now() - begin);
+    } else {
+        fused_body(call, entry, execution, false);
+    }
+    done_.record(compute_.get());
+}
+
+void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
+    mark(h2d_begin_, input_.get(), false);
+    if (has_images_) {
+        letterbox(call, input_.get());
+    }
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool from_host = call.inputs[i].source == Source::host && state_.pair_of_input(i) < 0;
+        if (from_host && !plan_->inputs()[i].on_host) {
+            copy_input(call, i, input_.get());
+        }
+    }
+    h2d_end_.record(input_.get());
+    compute_.wait(h2d_end_);
+    mark(compute_begin_, compute_.get(), false);
+    enqueue(entry, execution);
+    compute_end_.record(compute_.get());
+    if (entry.data_dependent) {
+        read_data_dependent_shapes(call, entry);
+    }
+    output_.wait(compute_end_);
+    mark(d2h_begin_, output_.get(), false);
+    copy_outputs(call, entry, output_.get());
+    mark(d2h_end_, output_.get(), false);
+    done_.record(output_.get());
+}
+
+void Slot::enqueue(Prepared& entry, Execution* execution) {
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (entry.output_data_dependent[o]) {
+            io_.outputs[o].allocator->begin_call();
+        }
+    }
+    const Clock::time_point begin = Clock::now();
+    if (entry.graph) {
+        entry.graph.launch(compute_.get());
+    } else {
+        execution->enqueue(compute_.get());
+    }
+    timing_.enqueue_ms = milliseconds(Clock::now() - begin);
+}
+
+// TensorRT reports these shapes before enqueueV3 returns.
+void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
+    output_shapes_.resize(io_.outputs.size());
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            continue;
+        }
+        output_shapes_[o] = io_.outputs[o].allocator->shape();
+        if (wants_host(call, o)) {
+            // Not bound to the context, so no graph or binding goes stale.
+            io_.outputs[o].host.reserve(byte_size(plan_->outputs()[o], output_shapes_[o]));
+        }
+    }
+}
+
+// After the call has run once for real. A failure costs the graph, not the call.
+void Slot::capture(const Call& call, Prepared& entry) {
+    done_.synchronize();
+    const Timing measured = timing_;
+    try {
+        entry.graph = device::Graph::capture(compute_.get(), [&] {
+            if (entry.fused) {
+                fused_body(call, entry, entry.own.get(), true);
+            } else {
+                entry.own->enqueue(compute_.get());
+            }
+        });
+        publish();
+    } catch (const Error& problem) {
+        entry.capture_failed = true;
+        publish(std::string{"capture failed: "} + problem.what());
+    }
+    timing_ = measured;
+}
+
+void Slot::collect_outputs(const Call& call, const Prepared& entry) {
+    output_shapes_.resize(io_.outputs.size());
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            output_shapes_[o] = entry.output_shapes[o];
+        }
+        Output& output = outputs_[o];
+        output.tensor = &plan_->outputs()[o];
+        output.shape = output_shapes_[o];
+        output.bytes = byte_size(*output.tensor, output.shape);
+        output.on_host = output.tensor->on_host || wants_host(call, o);
+        output.host = io_.outputs[o].host.block();
+        output.device = state_.pair_of_output(o) >= 0 ? state_.output_block(o) : io_.outputs[o].device().block();
+    }
+}
+
+void Slot::set_state(std::size_t input, const Input& value) {
+    generation_ += state_.set(input, value, compute_.get()) ? 1 : 0;
+}
+
+std::shared_ptr<device::PinnedMemory> Slot::input_block(std::size_t input, std::size_t bytes) {
+    generation_ += io_.inputs[input].host.reserve(bytes) ? 1 : 0;
+    return io_.inputs[input].host.block();
+}
+
+SlotStatus Slot::status() const {
+    const std::scoped_lock lock{status_mutex_};
+    SlotStatus copy = status_;
+    copy.strided_copies = strided_copies_;
+    copy.in_place_inputs = in_place_inputs_;
+    return copy;
+}
+
+void Slot::publish(const std::string& fallback) {
+    MemoryUse use;
+    use.device_scratch = scratch_.capacity();
+    io_.add_to(use);
+    use.device_state = state_.device_bytes();
+#ifdef TRTW_WITH_KERNELS
+    use.device_images = letterbox_.device_bytes();
+    use.pinned_images = letterbox_.pinned_bytes();
+#endif
+    const std::scoped_lock lock{status_mutex_};
+    status_.memory = use;
+    status_.graphs = contexts_.graphs();
+    if (!fallback.empty()) {
+        status_.graph_fallback = fallback;
+    } else if (contexts_.profiles_are_exclusive() && status_.graph_fallback.empty()) {
+        status_.graph_fallback = "the engine allows one context a profile, so only the last shape keeps its graph";
+    }
+    published_generation_ = generation_;
+}
+
+// Leaves nothing running and nothing half set up. Errors here are those that are being reported already.
+void Slot::abandon() noexcept {
+    in_flight_ = false;
+    last_ = nullptr;
+    for (const device::Stream* stream : {&input_, &compute_, &output_}) {
+        static_cast<void>(cudaStreamSynchronize(stream->get()));
+    }
+    static_cast<void>(cudaGetLastError());
+    contexts_.clear();
+    last_key_.clear();
+}
+
+} // namespace trtw::engine
