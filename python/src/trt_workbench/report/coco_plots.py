@@ -55,7 +55,7 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
         axes.set(xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4), xlabel="average precision")
         axes.set_title("Average precision per class (in brackets: annotations)")
         axes.grid(visible=False, axis="y")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none")
 
 
 def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
@@ -93,7 +93,7 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
         low, high = pooled.min() * 0.9, pooled.max() * 1.1
         bins = np.geomspace(low, high, 60).tolist()
         for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
-            label = f"{stage}, median {np.median(values):.2f} ms"
+            label = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=label)
         axes.set_xscale("log")
         axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")

@@ -17,6 +17,7 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8
 
 # Any: matplotlib types the keys as literals that differ between its versions.
 _SETTINGS: dict[Any, Any] = {
+    "axes.axisbelow": True,
     "axes.edgecolor": "#9aa5b1",
     "axes.grid": True,
     "axes.labelcolor": INK,
