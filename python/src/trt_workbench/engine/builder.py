@@ -1,0 +1,283 @@
+"""From an ONNX model to a plan in the cache: key, lock, native build, manifest."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_workbench import __version__
+from trt_workbench.engine import cache, native, timing_cache
+from trt_workbench.engine.calibration import (
+    FEW_SAMPLES,
+    ImageReader,
+    calibration_batches,
+    count_samples,
+    hash_calibration,
+)
+from trt_workbench.engine.files import atomic_writer
+from trt_workbench.engine.hashing import hash_bytes, hash_file, hash_model
+from trt_workbench.engine.loading import check_target, read_plan
+from trt_workbench.engine.manifest import (
+    EngineFile,
+    GpuIdentity,
+    Manifest,
+    ModelFile,
+    Plugin,
+    Tensor,
+    write_manifest,
+)
+from trt_workbench.engine.native_options import to_native
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.target import Target, examine_target
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
+
+Note = Callable[[str], None]
+Progress = Callable[[str, int, int], bool]
+"""Called with a phase's name, the steps done and the steps in all; False ends the build."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build would do, found out without TensorRT or a GPU as far as that goes.
+
+    Attributes:
+        model: the ONNX file.
+        settings: the resolved settings.
+        facts: what the model asks for.
+        target: TensorRT and GPU of this machine.
+        key: the cache key; without TensorRT or GPU it is not the one of a real build (`key.is_complete`).
+        cached: the engine that the cache holds already; None where it must be built.
+    """
+
+    model: Path
+    settings: BuildSettings
+    facts: ModelFacts
+    target: Target
+    key: cache.CacheKey
+    cached: Path | None
+
+
+@dataclass(frozen=True)
+class BuiltEngine:
+    """An engine on disk: where, its manifest, whether it was built now, and notes for the user."""
+
+    path: Path
+    manifest: Manifest
+    built: bool
+    notes: tuple[str, ...] = field(default=())
+
+
+def prepare_build(model: Path, settings: BuildSettings, transform: str = "") -> BuildPlan:
+    """Examine the model, the settings and this machine.
+
+    Args:
+        model: the ONNX file.
+        settings: what is asked for.
+        transform: description of the image transform of the calibration, part of its hash.
+
+    Raises:
+        UsageProblem: the model or its external data is damaged or missing, or the settings do not fit the model.
+    """
+    facts = examine_model(model)
+    check_request(model, facts, settings)
+    target = examine_target(settings.device)
+    key = cache.CacheKey(
+        model_sha256=hash_model(model, facts.external_locations),
+        options=settings.key_fields(),
+        tensorrt_version=target.tensorrt_version,
+        driver_version=target.driver_version,
+        gpu_name=target.gpu_name,
+        compute_capability=target.compute_capability,
+        native_version=target.native_version,
+        calibration_sha256=hash_calibration(settings.calibration, transform) if settings.calibration else None,
+        plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
+    )
+    return BuildPlan(model, settings, facts, target, key, cache.cached_plan(key.digest()) if key.is_complete else None)
+
+
+def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> None:
+    """Check what can be checked before TensorRT is asked: profiles against inputs, INT8 against scales.
+
+    Raises:
+        UsageProblem: the settings do not fit the model.
+    """
+    names = {tensor.name for tensor in facts.inputs}
+    for number, profile in enumerate(settings.profiles):
+        if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):
+            known = ", ".join(sorted(names))
+            msg = f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {model}"
+            raise UsageProblem(msg)
+    dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
+    if dynamic and not settings.profiles:
+        shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
+        msg = f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX: {model}"
+        raise UsageProblem(msg)
+    if "int8" in settings.precision and not facts.is_quantized and settings.calibration is None:
+        msg = (
+            "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
+            f"QuantizeLinear and DequantizeLinear nodes: {model}"
+        )
+        raise UsageProblem(msg)
+
+
+def build(
+    plan: BuildPlan,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+    note: Note = lambda _: None,
+    read_image: ImageReader | None = None,
+) -> BuiltEngine:
+    """Return the engine of `plan`, from the cache or built now.
+
+    Args:
+        plan: from `prepare_build`.
+        force: build even if the cache holds the engine.
+        progress: called while TensorRT builds, where its version reports progress.
+        note: called with what a person who waits should know.
+        read_image: turns a calibration image into the model's input.
+
+    Raises:
+        UsageProblem: TensorRT cannot build this model as asked.
+        ComponentMissing: the native core, TensorRT or the GPU is absent.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    if plan.target.missing:
+        raise ComponentMissing(" ".join(plan.target.missing))
+    digest = plan.key.digest()
+    with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
+        if not force and (found := _from_cache(digest, plan.target, note)):
+            return found
+        return _build(plan, digest, progress, note, read_image)
+
+
+def export(engine: BuiltEngine, destination: Path) -> None:
+    """Copy an engine and its manifest to `destination`, the manifest last. Raises OSError."""
+    with atomic_writer(destination) as target, engine.path.open("rb") as source:
+        shutil.copyfileobj(source, target, 1 << 20)
+    write_manifest(destination, engine.manifest)
+
+
+def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
+    path = cache.cached_plan(digest)
+    if path is None:
+        return None
+    try:
+        checked = read_plan(path)
+        check_target(checked, target)
+    except UsageProblem as error:
+        note(f"The cached engine cannot be used and is built again. {error}")
+        return None
+    assert checked.manifest is not None
+    return BuiltEngine(path, checked.manifest, built=False)
+
+
+def _build(
+    plan: BuildPlan, digest: str, progress: Progress | None, note: Note, read_image: ImageReader | None
+) -> BuiltEngine:
+    settings, target = plan.settings, plan.target
+    native.load_tensorrt()
+    timings, earlier = _timing_cache(settings, target)
+    options = to_native(settings, earlier)
+    notes = _add_calibration(options, plan, read_image)
+    with native.translated():
+        result = native.require("build_engine")(str(plan.model), options, progress)
+    manifest = _manifest(plan, digest, result)
+    # at once, before anything else can fail
+    path = cache.store(digest, result.plan, manifest)
+    if timings and result.timing_cache:
+        merged = timing_cache.save_timing_cache(timings, earlier or b"", result.timing_cache, _merge_timings)
+        notes += [merged] if merged else []
+    for text in notes:
+        note(text)
+    return BuiltEngine(path, manifest, built=True, notes=tuple(notes))
+
+
+def _timing_cache(settings: BuildSettings, target: Target) -> tuple[Path | None, bytes | None]:
+    if settings.timing_cache_off:
+        return None, None
+    assert target.tensorrt_version
+    assert target.compute_capability
+    assert target.gpu_name
+    shared = timing_cache.shared_timing_cache(target.tensorrt_version, target.compute_capability, target.gpu_name)
+    path = settings.timing_cache or shared
+    return path, timing_cache.load_timing_cache(path, strict=settings.timing_cache_strict)
+
+
+def _merge_timings(first: bytes, second: bytes) -> bytes:
+    with native.translated():
+        merged: bytes = native.require("merge_timing_caches")([first, second])
+    return merged
+
+
+def _add_calibration(options: Any, plan: BuildPlan, read_image: ImageReader | None) -> list[str]:
+    calibration = plan.settings.calibration
+    if calibration is None or plan.facts.is_quantized:
+        return ["The model carries its own scales; the calibration data is not used."] if calibration else []
+    inputs = [tensor.name for tensor in plan.facts.inputs]
+    options.calibration = native.require("Calibration")(
+        algorithm=calibration.algorithm,
+        batches=lambda: calibration_batches(calibration, inputs, read_image),
+    )
+    samples = count_samples(calibration)
+    if samples < FEW_SAMPLES:
+        return [f"INT8 ranges come from {samples} samples only; {FEW_SAMPLES} or more give better accuracy."]
+    return []
+
+
+def _manifest(plan: BuildPlan, digest: str, result: Any) -> Manifest:
+    target, facts = plan.target, plan.facts
+    assert target.tensorrt_version
+    assert target.gpu_name
+    assert target.compute_capability
+    return Manifest(
+        created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        cache_key=digest,
+        engine=EngineFile(sha256=hash_bytes(result.plan), size_bytes=len(result.plan)),
+        model=ModelFile(
+            file=plan.model.name,
+            sha256=plan.key.model_sha256,
+            size_bytes=plan.model.stat().st_size + sum(path.stat().st_size for path in facts.external_files),
+            external_files=facts.external_locations,
+            metadata=facts.metadata,
+        ),
+        tensorrt_version=target.tensorrt_version,
+        cuda_version=target.cuda_version,
+        driver_version=target.driver_version,
+        workbench_version=__version__,
+        native_version=target.native_version or "",
+        gpu=GpuIdentity(name=target.gpu_name, uuid=target.gpu_uuid, compute_capability=target.compute_capability),
+        options=plan.settings.model_dump(mode="json"),
+        inputs=tuple(_tensor(tensor) for tensor in result.inputs),
+        outputs=tuple(_tensor(tensor) for tensor in result.outputs),
+        profiles=tuple(str(profile) for profile in plan.settings.profiles),
+        plugins=tuple(
+            Plugin(path=str(path), sha256=digest)
+            for path, digest in zip(plan.settings.plugins, plan.key.plugins_sha256, strict=True)
+        ),
+        calibration_sha256=plan.key.calibration_sha256,
+        layer_count=result.layer_count,
+        build_s=result.build_s,
+        warnings=tuple(dict.fromkeys(result.warnings)),
+    )
+
+
+def _tensor(tensor: Any) -> Tensor:
+    return Tensor(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape))
+
+
+def _hash_plugin(path: Path) -> str:
+    try:
+        return hash_file(path)
+    except OSError as error:
+        msg = f"The plugin library cannot be read ({error.strerror}): {path}"
+        raise UsageProblem(msg) from error
+
+
+def _shape_text(shape: tuple[int | str | None, ...] | None) -> str:
+    return "of unknown rank" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"

@@ -1,0 +1,57 @@
+"""SHA-256 of files, of models with their external data, and of folders, read in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def hash_bytes(data: bytes | bytearray | memoryview) -> str:
+    """Return the SHA-256 of `data` in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_model(path: Path, external_locations: Iterable[str] = ()) -> str:
+    """Return the hash of a model.
+
+    Without external data it is the SHA-256 of the file. With it, it is the SHA-256 over the file's hash and then, in
+    alphabetical order, each location with the hash of its file, so that a renamed or changed weight file counts.
+
+    Args:
+        path: the ONNX file.
+        external_locations: as the model names them, relative to its folder.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    own = hash_file(path)
+    locations = sorted(set(external_locations))
+    if not locations:
+        return own
+    return _hash_parts([("", own), *((location, hash_file(path.parent / location)) for location in locations)])
+
+
+def hash_folder(folder: Path, pattern: str = "*") -> str:
+    """Return a hash over the names and contents of the files in `folder` that match `pattern`, in alphabetical order.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    return _hash_parts((path.relative_to(folder).as_posix(), hash_file(path)) for path in files)
+
+
+def _hash_parts(parts: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
+    for name, value in parts:
+        encoded = name.encode()
+        # the length first: no name can imitate another entry
+        digest.update(f"{len(encoded)}:".encode() + encoded + value.encode())
+    return digest.hexdigest()

@@ -1,0 +1,143 @@
+"""Loading a plan: its manifest is checked against the very bytes that TensorRT gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.engine import native
+from trt_workbench.engine.hashing import hash_bytes
+from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
+from trt_workbench.engine.target import Target, require_target
+from trt_workbench.errors import UsageProblem
+
+REBUILD = "Build it again on this machine: `build-engine MODEL.onnx`."
+TRUST = "A plan is executable code: load it with --trust only if you know where it comes from."
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan's bytes that may be loaded.
+
+    Attributes:
+        path: where they were read from.
+        data: the bytes that TensorRT gets.
+        sha256: of these bytes.
+        manifest: that describes them; None where a plan was trusted without a matching one.
+        notes: what a person should know, such as a plan tuned on another model of GPU.
+    """
+
+    path: Path
+    data: bytes
+    sha256: str
+    manifest: Manifest | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoadedEngine:
+    """A deserialised engine of the native core, and the plan that it came from."""
+
+    engine: Any
+    plan: CheckedPlan
+    target: Target
+    notes: tuple[str, ...] = ()
+
+
+def read_plan(path: Path, *, trust: bool = False) -> CheckedPlan:
+    """Read a plan whole and check it against its manifest; needs neither GPU nor TensorRT.
+
+    Args:
+        path: the plan.
+        trust: accept a plan without a manifest, or one that does not match.
+
+    Raises:
+        UsageProblem: the file is absent or empty, or not to be trusted.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        msg = f"The plan cannot be read ({error.strerror}): {path}"
+        raise UsageProblem(msg) from error
+    if not data:
+        msg = f"The plan is empty. {REBUILD} {path}"
+        raise UsageProblem(msg)
+    # the hash is of this buffer, not of the file: nobody can change it between check and use
+    digest = hash_bytes(data)
+    try:
+        manifest = read_manifest(path)
+    except UsageProblem:
+        if not trust:
+            raise
+        return CheckedPlan(path, data, digest, None, ("The plan's damaged manifest was ignored (--trust).",))
+    if manifest is None:
+        if not trust:
+            msg = f"The plan has no manifest ({manifest_path(path).name}). {TRUST} {path}"
+            raise UsageProblem(msg)
+        return CheckedPlan(path, data, digest, None, ("The plan has no manifest (--trust).",))
+    if manifest.engine.sha256 == digest:
+        return CheckedPlan(path, data, digest, manifest)
+    if not trust:
+        size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
+        msg = (
+            f"The plan is not the one that its manifest describes ({size}SHA-256 {digest[:16]}… instead of "
+            f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} {TRUST} {path}"
+        )
+        raise UsageProblem(msg)
+    return CheckedPlan(path, data, digest, None, ("The plan does not match its manifest (--trust).",))
+
+
+def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
+    """Compare what a plan was built for with this machine; return notes about lesser differences.
+
+    Raises:
+        UsageProblem: it was built by another TensorRT version or for another GPU architecture.
+    """
+    made = plan.manifest
+    if made is None:
+        return ()
+    options = made.options
+    if made.tensorrt_version != target.tensorrt_version and not options.get("version_compatible"):
+        msg = (
+            f"The plan was built by TensorRT {made.tensorrt_version}, this machine has {target.tensorrt_version}; "
+            f"a plan runs on the version that built it. {REBUILD} {plan.path}"
+        )
+        raise UsageProblem(msg)
+    compatible = options.get("hardware_compatibility", "none")
+    if made.gpu.compute_capability != target.compute_capability and compatible != "ampere_plus":
+        msg = (
+            f"The plan was built for compute capability {made.gpu.compute_capability} ({made.gpu.name}), this GPU has "
+            f"{target.compute_capability} ({target.gpu_name}). {REBUILD} {plan.path}"
+        )
+        raise UsageProblem(msg)
+    if made.gpu.name != target.gpu_name:
+        return (f"The plan was tuned on {made.gpu.name} and may run slower on this {target.gpu_name}.",)
+    return ()
+
+
+def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = False, device: int = 0) -> LoadedEngine:
+    """Check a plan and deserialise it.
+
+    Args:
+        path: the plan.
+        trust: accept a plan without a manifest, or one that does not match.
+        allow_host_code: let a version-compatible plan execute the host code it carries.
+        device: index of the CUDA device.
+
+    Raises:
+        UsageProblem: the plan is absent, damaged, not to be trusted, or made for another version or GPU.
+        ComponentMissing: the native core, TensorRT or the GPU is absent.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    plan = read_plan(path, trust=trust)
+    target = require_target(device)
+    notes = (*plan.notes, *check_target(plan, target))
+    native.load_tensorrt()
+    with native.translated():
+        engine = native.require("Engine")(plan.data, allow_host_code=allow_host_code)
+    return LoadedEngine(engine, plan, target, notes)
+
+
+def _other_size(data: bytes, manifest: Manifest) -> bool:
+    return len(data) != manifest.engine.size_bytes

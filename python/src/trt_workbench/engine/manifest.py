@@ -1,0 +1,133 @@
+"""The manifest beside an engine: what it was made from, with what, and for which GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trt_workbench.engine.files import write_text
+from trt_workbench.errors import UsageProblem
+
+SUFFIX = ".json"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EngineFile(_Part):
+    """The plan: SHA-256 of the file and its size."""
+
+    sha256: str
+    size_bytes: int
+
+
+class ModelFile(_Part):
+    """The model: file name, hash including external data, and the metadata it carries (`names`, `imgsz`, …)."""
+
+    file: str
+    sha256: str
+    size_bytes: int
+    external_files: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
+
+
+class GpuIdentity(_Part):
+    """The GPU that the engine was tuned on."""
+
+    name: str
+    uuid: str | None
+    compute_capability: str
+
+
+class Tensor(_Part):
+    """An input or output of the engine; -1 is a dimension known at run time only."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Plugin(_Part):
+    """A plugin library that was loaded for the build."""
+
+    path: str
+    sha256: str
+
+
+class Manifest(_Part):
+    """Everything that is recorded about an engine.
+
+    Attributes:
+        schema_version: of this document.
+        created_at: UTC time in ISO 8601.
+        cache_key: under which the cache keeps the engine.
+        engine: the plan.
+        model: what it was built from.
+        tensorrt_version: that built it, and that can load it.
+        cuda_version: of the CUDA runtime.
+        driver_version: of the NVIDIA driver.
+        workbench_version: of this package.
+        native_version: of the native core.
+        gpu: on which it was tuned.
+        options: the build settings as `BuildSettings` writes them.
+        inputs: in the engine's order.
+        outputs: in the engine's order.
+        profiles: optimisation profiles as they are written on the command line.
+        plugins: libraries loaded for the build.
+        calibration_sha256: of the calibration data; None without.
+        layer_count: layers of the engine.
+        build_s: duration of the build.
+        warnings: TensorRT's warnings, without repetitions.
+    """
+
+    schema_version: Literal[1] = 1
+    created_at: str
+    cache_key: str
+    engine: EngineFile
+    model: ModelFile
+    tensorrt_version: str
+    cuda_version: str | None
+    driver_version: str | None
+    workbench_version: str
+    native_version: str
+    gpu: GpuIdentity
+    options: dict[str, Any]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    profiles: tuple[str, ...] = ()
+    plugins: tuple[Plugin, ...] = ()
+    calibration_sha256: str | None = None
+    layer_count: int
+    build_s: float
+    warnings: tuple[str, ...] = ()
+
+
+def manifest_path(plan: Path) -> Path:
+    """Return where the manifest of `plan` lies: `model.plan` has `model.plan.json`."""
+    return plan.with_name(plan.name + SUFFIX)
+
+
+def write_manifest(plan: Path, manifest: Manifest) -> None:
+    """Write the manifest beside `plan`, whole or not at all. Raises OSError."""
+    write_text(manifest_path(plan), manifest.model_dump_json(indent=2) + "\n")
+
+
+def read_manifest(plan: Path) -> Manifest | None:
+    """Return the manifest beside `plan`; None without one.
+
+    Raises:
+        UsageProblem: the manifest is damaged or of another schema.
+    """
+    path = manifest_path(plan)
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        msg = f"The engine's manifest is damaged ({where or 'JSON'}: {first['msg']}); build the engine again: {path}"
+        raise UsageProblem(msg) from error

@@ -1,0 +1,108 @@
+"""The native core: imported when it is first needed, its errors turned into the workbench's own.
+
+No other module imports `trt_workbench_native`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.system.tensorrt import SETUP, library_dir
+
+MODULE = "trt_workbench_native"
+MEND = "Build it: `pixi run build-native` or `pip install ./cpp`."
+# By name: the classes exist only where the module does.
+_TRANSLATION: dict[str, type[WorkbenchError]] = {
+    "UsageProblem": UsageProblem,
+    "ComponentMissing": ComponentMissing,
+    "DeviceFailure": DeviceFailure,
+    "CheckFailed": CheckFailed,
+}
+
+
+def is_installed() -> bool:
+    """Whether the native core can be found, without importing it."""
+    return importlib.util.find_spec(MODULE) is not None
+
+
+@functools.cache
+def native() -> Any:
+    """Return the native module.
+
+    Raises:
+        ComponentMissing: it is not installed, or its library cannot be opened.
+    """
+    try:
+        return importlib.import_module(MODULE)
+    except ModuleNotFoundError as error:
+        msg = f"The native core ({MODULE}) is not installed. {MEND}"
+        raise ComponentMissing(msg) from error
+    except ImportError as error:
+        msg = f"The native core ({MODULE}) cannot be opened ({error}). {MEND}"
+        raise ComponentMissing(msg) from error
+
+
+def require(name: str) -> Any:
+    """Return the attribute `name` of the native module.
+
+    Raises:
+        ComponentMissing: this build of the native core lacks it: it was built without CUDA or TensorRT headers.
+    """
+    module = native()
+    if not hasattr(module, name):
+        msg = f"The native core was built without TensorRT or CUDA headers and has no {name}. {SETUP} Then: {MEND}"
+        raise ComponentMissing(msg)
+    return getattr(module, name)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Turn the native core's errors into the workbench's, with the same words.
+
+    Raises:
+        UsageProblem, ComponentMissing, DeviceFailure, CheckFailed: as the native core raised it.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = next((_TRANSLATION[base.__name__] for base in _native_bases(error)), None)
+        if kind is None:
+            raise
+        raise kind(str(error)) from error
+
+
+def _native_bases(error: Exception) -> Iterator[type]:
+    for base in type(error).__mro__:
+        if base.__module__.split(".")[0] == MODULE and base.__name__ in _TRANSLATION:
+            yield base
+
+
+def tensorrt_status() -> dict[str, Any]:
+    """Return what the native core says of TensorRT: `available`, `version`, `headers`, `libnvinfer`, `error`.
+
+    Opens the library where it is found.
+
+    Raises:
+        ComponentMissing: the native core is absent.
+    """
+    folder = library_dir()
+    status: dict[str, Any] = native().tensorrt_status(str(folder) if folder else None)
+    return status
+
+
+def load_tensorrt() -> dict[str, Any]:
+    """Open TensorRT for this process, with its plugins, and return its status.
+
+    Raises:
+        ComponentMissing: the native core or TensorRT is absent, or they do not fit each other.
+    """
+    folder = library_dir()
+    with translated():
+        status: dict[str, Any] = require("load_tensorrt")(str(folder) if folder else None)
+    return status

@@ -1,0 +1,89 @@
+"""Build settings in the terms of the native core."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trt_workbench.engine import native
+from trt_workbench.engine.options import MIB, BuildSettings
+from trt_workbench.engine.profiles import Profile, ShapeRange
+
+_FLAGS = ("fp16", "bf16", "int8", "fp8", "int4", "fp4", "tf32")
+# Same name and meaning on both sides.
+_SAME = (
+    "strongly_typed",
+    "precision_constraints",
+    "io_types",
+    "optimization_level",
+    "avg_timing_iterations",
+    "max_tactics",
+    "max_aux_streams",
+    "max_threads",
+    "preview_features",
+    "tiling_optimization_level",
+    "build_route",
+    "editable_timing_cache",
+    "hardware_compatibility",
+    "version_compatible",
+    "exclude_lean_runtime",
+    "strip_weights",
+    "refit",
+    "weight_streaming",
+    "sparse_weights",
+    "distributive_independence",
+    "strict_nans",
+    "direct_io",
+    "native_instance_norm",
+    "profiling_verbosity",
+    "dla_core",
+    "gpu_fallback",
+    "device",
+)
+
+
+def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[str, Any]:
+    """Return the attributes of the native `BuildOptions` for `settings`, without profiles and calibration.
+
+    Args:
+        settings: what is asked for.
+        timing_cache: bytes of an earlier timing cache, empty to start one, None for none.
+    """
+    values: dict[str, Any] = {name: getattr(settings, name) for name in _SAME}
+    values |= {flag: flag in settings.precision for flag in _FLAGS}
+    pools = {pool.value: mib for pool, mib in settings.memory_pools.items()}
+    if settings.workspace_mib is not None:
+        pools["workspace"] = settings.workspace_mib
+    values["memory_pools"] = {pool: round(mib * MIB) for pool, mib in pools.items()}
+    values["tactic_sources"] = {source[1:]: source.startswith("+") for source in settings.tactic_sources}
+    values["io_formats"] = {name: list(formats) for name, formats in settings.io_formats.items()}
+    plugins = [str(path.absolute()) for path in settings.plugins]
+    values["plugins"] = plugins
+    values["plugins_to_serialize"] = plugins if settings.serialize_plugins else []
+    values["disable_timing_cache"] = settings.timing_cache_off
+    values["error_on_timing_cache_miss"] = settings.timing_cache_strict
+    values["timing_cache"] = None if settings.timing_cache_off else timing_cache
+    return values
+
+
+def to_native(settings: BuildSettings, timing_cache: bytes | None = b"") -> Any:
+    """Return the native `BuildOptions` for `settings`; calibration is the builder's part.
+
+    Raises:
+        ComponentMissing: the native core is absent or was built without TensorRT headers.
+    """
+    options = native.require("BuildOptions")()
+    for name, value in native_values(settings, timing_cache).items():
+        setattr(options, name, value)
+    options.profiles = [_native_profile(profile) for profile in settings.profiles]
+    return options
+
+
+def _native_profile(profile: Profile) -> Any:
+    made = native.require("Profile")()
+    made.shapes = {name: _native_range(shape) for name, shape in profile.shapes.items()}
+    made.values = {name: _native_range(values) for name, values in profile.values.items()}
+    return made
+
+
+def _native_range(value: ShapeRange) -> Any:
+    return tuple(list(dims) for dims in (value.min, value.opt, value.max))

@@ -1,0 +1,94 @@
+"""What an engine is built for: the TensorRT and the GPU of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from trt_workbench.engine import native
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.gpu import driver_report
+
+
+@dataclass(frozen=True)
+class Target:
+    """TensorRT, CUDA and GPU. A part that is not there is None.
+
+    Attributes:
+        tensorrt_version: of the library in use.
+        cuda_version: of the CUDA runtime that the native core was built with.
+        driver_version: of the NVIDIA driver.
+        native_version: of the native core.
+        gpu_name: of the chosen device.
+        gpu_uuid: of the chosen device.
+        compute_capability: of the chosen device, such as "9.0".
+        missing: what is not there, one sentence with its mend each.
+    """
+
+    tensorrt_version: str | None
+    cuda_version: str | None
+    driver_version: str | None
+    native_version: str | None
+    gpu_name: str | None
+    gpu_uuid: str | None
+    compute_capability: str | None
+    missing: tuple[str, ...] = ()
+
+
+def examine_target(device: int = 0) -> Target:
+    """Return the TensorRT and GPU of this machine. Never raises; what is not there is named in `missing`."""
+    driver = driver_report()
+    missing: list[str] = []
+    version, info, gpu = None, {}, None
+    try:
+        info = native.native().build_info()
+        status = native.tensorrt_status()
+        version = status["version"] if status["available"] else None
+        if version is None:
+            missing.append(f"TensorRT: {status['error']}.".replace("..", "."))
+        gpu = _cuda_device(device, missing)
+    except ComponentMissing as error:
+        missing.append(str(error))
+    return Target(
+        tensorrt_version=version,
+        cuda_version=info.get("cuda"),
+        driver_version=driver.get("driver_version"),
+        native_version=info.get("version"),
+        gpu_name=gpu["name"] if gpu else None,
+        gpu_uuid=gpu.get("uuid") if gpu else None,
+        compute_capability=_capability(gpu) if gpu else None,
+        missing=tuple(missing),
+    )
+
+
+def require_target(device: int = 0) -> Target:
+    """Return the TensorRT and GPU of this machine.
+
+    Raises:
+        ComponentMissing: one of them is absent; the message names all that is.
+    """
+    target = examine_target(device)
+    if target.missing:
+        raise ComponentMissing(" ".join(target.missing))
+    return target
+
+
+def _cuda_device(index: int, missing: list[str]) -> dict[str, Any] | None:
+    module = native.native()
+    if not hasattr(module, "devices"):
+        missing.append(f"CUDA: the native core was built without it. {native.MEND}")
+        return None
+    status = module.cuda_status()
+    found: list[dict[str, Any]] = module.devices() if status.get("available") else []
+    if not found:
+        missing.append(f"GPU: {status.get('error') or 'the driver sees none'}.")
+        return None
+    if index >= len(found):
+        missing.append(f"GPU: device {index} was asked for, but CUDA sees {len(found)}.")
+        return None
+    return found[index]
+
+
+def _capability(gpu: dict[str, Any]) -> str:
+    value = gpu["compute_capability"]
+    return value if isinstance(value, str) else ".".join(map(str, value))

@@ -1,0 +1,74 @@
+"""Timing caches: kernel timings shared between builds, one file per TensorRT version and GPU, merged under a lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import filelock
+
+from trt_workbench.engine.files import write_bytes
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.workspace import output_root
+
+Merge = Callable[[bytes, bytes], bytes]
+
+
+def shared_timing_cache(tensorrt_version: str, compute_capability: str, gpu_name: str) -> Path:
+    """Return the file that all builds for one TensorRT version and one GPU model share."""
+    gpu = re.sub(r"[^A-Za-z0-9]+", "-", gpu_name).strip("-").lower()
+    name = f"tensorrt-{tensorrt_version}-sm{compute_capability.replace('.', '')}-{gpu}.timing"
+    return output_root() / "timing-caches" / name
+
+
+def load_timing_cache(path: Path, *, strict: bool) -> bytes:
+    """Return the bytes of a timing cache; empty if there is none yet.
+
+    Raises:
+        UsageProblem: `strict` demands a cache and there is none.
+    """
+    with _lock(path):
+        if path.is_file():
+            return path.read_bytes()
+    if strict:
+        msg = f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
+        raise UsageProblem(msg)
+    return b""
+
+
+def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge | None) -> str | None:
+    """Write the timings of a build back, without losing what another build wrote meanwhile.
+
+    Args:
+        path: the file.
+        earlier: the bytes that the build started from.
+        built: the bytes that the build returned, which include `earlier`.
+        merge: joins two caches into one; None where it cannot be done.
+
+    Returns:
+        A note if timings of a concurrent build could not be kept; None if all is well.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    with _lock(path):
+        now = path.read_bytes() if path.is_file() else b""
+        if now in (b"", earlier) or now == built:
+            write_bytes(path, built)
+            return None
+        if merge is not None:
+            try:
+                write_bytes(path, merge(now, built))
+            except UsageProblem as error:
+                write_bytes(path, built)
+                return f"The timing cache was rejected ({error}) and has been replaced: {path}"
+            return None
+        if len(built) > len(now):
+            write_bytes(path, built)
+        return f"Another build changed the timing cache at the same time; the larger of both was kept: {path}"
+
+
+def _lock(path: Path) -> filelock.BaseFileLock:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(path.with_name(path.name + ".lock"))

@@ -1,0 +1,204 @@
+"""What an ONNX file asks for, read without its weights: tensors, operators, metadata, and files outside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.sniff import describe_file
+
+QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+# ONNX Runtime's container for a compiled engine: code in the guise of a model.
+_ENGINE_IN_DISGUISE = "EPContext"
+
+
+@dataclass(frozen=True)
+class ModelTensor:
+    """An input or output: name, numpy dtype name, and shape, in which a dynamic dimension is its symbol or None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether any dimension is known at run time only."""
+        return self.shape is None or any(not isinstance(dim, int) for dim in self.shape)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What an ONNX file asks for.
+
+    Attributes:
+        inputs: the graph's inputs without those that have an initial value.
+        outputs: the graph's outputs.
+        operators: how often each operator occurs, `domain::Name` outside the standard domain; subgraphs included.
+        opset: version of the standard operator set.
+        metadata: the model's key-value metadata.
+        external_files: files that hold weights, in order of first use.
+        external_locations: the same as the model names them, relative to its folder.
+    """
+
+    inputs: tuple[ModelTensor, ...]
+    outputs: tuple[ModelTensor, ...]
+    operators: dict[str, int]
+    opset: int
+    metadata: dict[str, str]
+    external_files: tuple[Path, ...]
+    external_locations: tuple[str, ...]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the graph carries its own scales as QuantizeLinear and DequantizeLinear pairs."""
+        return bool(QUANTIZERS & self.operators.keys())
+
+
+def examine_model(path: Path) -> ModelFacts:
+    """Read `path` without its external data and check that this data is there and within the model's folder.
+
+    Raises:
+        UsageProblem: the file is absent, no ONNX, an engine in disguise, or its external data is missing, too short or
+            outside the folder.
+    """
+    model = _read(path)
+    graphs = list(_graphs(model))
+    operators = Counter(_operator(node) for graph in graphs for node in graph.node)
+    operators.update(_operator(node) for function in model.functions for node in function.node)
+    if any(name.split("::")[-1] == _ENGINE_IN_DISGUISE for name in operators):
+        msg = f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"
+        raise UsageProblem(msg)
+    locations = _check_external(path, _tensors(model, graphs))
+    initial = {tensor.name for tensor in model.graph.initializer}
+    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    return ModelFacts(
+        inputs=tuple(_tensor(value) for value in model.graph.input if value.name not in initial),
+        outputs=tuple(_tensor(value) for value in model.graph.output),
+        operators=dict(sorted(operators.items())),
+        opset=max(opsets, default=0),
+        metadata={entry.key: entry.value for entry in model.metadata_props},
+        external_files=tuple(path.parent / location for location in locations),
+        external_locations=tuple(locations),
+    )
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except FileNotFoundError as error:
+        msg = f"The model file does not exist: {path}"
+        raise UsageProblem(msg) from error
+    except OSError as error:
+        msg = f"The model file cannot be read ({error.strerror or error}): {path}"
+        raise UsageProblem(msg) from error
+    except DecodeError as error:
+        msg = f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}"
+        raise UsageProblem(msg) from error
+    # Protobuf takes an empty file, and some others, for a message without any field.
+    if not model.graph.node and not model.graph.output:
+        msg = f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}"
+        raise UsageProblem(msg)
+    return model
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    waiting = [model.graph]
+    waiting += [graph for function in model.functions for graph in _subgraphs(function.node)]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting += _subgraphs(graph.node)
+
+
+def _subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
+    return [
+        graph
+        for node in nodes
+        for attribute in node.attribute
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+    ]
+
+
+def _tensors(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
+    for graph in graphs:
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _attribute_tensors(graph.node)
+    for function in model.functions:
+        yield from _attribute_tensors(function.node)
+
+
+def _attribute_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
+            single = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for sparse in (*single, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+
+
+def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str]:
+    """Return the locations of external data after checking each tensor's place in its file."""
+    sizes: dict[str, int] = {}
+    for tensor in tensors:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if location not in sizes:
+            sizes[location] = _external_size(path, location)
+        try:
+            start, length = int(entries.get("offset", "0")), int(entries.get("length", "0"))
+        except ValueError as error:
+            msg = f"Tensor {tensor.name} has no valid place in its external data: {path}"
+            raise UsageProblem(msg) from error
+        end = start + length
+        if min(start, length) < 0 or end > sizes[location]:
+            msg = (
+                f"The external data {location} has {sizes[location]} bytes, tensor {tensor.name} ends at {end}: it is "
+                f"truncated or belongs to another model: {path}"
+            )
+            raise UsageProblem(msg)
+    return list(sizes)
+
+
+def _external_size(path: Path, location: str) -> int:
+    folder = path.parent.resolve()
+    file = folder / location
+    pure = PurePosixPath(location)
+    if not location or pure.is_absolute() or ".." in pure.parts or not file.resolve().is_relative_to(folder):
+        msg = f"The model's external data {location!r} leaves its folder; copy the file beside the model: {path}"
+        raise UsageProblem(msg)
+    if not file.is_file():
+        msg = f"The model's external data {location} is missing; put it beside the model: {path}"
+        raise UsageProblem(msg)
+    return file.stat().st_size
+
+
+def _tensor(value: onnx.ValueInfoProto) -> ModelTensor:
+    kind = value.type.tensor_type
+    shape = None
+    if kind.HasField("shape"):
+        shape = tuple(
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+            for dim in kind.shape.dim
+        )
+    return ModelTensor(value.name, _dtype(kind.elem_type), shape)
+
+
+def _dtype(element: int) -> str:
+    try:
+        return str(onnx.helper.tensor_dtype_to_np_dtype(element).name)
+    except (KeyError, TypeError):
+        return onnx.TensorProto.DataType.Name(element).lower() if element else "unknown"

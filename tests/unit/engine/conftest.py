@@ -1,0 +1,102 @@
+"""Models made on the spot, and a double of the native core where a test is about what surrounds a build."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.engine import native
+
+
+@pytest.fixture(autouse=True)
+def _own_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+
+@pytest.fixture
+def make_model(tmp_path: Path) -> Callable[..., Path]:
+    """Write y = x @ w; `batch` is a number or a symbol, `external` puts the weights into a file of their own."""
+
+    def make(name: str = "model.onnx", batch: int | str = 1, *, external: bool = False, scale: float = 1.0) -> Path:
+        weights = numpy_helper.from_array(np.eye(4, dtype=np.float32) * scale, "w")
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4])],
+            [weights],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        helper.set_model_props(model, {"names": "{0: 'cube'}", "imgsz": "[4, 4]"})
+        path = tmp_path / "models" / name
+        path.parent.mkdir(exist_ok=True)
+        data = f"{path.name}.data" if external else None
+        if data:
+            (path.parent / data).unlink(missing_ok=True)
+        onnx.save(model, path, save_as_external_data=external, location=data, size_threshold=0)
+        return path
+
+    return make
+
+
+class NativeDouble(ModuleType):
+    """What the engine layer asks of the native core. Plans are bytes that follow from model and options."""
+
+    def __init__(self) -> None:
+        super().__init__(native.MODULE)
+        self.builds: list[tuple[str, SimpleNamespace]] = []
+        self.version = "10.16.1"
+        self.gpu = {"name": "NVIDIA Test", "uuid": "GPU-1", "compute_capability": (9, 0)}
+        self.before_build: Callable[[], None] = lambda: None
+        self.BuildOptions = SimpleNamespace
+        self.Profile = SimpleNamespace
+        self.Calibration = SimpleNamespace
+        self.Engine = lambda data, **_: SimpleNamespace(data=data)
+
+    def build_info(self) -> dict[str, str]:
+        return {"version": "0.1.0", "cuda": "13.0"}
+
+    def tensorrt_status(self, _: str | None = None) -> dict[str, Any]:
+        return {"available": True, "version": self.version, "error": None}
+
+    load_tensorrt = tensorrt_status
+
+    def cuda_status(self) -> dict[str, Any]:
+        return {"available": True}
+
+    def devices(self) -> list[dict[str, Any]]:
+        return [self.gpu]
+
+    def build_engine(self, model: str, options: SimpleNamespace, _: object) -> SimpleNamespace:
+        self.before_build()
+        self.builds.append((model, options))
+        digest = hashlib.sha256(Path(model).read_bytes()).hexdigest()
+        return SimpleNamespace(
+            plan=f"plan {digest} {options.fp16} {len(self.builds)}".encode(),
+            timing_cache=(options.timing_cache or b"") + b"t",
+            build_s=1.5,
+            layer_count=1,
+            warnings=["slow", "slow"],
+            inputs=[SimpleNamespace(name="x", dtype="float32", shape=[1, 4])],
+            outputs=[SimpleNamespace(name="y", dtype="float32", shape=[1, 4])],
+        )
+
+    def merge_timing_caches(self, caches: list[bytes]) -> bytes:
+        return b"".join(caches)
+
+
+@pytest.fixture
+def native_double(monkeypatch: pytest.MonkeyPatch) -> Iterator[NativeDouble]:
+    double = NativeDouble()
+    monkeypatch.setitem(sys.modules, native.MODULE, double)
+    monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: {"driver_version": "580.1", "gpus": []})
+    native.native.cache_clear()
+    yield double
+    native.native.cache_clear()

@@ -1,0 +1,162 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trt_workbench.engine.builder import build, export, prepare_build
+from trt_workbench.engine.manifest import manifest_path, read_manifest
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+
+MakeModel = Callable[..., Path]
+
+
+def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_double: Any) -> None:
+    model = make_model(external=True)
+    first = build(prepare_build(model, BuildSettings(precision="fp16")))
+    assert first.built
+    made = first.manifest
+    assert made.model.external_files == ("model.onnx.data",)
+    assert made.model.metadata["imgsz"] == "[4, 4]"
+    assert made.tensorrt_version == "10.16.1"
+    assert made.driver_version == "580.1"
+    assert made.gpu.compute_capability == "9.0"
+    assert made.warnings == ("slow",)
+    plan = prepare_build(model, BuildSettings(precision="fp16"))
+    assert plan.cached == first.path
+    second = build(plan)
+    assert not second.built
+    assert second.manifest == made
+    assert build(plan, force=True).built
+    assert len(native_double.builds) == 2
+
+
+def test_other_weights_of_one_graph_get_an_engine_of_their_own(make_model: MakeModel, native_double: Any) -> None:
+    paths = {build(prepare_build(make_model(scale=scale), BuildSettings())).path for scale in (1.0, 2.0)}
+    paths.add(build(prepare_build(make_model(external=True, scale=3.0), BuildSettings())).path)
+    paths.add(build(prepare_build(make_model(external=True, scale=4.0), BuildSettings())).path)
+    assert len(paths) == 4
+    assert len(native_double.builds) == 4
+
+
+def test_another_tensorrt_or_gpu_builds_again(make_model: MakeModel, native_double: Any) -> None:
+    model = make_model()
+    build(prepare_build(model, BuildSettings()))
+    native_double.version = "11.1.0"
+    build(prepare_build(model, BuildSettings()))
+    native_double.gpu = {**native_double.gpu, "name": "NVIDIA Other"}
+    build(prepare_build(model, BuildSettings()))
+    assert len(native_double.builds) == 3
+
+
+def test_a_tampered_cache_entry_is_built_again_and_said(make_model: MakeModel, native_double: Any) -> None:
+    plan = prepare_build(make_model(), BuildSettings())
+    first = build(plan)
+    first.path.write_bytes(b"tampered")
+    notes: list[str] = []
+    again = build(plan, note=notes.append)
+    assert again.built
+    assert "tampered with" in notes[0]
+    assert len(native_double.builds) == 2
+
+
+def test_settings_reach_the_native_core(make_model: MakeModel, native_double: Any) -> None:
+    settings = BuildSettings(
+        precision="fp16+tf32", workspace_mib=64, profiles=["x:1x4/2x4/8x4"], tactic_sources=["-CUDNN"]
+    )
+    build(prepare_build(make_model(batch="N"), settings))
+    options = native_double.builds[0][1]
+    assert (options.fp16, options.tf32, options.int8) == (True, True, False)
+    assert options.memory_pools == {"workspace": 64 << 20}
+    assert options.tactic_sources == {"cudnn": False}
+    assert options.profiles[0].shapes == {"x": ([1, 4], [2, 4], [8, 4])}
+
+
+def test_timings_are_shared_between_builds(make_model: MakeModel, native_double: Any) -> None:
+    build(prepare_build(make_model(scale=1.0), BuildSettings()))
+    build(prepare_build(make_model(scale=2.0), BuildSettings()))
+    assert [options.timing_cache for _, options in native_double.builds] == [b"", b"t"]
+    build(prepare_build(make_model(scale=3.0), BuildSettings(timing_cache="off")))
+    assert native_double.builds[2][1].disable_timing_cache
+
+
+def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
+    def fail() -> None:
+        raise DeviceFailure("out of memory")
+
+    native_double.before_build = fail
+    plan = prepare_build(make_model(), BuildSettings())
+    with pytest.raises(DeviceFailure):
+        build(plan)
+    assert [path.name for path in (tmp_path / "out" / "engines").iterdir() if not path.name.endswith(".lock")] == []
+    native_double.before_build = lambda: None
+    assert build(plan).built
+
+
+def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -> None:
+    plan = prepare_build(make_model(), BuildSettings())
+    notes: list[str] = []
+    entered = threading.Event()
+
+    def slow() -> None:
+        entered.set()
+        threading.Event().wait(0.3)
+
+    native_double.before_build = slow
+    first = threading.Thread(target=build, args=(plan,))
+    first.start()
+    assert entered.wait(10)
+    second = build(plan, note=notes.append)
+    first.join(10)
+    assert not second.built
+    assert "Another process" in notes[0]
+
+
+def test_export_copies_plan_and_manifest(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
+    engine = build(prepare_build(make_model(), BuildSettings()))
+    assert native_double.builds
+    export(engine, tmp_path / "deep" / "my.plan")
+    assert (tmp_path / "deep" / "my.plan").read_bytes() == engine.path.read_bytes()
+    assert read_manifest(tmp_path / "deep" / "my.plan") == engine.manifest
+    assert manifest_path(tmp_path / "deep" / "my.plan").name == "my.plan.json"
+
+
+def test_calibration_data_are_part_of_the_key(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
+    data = tmp_path / "calib.npy"
+    np.save(data, np.zeros((16, 4), np.float32))
+    settings = BuildSettings(precision="int8", calibration={"data": data, "batch": 8})
+    model = make_model()
+    notes: list[str] = []
+    build(prepare_build(model, settings), note=notes.append)
+    assert "16 samples only" in notes[0]
+    batches = list(native_double.builds[0][1].calibration.batches())
+    assert [batch["x"].shape for batch in batches] == [(8, 4), (8, 4)]
+    assert not build(prepare_build(model, settings)).built
+    np.save(data, np.ones((16, 4), np.float32))
+    assert build(prepare_build(model, settings)).built
+
+
+def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"dynamic inputs \(x \[N, 4\]\)"):
+        prepare_build(make_model(batch="N"), BuildSettings())
+    with pytest.raises(UsageProblem, match="names z; the model's inputs are x"):
+        prepare_build(make_model(batch="N"), BuildSettings(profiles=["z:1/2/4"]))
+    with pytest.raises(UsageProblem, match="INT8 needs scales"):
+        prepare_build(make_model(), BuildSettings(precision="int8+fp16"))
+    with pytest.raises(UsageProblem, match="plugin library cannot be read"):
+        prepare_build(make_model(), BuildSettings(plugins=[tmp_path / "none.so"]))
+
+
+def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise ComponentMissing("The native core is not installed.")
+
+    monkeypatch.setattr("trt_workbench.engine.native.native", absent)
+    plan = prepare_build(make_model(), BuildSettings())
+    assert not plan.key.is_complete
+    assert plan.cached is None
+    with pytest.raises(ComponentMissing, match="not installed"):
+        build(plan)

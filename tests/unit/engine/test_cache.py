@@ -1,0 +1,183 @@
+import dataclasses
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trt_workbench.engine import cache
+from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile, manifest_path
+from trt_workbench.engine.options import _NOT_IN_KEY, BuildSettings
+
+KEY = cache.CacheKey(
+    model_sha256="aa",
+    options=BuildSettings().key_fields(),
+    tensorrt_version="10.16.1",
+    driver_version="580.1",
+    gpu_name="NVIDIA Test",
+    compute_capability="9.0",
+    native_version="0.1.0",
+    calibration_sha256=None,
+    plugins_sha256=(),
+)
+
+
+def manifest(data: bytes, key: str = "k") -> Manifest:
+    from trt_workbench.engine.hashing import hash_bytes
+
+    return Manifest(
+        created_at="2026-01-01T00:00:00+00:00",
+        cache_key=key,
+        engine=EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
+        model=ModelFile(file="m.onnx", sha256="aa", size_bytes=3),
+        tensorrt_version="10.16.1",
+        cuda_version="13.0",
+        driver_version="580.1",
+        workbench_version="0.1.0",
+        native_version="0.1.0",
+        gpu=GpuIdentity(name="NVIDIA Test", uuid="GPU-1", compute_capability="9.0"),
+        options={},
+        inputs=(),
+        outputs=(),
+        layer_count=1,
+        build_s=0.1,
+    )
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(cache.CacheKey)])
+def test_every_part_of_the_key_counts(field: str) -> None:
+    other: dict[str, Any] = {"options": {"precision": ["fp16"]}, "plugins_sha256": ("bb",)}
+    changed = dataclasses.replace(KEY, **{field: other.get(field, "different")})
+    assert changed.digest() != KEY.digest()
+
+
+SETTINGS: dict[str, st.SearchStrategy[Any]] = {
+    "precision": st.sampled_from(["fp16", "bf16", "int8+fp16", "tf32"]),
+    "profiles": st.sampled_from([("x:1/2/4",), ("x:1/2/8",), ("x:1/2/4", "x:8")]),
+    "workspace_mib": st.integers(1, 1 << 16),
+    "memory_pools": st.sampled_from([{"tactic_dram": 5}, {"tactic_shared_memory": 1}]),
+    "optimization_level": st.integers(0, 5),
+    "tactic_sources": st.sampled_from([("-CUDNN",), ("+CUBLAS",)]),
+    "hardware_compatibility": st.sampled_from(["ampere_plus", "same_compute_capability"]),
+    "version_compatible": st.just(True),
+    "strip_weights": st.just(True),
+    "refit": st.sampled_from(["full", "identical"]),
+    "layer_precisions": st.just({"*": "fp32"}),
+    "strict_nans": st.just(True),
+    "sparse_weights": st.just(True),
+    "max_aux_streams": st.integers(0, 8),
+    "avg_timing_iterations": st.integers(1, 16),
+    "profiling_verbosity": st.just("none"),
+    "io_types": st.just({"x": "float16"}),
+}
+
+
+@given(st.sampled_from(sorted(SETTINGS)).flatmap(lambda name: st.tuples(st.just(name), SETTINGS[name])))
+def test_every_build_setting_counts(choice: tuple[str, Any]) -> None:
+    name, value = choice
+    changed = dataclasses.replace(KEY, options=BuildSettings(**{name: value}).key_fields())
+    assert changed.digest() != KEY.digest()
+
+
+def test_what_does_not_change_the_engine_is_named() -> None:
+    fields = BuildSettings().key_fields().keys()
+    assert BuildSettings.model_fields.keys() - fields == _NOT_IN_KEY | {"plugins"}
+    assert BuildSettings(verbosity="info", timing_cache="t").key_fields() == BuildSettings().key_fields()
+
+
+def test_the_order_of_settings_does_not_count() -> None:
+    first = BuildSettings(tactic_sources=["-CUDNN", "+CUBLAS"], precision="fp16+int8")
+    second = BuildSettings(tactic_sources=["+cublas", "-cudnn"], precision="int8+fp16")
+    assert first.key_fields() == second.key_fields()
+
+
+def test_a_machine_without_gpu_has_no_complete_key() -> None:
+    assert KEY.is_complete
+    assert not dataclasses.replace(KEY, gpu_name=None).is_complete
+
+
+def test_the_folder_is_private() -> None:
+    assert cache.engines_dir().stat().st_mode & 0o777 == 0o700
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
+@given(st.binary(min_size=1, max_size=100))
+def test_what_is_stored_is_found(data: bytes) -> None:
+    path = cache.store("k", data, manifest(data))
+    assert cache.cached_plan("k") == path
+    assert path.read_bytes() == data
+    assert sorted(entry.name for entry in cache.engines_dir().iterdir()) == ["k"]
+
+
+def test_a_plan_without_manifest_is_no_engine() -> None:
+    path = cache.store("k", b"1", manifest(b"1"))
+    manifest_path(path).unlink()
+    assert cache.cached_plan("k") is None
+
+
+def test_a_failure_leaves_the_older_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("k", b"old", manifest(b"old"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "write_manifest", full)
+    with pytest.raises(OSError, match="No space"):
+        cache.store("k", b"new", manifest(b"new"))
+    found = cache.cached_plan("k")
+    assert found is not None
+    assert found.read_bytes() == b"old"
+    assert sorted(entry.name for entry in cache.engines_dir().iterdir()) == ["k"]
+
+
+def _build_once(out: str, log: str, barrier: Any) -> None:
+    os.environ["TRTW_TMP"] = out
+    barrier.wait()
+    with cache.build_lock("k", lambda: Path(log, f"waited-{os.getpid()}").touch()):
+        if cache.cached_plan("k") is None:
+            Path(log, f"built-{os.getpid()}").touch()
+            time.sleep(0.3)
+            cache.store("k", b"plan", manifest(b"plan"))
+
+
+def test_two_processes_give_one_build(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(2)
+    log = tmp_path / "log"
+    log.mkdir()
+    workers = [context.Process(target=_build_once, args=(os.environ["TRTW_TMP"], str(log), barrier)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert len(list(log.glob("built-*"))) == 1
+    assert len(list(log.glob("waited-*"))) == 1
+
+
+def _build_forever(out: str) -> None:
+    os.environ["TRTW_TMP"] = out
+    with cache.build_lock("k", lambda: None):
+        (cache.engines_dir() / ".k.staging.dead" / "new").mkdir(parents=True)
+        time.sleep(60)
+
+
+def test_a_killed_build_leaves_no_engine_and_no_lock(tmp_path: Path) -> None:
+    worker = multiprocessing.get_context("spawn").Process(target=_build_forever, args=(os.environ["TRTW_TMP"],))
+    worker.start()
+    staging = cache.engines_dir() / ".k.staging.dead" / "new"
+    deadline = time.monotonic() + 30
+    while not staging.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert worker.pid
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join(30)
+    assert cache.cached_plan("k") is None
+    with cache.build_lock("k", lambda: pytest.fail("the lock of a dead process still holds")):
+        cache.store("k", b"plan", manifest(b"plan"))
+    assert not staging.parent.exists()

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trt_workbench.engine.calibration import calibration_batches, count_samples, hash_calibration
+from trt_workbench.engine.options import Calibration
+from trt_workbench.errors import UsageProblem
+
+
+def test_a_folder_of_arrays_is_one_stream_of_samples(tmp_path: Path) -> None:
+    for index in range(3):
+        np.save(tmp_path / f"{index}.npy", np.full((3, 2), index, np.float32))
+    calibration = Calibration(data=tmp_path, batch=4)
+    batches = list(calibration_batches(calibration, ["x"]))
+    assert [batch["x"][:, 0].tolist() for batch in batches] == [[0, 0, 0, 1], [1, 1, 2, 2]]
+    assert count_samples(calibration) == 9
+
+
+def test_named_inputs(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", ids=np.arange(6).reshape(6, 1), mask=np.ones((6, 1)))
+    (batch,) = calibration_batches(Calibration(data=tmp_path / "a.npz", batch=4), ["ids", "mask"])
+    assert batch["ids"].ravel().tolist() == [0, 1, 2, 3]
+    assert batch["mask"].flags.c_contiguous
+
+
+def test_the_limit(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((10, 2), np.float32))
+    calibration = Calibration(data=tmp_path, batch=2, limit=4)
+    assert len(list(calibration_batches(calibration, ["x"]))) == 2
+    assert count_samples(calibration) == 4
+
+
+def test_images_go_through_the_given_transform(tmp_path: Path) -> None:
+    for name in ("b.jpg", "a.PNG"):
+        (tmp_path / name).write_bytes(name.encode())
+    seen = []
+
+    def read(path: Path) -> np.ndarray:
+        seen.append(path.name)
+        return np.full((3, 2, 2), len(seen), np.float32)
+
+    (batch,) = calibration_batches(Calibration(data=tmp_path, batch=2), ["images"], read)
+    assert seen == ["a.PNG", "b.jpg"]
+    assert batch["images"].shape == (2, 3, 2, 2)
+
+
+def test_the_hash_sees_data_and_transform(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((10, 2), np.float32))
+    calibration = Calibration(data=tmp_path)
+    before = hash_calibration(calibration)
+    assert hash_calibration(calibration, "letterbox 640") != before
+    np.save(tmp_path / "a.npy", np.ones((10, 2), np.float32))
+    assert hash_calibration(calibration) != before
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"holds no \.npy"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
+    with pytest.raises(UsageProblem, match="3 samples, no batch of 8"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+    with pytest.raises(UsageProblem, match=r"holds one array, the model takes \['x', 'y'\]"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x", "y"]))
+    (tmp_path / "b.jpg").touch()
+    with pytest.raises(UsageProblem, match="both arrays and images"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+    (tmp_path / "a.npy").unlink()
+    with pytest.raises(UsageProblem, match="one input"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+
+
+def test_pickles_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(UsageProblem, match="cannot be read as arrays"):
+        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+
+
+def test_inputs_of_different_length(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 1)), y=np.zeros((3, 1)))
+    with pytest.raises(UsageProblem, match="differ in their number"):
+        list(calibration_batches(Calibration(data=tmp_path, batch=1), ["x", "y"]))

@@ -1,0 +1,42 @@
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_workbench.engine.hashing import _hash_parts, hash_file, hash_folder, hash_model
+from trt_workbench.onnxtools.preflight import examine_model
+
+
+def test_a_plain_model_has_the_hash_that_sha256sum_prints(make_model: Callable[..., Path]) -> None:
+    model = make_model()
+    assert hash_model(model) == hash_file(model) == hashlib.sha256(model.read_bytes()).hexdigest()
+
+
+def test_every_external_byte_counts(make_model: Callable[..., Path]) -> None:
+    model = make_model(external=True)
+    locations = examine_model(model).external_locations
+    assert locations == ("model.onnx.data",)
+    before = hash_model(model, locations)
+    data = model.parent / locations[0]
+    content = bytearray(data.read_bytes())
+    content[-1] ^= 1
+    data.write_bytes(content)
+    assert hash_model(model, locations) != before
+    assert hash_model(model, locations) != hash_model(model)
+
+
+def test_a_renamed_file_counts(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    before = hash_folder(tmp_path)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert hash_folder(tmp_path) != before
+
+
+PARTS = st.lists(st.tuples(st.text(max_size=4), st.text("0123456789abcdef", min_size=2, max_size=2)), max_size=4)
+
+
+@given(PARTS, PARTS)
+def test_different_parts_hash_differently(first: list[tuple[str, str]], second: list[tuple[str, str]]) -> None:
+    assert (_hash_parts(first) == _hash_parts(second)) == (first == second)

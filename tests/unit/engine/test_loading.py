@@ -1,0 +1,133 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trt_workbench.engine.hashing import hash_bytes
+from trt_workbench.engine.loading import check_target, read_plan
+from trt_workbench.engine.manifest import (
+    EngineFile,
+    GpuIdentity,
+    Manifest,
+    ModelFile,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
+from trt_workbench.engine.target import Target
+from trt_workbench.errors import UsageProblem
+
+DATA = b"a plan of some length"
+TARGET = Target("10.16.1", "13.0", "580.1", "0.1.0", "NVIDIA Test", "GPU-1", "9.0")
+
+
+def manifest(**changes: object) -> Manifest:
+    fields: dict[str, object] = {
+        "created_at": "2026-01-01T00:00:00+00:00",
+        "cache_key": "k",
+        "engine": EngineFile(sha256=hash_bytes(DATA), size_bytes=len(DATA)),
+        "model": ModelFile(file="m.onnx", sha256="aa", size_bytes=3, metadata={"names": "{}"}),
+        "tensorrt_version": "10.16.1",
+        "cuda_version": "13.0",
+        "driver_version": "580.1",
+        "workbench_version": "0.1.0",
+        "native_version": "0.1.0",
+        "gpu": GpuIdentity(name="NVIDIA Test", uuid="GPU-1", compute_capability="9.0"),
+        "options": {},
+        "inputs": (),
+        "outputs": (),
+        "layer_count": 1,
+        "build_s": 0.1,
+    }
+    return Manifest.model_validate(fields | changes)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "m.plan"
+    path.write_bytes(DATA)
+    write_manifest(path, manifest())
+    return path
+
+
+def test_a_whole_plan_is_accepted(plan: Path) -> None:
+    found = read_plan(plan)
+    assert found.data == DATA
+    assert found.manifest == manifest() == read_manifest(plan)
+    assert check_target(found, TARGET) == ()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(DATA) * 8 - 1))
+def test_every_flipped_bit_is_found(plan: Path, bit: int) -> None:
+    changed = bytearray(DATA)
+    changed[bit // 8] ^= 1 << bit % 8
+    plan.write_bytes(changed)
+    with pytest.raises(UsageProblem, match="tampered"):
+        read_plan(plan)
+    assert read_plan(plan, trust=True).manifest is None
+
+
+def test_a_truncated_plan_names_both_sizes(plan: Path) -> None:
+    plan.write_bytes(DATA[:5])
+    with pytest.raises(UsageProblem, match=f"5 bytes instead of {len(DATA)}"):
+        read_plan(plan)
+
+
+def test_an_empty_or_absent_plan(plan: Path) -> None:
+    plan.write_bytes(b"")
+    with pytest.raises(UsageProblem, match="empty"):
+        read_plan(plan, trust=True)
+    plan.unlink()
+    with pytest.raises(UsageProblem, match="cannot be read"):
+        read_plan(plan)
+
+
+def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
+    manifest_path(plan).unlink()
+    with pytest.raises(UsageProblem, match="--trust"):
+        read_plan(plan)
+    assert read_plan(plan, trust=True).notes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[:-20],
+        lambda text: text.replace('"schema_version": 1', '"schema_version": 2'),
+        lambda text: json.dumps({**json.loads(text), "surprise": 1}),
+        lambda _: "[]",
+    ],
+)
+def test_a_damaged_manifest(plan: Path, change: object) -> None:
+    assert callable(change)
+    path = manifest_path(plan)
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UsageProblem, match="manifest is damaged"):
+        read_plan(plan)
+    assert read_plan(plan, trust=True).manifest is None
+
+
+def test_another_version_names_both(plan: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"built by TensorRT 10\.16\.1, this machine has 8\.6\.0"):
+        check_target(read_plan(plan), dataclasses.replace(TARGET, tensorrt_version="8.6.0"))
+
+
+def test_another_architecture_names_both(plan: Path) -> None:
+    other = dataclasses.replace(TARGET, compute_capability="12.0", gpu_name="RTX")
+    with pytest.raises(UsageProblem, match=r"9\.0 \(NVIDIA Test\), this GPU has 12\.0 \(RTX\)"):
+        check_target(read_plan(plan), other)
+
+
+def test_another_model_of_gpu_is_a_note(plan: Path) -> None:
+    (text,) = check_target(read_plan(plan), dataclasses.replace(TARGET, gpu_name="NVIDIA Other"))
+    assert "tuned on NVIDIA Test" in text
+
+
+def test_compatible_plans_are_let_through(plan: Path) -> None:
+    write_manifest(plan, manifest(options={"version_compatible": True, "hardware_compatibility": "ampere_plus"}))
+    other = dataclasses.replace(TARGET, tensorrt_version="11.1.0", compute_capability="12.0")
+    assert check_target(read_plan(plan), other) == ()

@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_workbench.engine.options import PRECISIONS, BuildSettings
+from trt_workbench.engine.settings_file import load_settings
+from trt_workbench.errors import UsageProblem
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "build.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_and_the_command_line(tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        """
+precision: int8+fp16
+workspace_mib: 512
+profiles:
+  - images:1x3x64x64/8x3x64x64/16x3x64x64
+  - images: 1x3x32x32
+calibration: {data: calib, batch: 4}
+timing_cache: my.timing
+plugins: [plugins/a.so]
+""",
+    )
+    settings = load_settings(file, {"workspace_mib": 1024, "optimization_level": 5})
+    assert settings.precision == ("fp16", "int8")
+    assert settings.workspace_mib == 1024
+    assert settings.optimization_level == 5
+    assert [str(profile) for profile in settings.profiles] == [
+        "images:1x3x64x64/8x3x64x64/16x3x64x64",
+        "images:1x3x32x32",
+    ]
+    assert settings.calibration is not None
+    assert settings.calibration.data == tmp_path / "calib"
+    assert settings.timing_cache == tmp_path / "my.timing"
+    assert settings.plugins == (tmp_path / "plugins" / "a.so",)
+
+
+def test_paths_of_the_command_line_are_not_moved(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, "timing_cache: a"), {"timing_cache": Path("b")})
+    assert settings.timing_cache == Path("b")
+    assert load_settings(write(tmp_path, "timing_cache: 'off'")).timing_cache_off
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "precision: fp16\nworkspce_mib: 3\n",
+            r"no setting workspce_mib; did you mean workspace_mib\?: .*build.yaml:2",
+        ),
+        ("calibration:\n  data: x\n  algoritm: minmax\n", r"did you mean algorithm\?: .*:3"),
+        ("optimization_level: 9\n", r"optimization_level is wrong: .*less than or equal to 5.*:1"),
+        ("precision: fp17\n", r"precision is wrong: fp17 is none of fp32.*:1"),
+        ("tactic_sources: [CUDNN]\n", r"needs a sign.*:1"),
+        ("profiles:\n- x:1x2\n- x:4/2/8\n", r"min <= opt <= max.*:3"),
+        ("precision: fp16\nprecision: fp32\n", r"occurs twice: .*:2"),
+        ("precision: [fp16\n", r"not YAML.*build.yaml:2"),
+        ("- a\n", "key: value"),
+        ("gpu_fallback: true\n", "gpu_fallback needs dla_core"),
+        ("memory_pools: {workspce: 3}\n", "memory_pools"),
+        ("zzz: 1\n", "there are: precision"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(UsageProblem, match=problem):
+        load_settings(write(tmp_path, text))
+
+
+def test_a_wrong_option_is_named_as_an_option() -> None:
+    with pytest.raises(UsageProblem, match=r"Option --optimization-level: input should be less"):
+        load_settings(None, {"optimization_level": 7})
+
+
+def test_an_absent_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="cannot be read"):
+        load_settings(tmp_path / "none.yaml")
+
+
+@given(st.lists(st.sampled_from(PRECISIONS), min_size=1, max_size=5))
+def test_one_meaning_has_one_spelling(names: list[str]) -> None:
+    forward, backward = BuildSettings(precision=names), BuildSettings(precision="+".join(reversed(names)))
+    assert forward == backward
+    assert set(forward.precision) - {"fp32"} == set(names) - {"fp32"}
+
+
+def test_settings_survive_json() -> None:
+    settings = BuildSettings(precision="fp16", profiles=["x:1/2/4"], tactic_sources=["-CUDNN"], workspace_mib=64)
+    assert BuildSettings.model_validate(settings.model_dump(mode="json")) == settings

@@ -1,0 +1,72 @@
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.engine.timing_cache import load_timing_cache, save_timing_cache, shared_timing_cache
+from trt_workbench.errors import UsageProblem
+
+
+def merge(first: bytes, second: bytes) -> bytes:
+    return bytes(sorted(set(first) | set(second)))
+
+
+def test_one_file_per_version_and_gpu() -> None:
+    names = {
+        shared_timing_cache(version, capability, gpu).name
+        for version in ("8.6.0", "10.16.1")
+        for capability, gpu in (("9.0", "NVIDIA H200"), ("12.0", "NVIDIA GeForce RTX 5090"))
+    }
+    assert "tensorrt-10.16.1-sm120-nvidia-geforce-rtx-5090.timing" in names
+    assert len(names) == 4
+
+
+def test_load_and_save(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.timing"
+    assert load_timing_cache(path, strict=False) == b""
+    assert save_timing_cache(path, b"", b"ab", merge) is None
+    assert load_timing_cache(path, strict=True) == b"ab"
+
+
+def test_strict_needs_a_cache(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="--timing-cache-strict"):
+        load_timing_cache(tmp_path / "none", strict=True)
+
+
+def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"ax")
+    assert save_timing_cache(path, b"a", b"ab", merge) is None
+    assert path.read_bytes() == b"abx"
+
+
+def test_a_rejected_cache_is_replaced_with_a_note(tmp_path: Path) -> None:
+    def reject(_: bytes, __: bytes) -> bytes:
+        raise UsageProblem("magic tag")
+
+    path = tmp_path / "t"
+    path.write_bytes(b"garbage")
+    note = save_timing_cache(path, b"", b"ab", reject)
+    assert note is not None
+    assert "magic tag" in note
+    assert path.read_bytes() == b"ab"
+
+
+def _add(path: str, letter: str) -> None:
+    file = Path(path)
+    earlier = load_timing_cache(file, strict=False)
+    save_timing_cache(file, earlier, merge(earlier, letter.encode()), merge)
+
+
+def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    context = multiprocessing.get_context("spawn")
+    letters = "abcd" if (os.cpu_count() or 1) < 4 else "abcdefgh"
+    workers = [context.Process(target=_add, args=(str(path), letter)) for letter in letters]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert path.read_bytes() == letters.encode()
