@@ -85,7 +85,8 @@ def test_timings_are_shared_between_builds(make_model: MakeModel, native_double:
 
 def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     def fail() -> None:
-        raise DeviceFailure("out of memory")
+        msg = "out of memory"
+        raise DeviceFailure(msg)
 
     native_double.before_build = fail
     plan = prepare_build(make_model(), BuildSettings())
@@ -152,7 +153,8 @@ def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> Non
 
 def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
-        raise ComponentMissing("The native core is not installed.")
+        msg = "The native core is not installed."
+        raise ComponentMissing(msg)
 
     monkeypatch.setattr("trt_workbench.engine.native.native", absent)
     plan = prepare_build(make_model(), BuildSettings())

@@ -167,7 +167,7 @@ def _build_forever(out: str) -> None:
         time.sleep(60)
 
 
-def test_a_killed_build_leaves_no_engine_and_no_lock(tmp_path: Path) -> None:
+def test_a_killed_build_leaves_no_engine_and_no_lock() -> None:
     worker = multiprocessing.get_context("spawn").Process(target=_build_forever, args=(os.environ["TRTW_TMP"],))
     worker.start()
     staging = cache.engines_dir() / ".k.staging.dead" / "new"

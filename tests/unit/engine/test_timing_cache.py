@@ -43,7 +43,8 @@ def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
 
 def test_a_rejected_cache_is_replaced_with_a_note(tmp_path: Path) -> None:
     def reject(_: bytes, __: bytes) -> bytes:
-        raise UsageProblem("magic tag")
+        msg = "magic tag"
+        raise UsageProblem(msg)
 
     path = tmp_path / "t"
     path.write_bytes(b"garbage")

@@ -109,7 +109,7 @@ def test_an_engine_in_disguise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no model", b"version https://git-lfs"])
 def test_other_files(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
-    with pytest.raises(UsageProblem, match="not a whole ONNX model|no ONNX graph"):
+    with pytest.raises(UsageProblem, match=r"not a whole ONNX model|no ONNX graph"):
         examine_model(tmp_path / "m.onnx")
     with pytest.raises(UsageProblem, match="does not exist"):
         examine_model(tmp_path / "none.onnx")
