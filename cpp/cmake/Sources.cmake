@@ -4,6 +4,10 @@
 set(TRTW_CPU_SOURCES
   src/engine/library.cpp
   src/engine/log_buffer.cpp
+  src/engine/host_array.cpp
+  src/engine/plan_file.cpp
+  src/engine/profile_choice.cpp
+  src/engine/slot_pool.cpp
   src/engine/onnx_nodes.cpp
   src/engine/build_options.cpp
   src/engine/profile.cpp
@@ -49,7 +53,11 @@ set(TRTW_RUN_SOURCES
   src/engine/execution.cpp
   src/engine/output_allocator.cpp
   src/engine/slot.cpp
+  src/engine/context_cache.cpp
+  src/engine/state.cpp
+  src/engine/slot_prepare.cpp
   src/engine/runner.cpp
+  src/engine/bench_stream.cpp
   src/engine/bench.cpp)
 
 # C++ unit tests, without the suffix.
@@ -58,6 +66,11 @@ set(TRTW_TEST_NAMES
   test_library
   test_log_buffer
   test_build_options
+  test_profile_choice
+  test_plan_file
+  test_host_array
+  test_slot_pool
+  test_lru
   test_vision_letterbox
   test_vision_decode
   test_vision_nms
