@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -121,6 +122,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
         self.session: Session = backend.load(request.model, _session_options(request, backend.name))
+        with request.model.open("rb") as file:
+            self._model_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         try:
             self.family: Family = recognise(
                 self.session.inputs,
@@ -158,10 +161,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             on_scoring: called with the categories scored and their total.
 
         Raises:
-            UsageProblem: an image is missing or corrupt, or the model's outputs do not fit.
+            UsageProblem: an image is missing or corrupt, the model's outputs do not fit, or a file cannot be written.
             CheckFailed: the model returned NaN or infinite values.
             DeviceFailure: the device failed.
-            OSError: a file cannot be written.
             KeyboardInterrupt: interrupted before any image was done, twice, or while scoring.
         """
         image_ids = np.array([image.id for image in self.dataset.images], np.int64)
@@ -225,6 +227,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             "status": status,
             "model": {
                 "path": str(request.model.absolute()),
+                "sha256": self._model_sha256,
                 "family": self.family.name,
                 "class_count": len(self.category_ids),
             },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from trt_workbench.bench.statistics import summarize
 from trt_workbench.engine.files import atomic_writer, write_json
+from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset
 from trt_workbench.evaluate.coco_scores import CocoScores
 from trt_workbench.evaluate.confusion import Confusion
@@ -39,20 +39,24 @@ def write_run(
         detections: of the images that were done.
         scores: of the detections.
         confusion: of the images that were done.
-        facts: what was asked and chosen; `model.path` is a file.
+        facts: what was asked and chosen.
 
     Returns:
         The content of `metrics.json`.
 
     Raises:
-        OSError: a file cannot be written.
+        UsageProblem: a file cannot be written.
     """
-    write_predictions(folder / "predictions.json", detections)
-    _write_records(folder / "records.jsonl", dataset, result, confusion)
-    write_json(folder / "curves.json", {"schema_version": SCHEMA_VERSION, **scores.curves()})
-    write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
     metrics = _metrics(dataset, result, len(detections), scores, facts)
-    write_json(folder / "metrics.json", metrics)
+    try:
+        write_predictions(folder / "predictions.json", detections)
+        _write_records(folder / "records.jsonl", dataset, result, confusion)
+        write_json(folder / "curves.json", {"schema_version": SCHEMA_VERSION, **scores.curves()})
+        write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
+        write_json(folder / "metrics.json", metrics)
+    except OSError as error:
+        msg = f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
+        raise UsageProblem(msg) from error
     return metrics
 
 
@@ -62,13 +66,9 @@ def _metrics(
     stages = result.stage_ms[result.done]
     latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
     latency["total"] = summarize(stages.sum(axis=1).tolist())
-    path = Path(facts["model"]["path"])
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "schema_version": SCHEMA_VERSION,
         **facts,
-        "model": {**facts["model"], "sha256": digest},
         **scores.figures,
         "images": len(dataset.images),
         "images_requested": len(result.done),
