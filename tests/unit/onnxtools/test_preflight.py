@@ -9,38 +9,151 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 
 
-def linear(path: Path, *, operator: str = "MatMul", domain: str = "", external: bool = True) -> onnx.ModelProto:
+def model(weights: onnx.TensorProto | None = None, nodes: list[onnx.NodeProto] | None = None) -> onnx.ModelProto:
+    weights = weights or numpy_helper.from_array(np.ones(4, np.float32), "weights")
     graph = helper.make_graph(
-        [helper.make_node(operator, ["x", "w"], ["y"], name="n", domain=domain)],
-        "g",
+        nodes or [helper.make_node("Add", ["x", "weights"], ["y"])],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [weights],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def external(location: str, name: str = "weights", **place: int | str) -> onnx.TensorProto:
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, **place}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def saved(folder: Path, weights: onnx.TensorProto | None = None, nodes: list[onnx.NodeProto] | None = None) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "model.onnx"
+    path.write_bytes(model(weights, nodes).SerializeToString())
+    return path
+
+
+def refused(path: Path, text: str) -> None:
+    with pytest.raises(UsageProblem, match=text) as caught:
+        examine_model(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_whole_model_passes(tmp_path: Path) -> None:
+    facts = examine_model(saved(tmp_path))
+    assert [tensor.name for tensor in facts.inputs] == ["x"]
+    assert facts.external_files == ()
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.99])
+def test_a_truncated_model_is_refused(tmp_path: Path, part: float) -> None:
+    path = saved(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * part)])
+    refused(path, "truncated or damaged")
+
+
+@pytest.mark.parametrize(("data", "text"), [(b"", "is empty"), (b"version https://git-lfs.github.com/", "Git-LFS")])
+def test_what_the_file_is_instead_is_named(tmp_path: Path, data: bytes, text: str) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    refused(path, text)
+
+
+def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "absent.onnx", "does not exist")
+    refused(tmp_path, "cannot be read")
+
+
+class TestExternalData:
+    def test_in_the_models_folder_it_passes(self, tmp_path: Path) -> None:
+        path = saved(tmp_path, external("data/weights.bin", offset=8, length=16))
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data/weights.bin").write_bytes(bytes(24))
+        assert examine_model(path).external_files == (tmp_path / "data/weights.bin",)
+
+    def test_it_is_found_from_another_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = saved(tmp_path / "model", external("weights.bin", length=16))
+        (path.parent / "weights.bin").write_bytes(bytes(16))
+        monkeypatch.chdir(tmp_path)
+        assert examine_model(path.relative_to(tmp_path)).external_files == (Path("model/weights.bin"),)
+
+    def test_missing_is_refused(self, tmp_path: Path) -> None:
+        refused(saved(tmp_path, external("weights.bin")), r"weights\.bin.* is missing")
+
+    @pytest.mark.parametrize("place", [{"length": 17}, {"offset": 8, "length": 16}, {"offset": 17}])
+    def test_too_short_is_refused(self, tmp_path: Path, place: dict[str, int]) -> None:
+        path = saved(tmp_path, external("weights.bin", **place))
+        (tmp_path / "weights.bin").write_bytes(bytes(16))
+        refused(path, "16 bytes")
+
+    @pytest.mark.parametrize("place", [{"offset": -8, "length": 16}, {"length": -1}, {"offset": "x"}])
+    def test_impossible_places_are_refused(self, tmp_path: Path, place: dict[str, int | str]) -> None:
+        path = saved(tmp_path, external("weights.bin", **place))
+        (tmp_path / "weights.bin").write_bytes(bytes(16))
+        refused(path, "weights")
+
+    @pytest.mark.parametrize("location", ["../secret", "a/../../secret", "", "."])
+    def test_outside_the_folder_is_refused(self, tmp_path: Path, location: str) -> None:
+        (tmp_path / "secret").write_bytes(bytes(16))
+        refused(saved(tmp_path / "model", external(location)), "external data")
+
+    def test_an_absolute_path_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_bytes(bytes(16))
+        refused(saved(tmp_path / "model", external(str(tmp_path / "secret"))), "folder")
+
+    def test_a_link_out_of_the_folder_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_bytes(bytes(16))
+        path = saved(tmp_path / "model", external("weights.bin"))
+        (path.parent / "weights.bin").symlink_to(tmp_path / "secret")
+        refused(path, "folder")
+
+    def test_a_linked_folder_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other/weights.bin").write_bytes(bytes(16))
+        path = saved(tmp_path / "model", external("data/weights.bin"))
+        (path.parent / "data").symlink_to(tmp_path / "other")
+        refused(path, "folder")
+
+    @pytest.mark.parametrize("kind", ["attribute", "subgraph", "sparse"])
+    def test_every_tensor_is_looked_at(self, tmp_path: Path, kind: str) -> None:
+        tensor = external("../secret")
+        nodes = [helper.make_node("Add", ["x", "weights"], ["y"])]
+        if kind == "attribute":
+            nodes.append(helper.make_node("Constant", [], ["c"], value=tensor))
+        elif kind == "subgraph":
+            inner = helper.make_graph([], "inner", [], [], [tensor])
+            nodes.append(helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner))
+        else:
+            indices = numpy_helper.from_array(np.arange(4), "indices")
+            sparse = helper.make_sparse_tensor(external("../secret"), indices, [9])
+            nodes.append(helper.make_node("Constant", [], ["c"], sparse_value=sparse))
+        refused(saved(tmp_path, nodes=nodes), "external data")
+
+
+def test_an_engine_in_disguise_is_refused(tmp_path: Path) -> None:
+    node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", ep_cache_context=b"engine")
+    refused(saved(tmp_path, nodes=[node]), "EPContext")
+
+
+def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "graph",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["batch", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)],
         [numpy_helper.from_array(np.eye(4, dtype=np.float16), "w")],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    onnx.save(model, path, save_as_external_data=external, location="w.bin", size_threshold=0)
-    return onnx.load(path, load_external_data=False)
-
-
-def set_external(path: Path, **entries: str) -> None:
-    model = onnx.load(path, load_external_data=False)
-    tensor = model.graph.initializer[0]
-    del tensor.external_data[:]
-    for key, value in entries.items():
-        tensor.external_data.add(key=key, value=value)
-    path.write_bytes(model.SerializeToString())
-
-
-def test_facts(tmp_path: Path) -> None:
-    linear(tmp_path / "m.onnx")
-    facts = examine_model(tmp_path / "m.onnx")
-    assert [str(tensor.dtype) for tensor in facts.inputs] == ["float16"]
-    assert facts.inputs[0].shape == ("batch", 4)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    helper.set_model_props(made, {"task": "detect"})
+    onnx.save(made, tmp_path / "model.onnx")
+    facts = examine_model(tmp_path / "model.onnx")
+    assert [(tensor.dtype, tensor.shape) for tensor in facts.inputs] == [("float16", ("batch", 4))]
     assert facts.inputs[0].is_dynamic
     assert facts.outputs[0].shape is None
-    assert facts.operators == {"MatMul": 1}
-    assert facts.opset == 17
-    assert facts.external_files == (tmp_path / "w.bin",)
+    assert (facts.operators, facts.opset, facts.metadata) == ({"MatMul": 1}, 17, {"task": "detect"})
     assert not facts.is_quantized
 
 
@@ -52,64 +165,7 @@ def test_operators_inside_subgraphs_are_seen(tmp_path: Path) -> None:
         [helper.make_tensor_value_info("b", TensorProto.INT8, None)],
         [numpy_helper.from_array(np.float32(1), "a"), numpy_helper.from_array(np.float32(1), "s")],
     )
-    graph = helper.make_graph(
-        [helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)],
-        "g",
-        [helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
-        [helper.make_tensor_value_info("y", TensorProto.INT8, None)],
-    )
-    onnx.save(helper.make_model(graph), tmp_path / "m.onnx")
-    facts = examine_model(tmp_path / "m.onnx")
+    branching = helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
+    facts = examine_model(saved(tmp_path, nodes=[branching]))
     assert facts.operators == {"If": 1, "QuantizeLinear": 2}
     assert facts.is_quantized
-
-
-@pytest.mark.parametrize("location", ["../w.bin", "/etc/passwd", "a/../../w.bin", ""])
-def test_external_data_may_not_leave_the_folder(tmp_path: Path, location: str) -> None:
-    linear(tmp_path / "m.onnx")
-    set_external(tmp_path / "m.onnx", location=location)
-    with pytest.raises(UsageProblem, match="leaves its folder"):
-        examine_model(tmp_path / "m.onnx")
-
-
-def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "models"
-    folder.mkdir()
-    linear(folder / "m.onnx")
-    (folder / "w.bin").rename(tmp_path / "blob")
-    (folder / "w.bin").symlink_to(tmp_path / "blob")
-    with pytest.raises(UsageProblem, match="copy the file beside the model"):
-        examine_model(folder / "m.onnx")
-
-
-def test_missing_and_truncated_external_data(tmp_path: Path) -> None:
-    linear(tmp_path / "m.onnx")
-    (tmp_path / "w.bin").write_bytes(b"1234")
-    with pytest.raises(UsageProblem, match=r"has 4 bytes, tensor w ends at 32"):
-        examine_model(tmp_path / "m.onnx")
-    (tmp_path / "w.bin").unlink()
-    with pytest.raises(UsageProblem, match=r"w\.bin is missing"):
-        examine_model(tmp_path / "m.onnx")
-
-
-@pytest.mark.parametrize(("offset", "length"), [("-8", "4"), ("x", "1"), ("30", "4")])
-def test_places_that_cannot_be(tmp_path: Path, offset: str, length: str) -> None:
-    linear(tmp_path / "m.onnx")
-    set_external(tmp_path / "m.onnx", location="w.bin", offset=offset, length=length)
-    with pytest.raises(UsageProblem):
-        examine_model(tmp_path / "m.onnx")
-
-
-def test_an_engine_in_disguise(tmp_path: Path) -> None:
-    linear(tmp_path / "m.onnx", operator="EPContext", domain="com.microsoft", external=False)
-    with pytest.raises(UsageProblem, match="compiled engine"):
-        examine_model(tmp_path / "m.onnx")
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no model", b"version https://git-lfs"])
-def test_other_files(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "m.onnx").write_bytes(content)
-    with pytest.raises(UsageProblem, match=r"not a whole ONNX model|no ONNX graph"):
-        examine_model(tmp_path / "m.onnx")
-    with pytest.raises(UsageProblem, match="does not exist"):
-        examine_model(tmp_path / "none.onnx")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -39,3 +44,23 @@ class ImageTransform:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     layout: Literal["nchw", "nhwc"] = "nchw"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
+
+
+@runtime_checkable
+class ImageSession(Protocol):
+    """What a session offers beside `run` if it can letterbox decoded images on its device."""
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        """Letterbox `images` into one batch on the device and execute the model once.
+
+        Args:
+            images: one uint8 array [H, W, 3] in BGR per item of the batch, of any sizes.
+            transform: how they become the input tensor.
+
+        Returns:
+            One array for every output, owned by the caller; its first dimension is the batch.
+
+        Raises:
+            UsageProblem: the model has more than one input, or the images or the transform do not fit it.
+            DeviceFailure: the device failed while executing.
+        """

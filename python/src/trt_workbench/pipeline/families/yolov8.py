@@ -42,12 +42,12 @@ class YoloV8(Family):
             raise DoesNotFit(text)
         _, rows, columns = output.shape
         try:
-            return cls(output, _class_count(rows, columns, facts), facts)
+            return cls(output, _class_count(rows, columns, facts, any_grid=facts.forced), facts)
         except DoesNotFit as plain:
             if facts.names is None and not facts.forced:
                 raise
             try:
-                return cls(output, _class_count(columns, rows, facts), facts, transposed=True)
+                return cls(output, _class_count(columns, rows, facts, any_grid=False), facts, transposed=True)
             except DoesNotFit:
                 raise plain from None
 
@@ -69,8 +69,11 @@ class YoloV8(Family):
         return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False))
 
 
-def _class_count(channels: int | None, anchors: int | None, facts: ModelFacts) -> int:
-    """Return C if `[N, channels, anchors]` can be this head, or raise DoesNotFit."""
+def _class_count(channels: int | None, anchors: int | None, facts: ModelFacts, *, any_grid: bool) -> int:
+    """Return C if `[N, channels, anchors]` can be this head, or raise DoesNotFit.
+
+    `any_grid` takes anchors that are not the cells of a usual grid, as long as there are more of them than channels.
+    """
     named = None if facts.names is None else len(facts.names)
     if channels is None and named is None:
         text = "the class count is not in the shape, and the model names no classes"
@@ -82,11 +85,9 @@ def _class_count(channels: int | None, anchors: int | None, facts: ModelFacts) -
     if named is not None and count != named:
         text = f"{channels} channels make {count} classes, but the model names {named}"
         raise DoesNotFit(text)
-    counts = cell_counts(*facts.input_size)
-    if anchors is not None and not facts.forced and (anchors not in counts or not facts.fixed_size):
+    usual = anchors is None or (facts.fixed_size and anchors in cell_counts(*facts.input_size))
+    many = anchors is not None and channels is not None and anchors > channels
+    if not usual and not (any_grid and many):
         text = f"{anchors} anchors are not the cells of an input of {facts.input_size[0]}x{facts.input_size[1]}"
-        raise DoesNotFit(text)
-    if anchors is not None and facts.forced and channels is not None and anchors < channels and anchors not in counts:
-        text = f"{channels} channels are more than the {anchors} anchors"
         raise DoesNotFit(text)
     return count

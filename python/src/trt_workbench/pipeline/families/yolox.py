@@ -14,8 +14,8 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners
 from trt_workbench.pipeline.families.grid import cell_counts, cells
 
-# Every how-many-th cell is looked at to tell raw boxes from decoded ones.
-_SAMPLE = 16
+# Every how-many-th cell is looked at to tell raw boxes from decoded ones; a prime, so as not to stay in one column.
+_SAMPLE = 11
 
 
 @dataclass(frozen=True)

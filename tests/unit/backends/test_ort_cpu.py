@@ -1,0 +1,248 @@
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.backends import ort_cpu
+from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.errors import DeviceFailure, UsageProblem
+
+RNG = np.random.default_rng(0)
+WEIGHTS = RNG.standard_normal((8, 5)).astype(np.float32)
+BIAS = RNG.standard_normal(5).astype(np.float32)
+
+
+def save(path: Path, nodes: list[onnx.NodeProto], *, batch: int | str = "batch", opset: int = 17, **extra: str) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 5]),
+            helper.make_tensor_value_info("positive", TensorProto.BOOL, [batch, 5]),
+        ],
+        [
+            numpy_helper.from_array(WEIGHTS, "weights"),
+            numpy_helper.from_array(BIAS, "bias"),
+            numpy_helper.from_array(np.zeros(1, np.float32), "zero"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    helper.set_model_props(model, extra)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def linear() -> list[onnx.NodeProto]:
+    return [
+        helper.make_node("MatMul", ["x", "weights"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["y"]),
+        helper.make_node("Greater", ["y", "zero"], ["positive"]),
+    ]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return save(tmp_path / "linear.onnx", linear(), names="['a', 'b']", stride="32")
+
+
+def test_it_is_available_with_its_version() -> None:
+    found = OrtCpuBackend().availability()
+    assert found.ok
+    assert found.versions == {"onnxruntime": onnxruntime.__version__}
+
+
+@pytest.mark.parametrize(("version", "ok"), [("1.30.9", False), ("1.9.0", False), ("1.32.0.dev1", True), ("2.0", True)])
+def test_an_older_release_says_so(monkeypatch: pytest.MonkeyPatch, version: str, *, ok: bool) -> None:
+    monkeypatch.setattr(onnxruntime, "__version__", version)
+    found = OrtCpuBackend().availability()
+    assert found.ok is ok
+    if not ok:
+        assert version in found.reason
+        assert ort_cpu.MINIMUM_VERSION in found.mend
+
+
+def test_the_model_describes_itself(model: Path) -> None:
+    with OrtCpuBackend().load(model) as session:
+        assert session.inputs == (TensorSpec("x", "float32", (None, 8)),)
+        assert session.outputs == (TensorSpec("y", "float32", (None, 5)), TensorSpec("positive", "bool", (None, 5)))
+        assert session.metadata == {"names": "['a', 'b']", "stride": "32"}
+        assert session.provenance["providers"] == ["CPUExecutionProvider"]
+        assert session.provenance["onnxruntime"] == onnxruntime.__version__
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_it_computes_what_the_model_says(model: Path, batch: int) -> None:
+    x = RNG.standard_normal((batch, 8)).astype(np.float32)
+    with OrtCpuBackend().load(model) as session:
+        outputs = session.run({"x": x})
+    assert list(outputs) == ["y", "positive"]
+    np.testing.assert_allclose(outputs["y"], x @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(outputs["positive"], outputs["y"] > 0)
+
+
+def test_a_strided_input_gives_the_same(model: Path) -> None:
+    x = np.asfortranarray(RNG.standard_normal((4, 8)).astype(np.float32))
+    with OrtCpuBackend().load(model) as session:
+        np.testing.assert_array_equal(session.run({"x": x})["y"], session.run({"x": x.copy(order="C")})["y"])
+
+
+def test_outputs_belong_to_the_caller(model: Path) -> None:
+    x = RNG.standard_normal((2, 8)).astype(np.float32)
+    with OrtCpuBackend().load(model) as session:
+        first = session.run({"x": x})["y"]
+        before = first.copy()
+        session.run({"x": x + 1})
+    np.testing.assert_array_equal(first, before)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ({"x": np.zeros((1, 8))}, "float64"),
+        ({"x": np.zeros((1, 7), np.float32)}, r"\[1, 7\]"),
+        ({"z": np.zeros((1, 8), np.float32)}, "missing"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(model: Path, inputs: dict[str, np.ndarray], text: str) -> None:
+    with OrtCpuBackend().load(model) as session, pytest.raises(UsageProblem, match=text):
+        session.run(inputs)
+
+
+def test_a_fixed_batch_is_part_of_the_shape(tmp_path: Path) -> None:
+    with OrtCpuBackend().load(save(tmp_path / "fixed.onnx", linear(), batch=2)) as session:
+        assert session.inputs[0].shape == (2, 8)
+        with pytest.raises(UsageProblem, match=r"\[3, 8\]"):
+            session.run({"x": np.zeros((3, 8), np.float32)})
+
+
+def test_a_closed_session_says_so(model: Path) -> None:
+    session = OrtCpuBackend().load(model)
+    session.close()
+    session.close()
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run({"x": np.zeros((1, 8), np.float32)})
+
+
+@pytest.mark.parametrize(
+    ("threads", "concurrency", "each"), [(4, 1, 4), (4, 2, 2), (5, 2, 2), (1, 3, 1), (None, 1, None)]
+)
+def test_threads_are_shared_between_the_runs(
+    model: Path, threads: int | None, concurrency: int, each: int | None
+) -> None:
+    each = each or len(os.sched_getaffinity(0))
+    with OrtCpuBackend().load(model, SessionOptions(threads=threads, concurrency=concurrency)) as session:
+        assert session.concurrency == concurrency
+        assert session.provenance["intra_op_threads"] == each
+
+
+def test_several_threads_may_run_at_once(model: Path) -> None:
+    inputs = [RNG.standard_normal((2, 8)).astype(np.float32) for _ in range(4)]
+    results: dict[int, list[np.ndarray]] = {index: [] for index in range(4)}
+    with OrtCpuBackend().load(model, SessionOptions(concurrency=4)) as session:
+
+        def work(index: int) -> None:
+            results[index].extend(session.run({"x": inputs[index]})["y"] for _ in range(25))
+
+        workers = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    for index, found in results.items():
+        assert len(found) == 25
+        for y in found:
+            np.testing.assert_allclose(y, inputs[index] @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (SessionOptions(precision="fp16"), "'fp16'"),
+        (SessionOptions(threads=0), "at least 1"),
+        (SessionOptions(concurrency=0), "at least 1"),
+        (SessionOptions(extra={"allow_spining": True}), "did you mean allow_spinning"),
+        (SessionOptions(extra={"device_id": 1}), "no option 'device_id'"),
+        (SessionOptions(extra={"allow_spinning": "yes"}), "true or false"),
+        (SessionOptions(extra={"graph_optimization_level": "most"}), "basic"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(model: Path, options: SessionOptions, text: str) -> None:
+    with pytest.raises(UsageProblem, match=text):
+        OrtCpuBackend().load(model, options)
+
+
+@pytest.mark.parametrize("level", ["disable", "basic", "extended", "all"])
+def test_extra_options_are_recorded(model: Path, level: str) -> None:
+    extra = {"graph_optimization_level": level, "allow_spinning": True}
+    with OrtCpuBackend().load(model, SessionOptions(extra=extra)) as session:
+        assert session.provenance.items() >= extra.items()
+
+
+class TestModelsItCannotLoad:
+    def refused(self, path: Path, text: str) -> None:
+        with pytest.raises(UsageProblem, match=text) as caught:
+            OrtCpuBackend().load(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_truncated(self, model: Path) -> None:
+        model.write_bytes(model.read_bytes()[:-30])
+        self.refused(model, "truncated")
+
+    def test_absent(self, tmp_path: Path) -> None:
+        self.refused(tmp_path / "absent.onnx", "does not exist")
+
+    def test_of_another_kind(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.engine"
+        path.write_bytes(b"ftrt")
+        self.refused(path, r"\.onnx")
+
+    def test_with_an_unknown_operator(self, tmp_path: Path) -> None:
+        nodes = [helper.make_node("Frobnicate", ["x"], ["y"]), helper.make_node("Greater", ["y", "zero"], ["positive"])]
+        self.refused(save(tmp_path / "unknown.onnx", nodes), "Frobnicate")
+
+    def test_with_an_operator_set_from_the_future(self, tmp_path: Path) -> None:
+        self.refused(save(tmp_path / "future.onnx", linear(), opset=99), "opset")
+
+    def test_with_a_graph_that_does_not_join_up(self, tmp_path: Path) -> None:
+        nodes = [helper.make_node("MatMul", ["x", "nowhere"], ["y"]), *linear()[2:]]
+        self.refused(save(tmp_path / "loose.onnx", nodes), "cannot load")
+
+
+def test_a_run_that_the_model_cannot_do_is_refused(tmp_path: Path) -> None:
+    shape = numpy_helper.from_array(np.array([3, 5]), "value")
+    nodes = [
+        *linear()[:1],
+        helper.make_node("Constant", [], ["shape"], value=shape),
+        helper.make_node("Reshape", ["product", "shape"], ["y"]),
+        *linear()[2:],
+    ]
+    with OrtCpuBackend().load(save(tmp_path / "reshape.onnx", nodes)) as session:
+        assert session.run({"x": np.zeros((3, 8), np.float32)})["y"].shape == (3, 5)
+        with pytest.raises(UsageProblem, match=r"cannot run the model with x \[4, 8\]"):
+            session.run({"x": np.zeros((4, 8), np.float32)})
+
+
+def test_a_failed_allocation_is_a_failure_of_the_device(tmp_path: Path) -> None:
+    # 2^60 bytes
+    shape = numpy_helper.from_array(np.array([2**29, 2**29]), "value")
+    nodes = [
+        *linear(),
+        helper.make_node("Constant", [], ["shape"], value=shape),
+        helper.make_node("ConstantOfShape", ["shape"], ["huge"]),
+        helper.make_node("ReduceMax", ["huge"], ["max"]),
+    ]
+    path = save(tmp_path / "huge.onnx", nodes)
+    model = onnx.load(path)
+    model.graph.output.append(helper.make_tensor_value_info("max", TensorProto.FLOAT, None))
+    path.write_bytes(model.SerializeToString())
+    options = SessionOptions(extra={"graph_optimization_level": "disable"})
+    with OrtCpuBackend().load(path, options) as session, pytest.raises(DeviceFailure, match="Out of memory"):
+        session.run({"x": np.zeros((1, 8), np.float32)})

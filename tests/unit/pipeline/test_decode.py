@@ -1,0 +1,132 @@
+import io
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.decode import read_image
+
+
+def picture(height: int = 48, width: int = 64) -> Image.Image:
+    noise = np.random.default_rng(7).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(cv2.GaussianBlur(noise, (9, 9), 3))
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def by_pillow(data: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("RGB"))[..., ::-1]
+
+
+def as_ycck(cmyk_jpeg: bytes) -> bytes:
+    """Declare the four components to be YCCK: the last byte of Adobe's APP14 segment is 2 instead of 0."""
+    at = cmyk_jpeg.index(b"Adobe") + 11
+    assert cmyk_jpeg[at] == 0
+    return cmyk_jpeg[:at] + b"\x02" + cmyk_jpeg[at + 1 :]
+
+
+JPEGS = {
+    "colour": encoded(picture(), "JPEG"),
+    "progressive": encoded(picture(), "JPEG", progressive=True),
+    "grey": encoded(picture().convert("L"), "JPEG"),
+    "cmyk": encoded(picture().convert("CMYK"), "JPEG"),
+    "ycck": as_ycck(encoded(picture().convert("CMYK"), "JPEG")),
+}
+OTHERS = {
+    "alpha.png": encoded(picture().convert("RGBA"), "PNG"),
+    "palette.png": encoded(picture().quantize(16), "PNG"),
+    "bilevel.png": encoded(picture().convert("1"), "PNG"),
+    "plain.bmp": encoded(picture(), "BMP"),
+    "lossless.webp": encoded(picture(), "WEBP", lossless=True),
+}
+
+
+@pytest.mark.parametrize(("name", "data"), [*JPEGS.items(), *OTHERS.items()], ids=[*JPEGS, *OTHERS])
+def test_pixels_are_those_of_pillow(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    pixels = read_image(path)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (48, 64, 3)
+    assert pixels.flags.c_contiguous
+    # CMYK: the two round the product with black differently.
+    np.testing.assert_allclose(pixels.astype(int), by_pillow(data), atol=1)
+
+
+def test_grey_has_three_equal_channels(tmp_path: Path) -> None:
+    path = tmp_path / "grey.jpg"
+    path.write_bytes(JPEGS["grey"])
+    pixels = read_image(path)
+    assert (pixels == pixels[..., :1]).all()
+
+
+def test_sixteen_bit_png_keeps_the_high_byte(tmp_path: Path) -> None:
+    levels = np.arange(48 * 64, dtype=np.uint16).reshape(48, 64) * 21
+    path = tmp_path / "deep.png"
+    path.write_bytes(encoded(Image.fromarray(levels), "PNG"))
+    np.testing.assert_allclose(read_image(path)[..., 0].astype(int), levels >> 8, atol=1)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_ignored(tmp_path: Path, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "turned.jpg"
+    path.write_bytes(encoded(picture(), "JPEG", exif=exif))
+    np.testing.assert_array_equal(read_image(path), by_pillow(JPEGS["colour"]))
+
+
+def with_thumbnail(data: bytes) -> bytes:
+    """Put a whole little JPEG, with its own end marker, into an APP1 segment."""
+    thumbnail = encoded(picture(8, 8), "JPEG")
+    return data[:2] + b"\xff\xe1" + (len(thumbnail) + 2).to_bytes(2, "big") + thumbnail + data[2:]
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("name", [*JPEGS, "thumbnail"])
+def test_a_jpeg_that_is_cut_short_is_refused(tmp_path: Path, name: str, part: float) -> None:
+    data = with_thumbnail(JPEGS["colour"]) if name == "thumbnail" else JPEGS[name]
+    path = tmp_path / "short.jpg"
+    path.write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(UsageProblem, match="cut short"):
+        read_image(path)
+
+
+def test_a_thumbnail_and_bytes_behind_the_end_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "image.jpg"
+    path.write_bytes(with_thumbnail(JPEGS["colour"]) + bytes(100))
+    np.testing.assert_array_equal(read_image(path), by_pillow(JPEGS["colour"]))
+
+
+def test_a_png_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "short.png"
+    path.write_bytes(OTHERS["alpha.png"][:-20])
+    with pytest.raises(UsageProblem, match="cut short"):
+        read_image(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [(b"", "is empty"), (b"no image at all", "not an image"), (b"\xff\xd8\xff", "cut short")],
+    ids=["empty", "text", "start only"],
+)
+def test_what_is_no_image_is_refused(tmp_path: Path, data: bytes, text: str) -> None:
+    path = tmp_path / "image.jpg"
+    path.write_bytes(data)
+    with pytest.raises(UsageProblem, match=text) as caught:
+        read_image(path)
+    assert str(caught.value).endswith(str(path))
+
+
+def test_absent_files_and_folders_are_refused(tmp_path: Path) -> None:
+    for path, text in ((tmp_path / "absent.jpg", "No such file"), (tmp_path, "directory")):
+        with pytest.raises(UsageProblem, match=text):
+            read_image(path)
