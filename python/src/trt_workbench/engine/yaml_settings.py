@@ -1,0 +1,129 @@
+"""Settings of a pydantic model from a YAML file; an error names the line and the nearest known key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from trt_workbench.errors import UsageProblem
+
+Location = tuple[int | str, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+def load_yaml_settings(
+    model: type[M], file: Path | None, overrides: Mapping[str, Any] | None = None, *, noun: str = "settings"
+) -> M:
+    """Return `model` filled from `file`, with `overrides` (of the command line) in place of what the file says.
+
+    Args:
+        model: the pydantic model; it should forbid extra keys, so that an unknown one is an error.
+        file: the YAML file; None for defaults and overrides alone.
+        overrides: values by top-level key.
+        noun: what the file holds, for messages, such as "build settings".
+
+    Raises:
+        UsageProblem: the file is absent or no YAML mapping, or a setting is unknown, doubled or wrong.
+    """
+    document, lines = _read(file, noun) if file else ({}, {})
+    given = dict(overrides or {})
+    try:
+        return model.model_validate({**document, **given})
+    except ValidationError as error:
+        raise _explain(error, model, file, lines, given, noun) from error
+
+
+def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except OSError as error:
+        msg = f"The file of {noun} cannot be read ({error.strerror}): {file}"
+        raise UsageProblem(msg) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}" if mark else ""
+        msg = f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
+        raise UsageProblem(msg) from error
+    if document is None:
+        return {}, {}
+    if not isinstance(document, dict):
+        msg = f"The file of {noun} must hold `key: value` lines: {file}"
+        raise UsageProblem(msg)
+    lines: dict[Location, int] = {}
+    for location, line in _walk(node, ()):
+        if location in lines:
+            msg = f"The setting {'.'.join(map(str, location))} occurs twice: {file}:{line}"
+            raise UsageProblem(msg)
+        lines[location] = line
+    return document, lines
+
+
+def _walk(node: yaml.Node | None, location: Location) -> Iterator[tuple[Location, int]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            below = (*location, str(key.value))
+            yield below, key.start_mark.line + 1
+            yield from _walk(value, below)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*location, index), value.start_mark.line + 1
+            yield from _walk(value, (*location, index))
+
+
+def _explain(
+    error: ValidationError,
+    model: type[BaseModel],
+    file: Path | None,
+    lines: Mapping[Location, int],
+    overrides: Mapping[str, Any],
+    noun: str,
+) -> UsageProblem:
+    details = error.errors(include_url=False)[0]
+    location: Location = details["loc"]
+    if not location:
+        return UsageProblem(f"The {noun} contradict each other: {_reason(details)}{f': {file}' if file else ''}")
+    name = ".".join(map(str, location))
+    if str(location[0]) in overrides:
+        return UsageProblem(f"Option --{str(location[0]).replace('_', '-')}: {_reason(details)}.")
+    line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
+    where = f": {file}{f':{line}' if line else ''}" if file else ""
+    if details["type"] != "extra_forbidden":
+        return UsageProblem(f"The setting {name} is wrong: {_reason(details)}{where}")
+    known = _known_keys(model, location[:-1])
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    return UsageProblem(f"There is no setting {name}; {hint}{where}")
+
+
+def _reason(details: ErrorDetails) -> str:
+    if details["type"] == "value_error":
+        return str(details["ctx"]["error"])
+    return details["msg"][0].lower() + details["msg"][1:]
+
+
+def _known_keys(model: type[BaseModel], location: Location) -> list[str]:
+    for part in location:
+        field = model.model_fields.get(str(part))
+        # A list's index or a table's own key leads to no field: the model stays what the field above gave.
+        if field is None:
+            continue
+        inner = list(_models_in(field.annotation))
+        if not inner:
+            return []
+        model = inner[0]
+    return list(model.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
