@@ -69,7 +69,7 @@ class NativeDouble(ModuleType):
     load_tensorrt = tensorrt_status
 
     def cuda_status(self) -> dict[str, Any]:
-        return {"available": True}
+        return {"ok": True, "error": ""}
 
     def devices(self) -> list[dict[str, Any]]:
         return [self.gpu]

@@ -148,7 +148,7 @@ def build(
         DeviceFailure: the device is out of memory or failed.
     """
     if plan.target.missing:
-        raise ComponentMissing(" ".join(plan.target.missing))
+        raise ComponentMissing(" ".join(map(str, plan.target.missing)))
     digest = plan.key.digest()
     with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
         if not force and (found := _from_cache(digest, plan.target, note)):

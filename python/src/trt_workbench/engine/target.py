@@ -8,6 +8,19 @@ from typing import Any
 from trt_workbench.engine import native
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.tensorrt import SETUP
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is not there, and the command that mends it."""
+
+    reason: str
+    mend: str
+
+    def __str__(self) -> str:
+        """Return both as one paragraph."""
+        return f"{self.reason} {self.mend}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -22,7 +35,7 @@ class Target:
         gpu_name: of the chosen device.
         gpu_uuid: of the chosen device.
         compute_capability: of the chosen device, such as "9.0".
-        missing: what is not there, one sentence with its mend each.
+        missing: what is not there.
     """
 
     tensorrt_version: str | None
@@ -32,23 +45,23 @@ class Target:
     gpu_name: str | None
     gpu_uuid: str | None
     compute_capability: str | None
-    missing: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
 
 def examine_target(device: int = 0) -> Target:
     """Return the TensorRT and GPU of this machine. Never raises; what is not there is named in `missing`."""
     driver = driver_report()
-    missing: list[str] = []
+    missing: list[Missing] = []
     version, info, gpu = None, {}, None
     try:
         info = native.native().build_info()
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
-            missing.append(f"TensorRT: {status['error']}.".replace("..", "."))
+            missing.append(Missing(f"TensorRT cannot be used: {str(status['error']).rstrip('.')}.", SETUP))
         gpu = _cuda_device(device, missing)
     except ComponentMissing as error:
-        missing.append(str(error))
+        missing.append(Missing(str(error), ""))
     return Target(
         tensorrt_version=version,
         cuda_version=info.get("cuda"),
@@ -69,22 +82,23 @@ def require_target(device: int = 0) -> Target:
     """
     target = examine_target(device)
     if target.missing:
-        raise ComponentMissing(" ".join(target.missing))
+        raise ComponentMissing(" ".join(map(str, target.missing)))
     return target
 
 
-def _cuda_device(index: int, missing: list[str]) -> dict[str, Any] | None:
+def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
     module = native.native()
     if not hasattr(module, "devices"):
-        missing.append(f"CUDA: the native core was built without it. {native.MEND}")
+        missing.append(Missing("The native core was built without CUDA.", native.MEND))
         return None
     status = module.cuda_status()
-    found: list[dict[str, Any]] = module.devices() if status.get("available") else []
+    found: list[dict[str, Any]] = module.devices() if status["ok"] else []
     if not found:
-        missing.append(f"GPU: {status.get('error') or 'the driver sees none'}.")
+        reason = str(status.get("error") or "the driver sees none").rstrip(".")
+        missing.append(Missing(f"No GPU can be used: {reason}.", "Run `trtw doctor` for the driver's state."))
         return None
     if index >= len(found):
-        missing.append(f"GPU: device {index} was asked for, but CUDA sees {len(found)}.")
+        missing.append(Missing(f"CUDA device {index} was asked for, but there are {len(found)}.", "Use --device 0."))
         return None
     return found[index]
 
