@@ -1,10 +1,7 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from trt_workbench.backends.base import TensorSpec, check_inputs
-from trt_workbench.backends.registry import get_backend, require_backend
 from trt_workbench.errors import UsageProblem
 
 SPECS = (TensorSpec("images", "float32", (None, 3, 4)), TensorSpec("scale", "float32", ()))
@@ -38,13 +35,3 @@ def test_inputs_that_do_not_fit_are_named(change: dict[str, np.ndarray], message
 def test_missing_input_is_named() -> None:
     with pytest.raises(UsageProblem, match="scale"):
         check_inputs(SPECS, {"images": GOOD["images"]})
-
-
-def test_unknown_backend_names_near_matches() -> None:
-    with pytest.raises(UsageProblem, match="did you mean ort-cpu"):
-        get_backend("ort_cpu")
-
-
-def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"loads \.onnx"):
-        require_backend("ort-cpu").load(tmp_path / "model.pt")

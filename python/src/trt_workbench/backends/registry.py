@@ -4,20 +4,49 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
+from typing import NamedTuple
 
 from trt_workbench.backends.base import Availability, Backend
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
 AUTO = "auto"
 
-# In the order in which `auto` prefers them.
+
+class _Entry(NamedTuple):
+    """Where a backend's class is."""
+
+    module: str
+    attribute: str
+
+    @property
+    def is_part(self) -> bool:
+        """Whether this version of the package has the module."""
+        return importlib.util.find_spec(self.module) is not None
+
+
 _BACKENDS = {
-    "ort-cpu": "trt_workbench.backends.ort_cpu:OrtCpuBackend",
+    "trt": _Entry("trt_workbench.backends.trt", "TrtBackend"),
+    "ort-trt": _Entry("trt_workbench.backends.ort_trt", "OrtTrtBackend"),
+    "ort-cuda": _Entry("trt_workbench.backends.ort_cuda", "OrtCudaBackend"),
+    "ort-cpu": _Entry("trt_workbench.backends.ort_cpu", "OrtCpuBackend"),
+    "torch": _Entry("trt_workbench.backends.torch", "TorchBackend"),
+    "torch-compile": _Entry("trt_workbench.backends.torch", "TorchCompileBackend"),
 }
+
+# What `auto` chooses from, best first, by the kind of file: backends that load it at once. Building an engine or
+# compiling takes minutes, and a default must not start that.
+_AUTO = {
+    ".onnx": ("ort-cuda", "ort-cpu"),
+    ".plan": ("trt",),
+    ".engine": ("trt",),
+}
+
+_NOT_PART = Availability(ok=False, reason="It is not part of this version.", mend="Use another backend.")
 
 
 def backend_names() -> tuple[str, ...]:
-    """Return the names of all backends, in the order in which `auto` prefers them."""
+    """Return the names of all backends."""
     return tuple(_BACKENDS)
 
 
@@ -26,41 +55,69 @@ def get_backend(name: str) -> Backend:
 
     Raises:
         UsageProblem: there is no such backend; the message names near matches.
+        ComponentMissing: this version does not have it.
     """
+    entry = _entry(name)
+    if not entry.is_part:
+        raise _cannot_serve(name, _NOT_PART)
+    backend: Backend = getattr(importlib.import_module(entry.module), entry.attribute)()
+    return backend
+
+
+def availability(name: str) -> Availability:
+    """Say whether the backend called `name` can serve here.
+
+    Raises:
+        UsageProblem: there is no such backend.
+    """
+    return get_backend(name).availability() if _entry(name).is_part else _NOT_PART
+
+
+def availabilities() -> dict[str, Availability]:
+    """Ask every backend whether it can serve here."""
+    return {name: availability(name) for name in _BACKENDS}
+
+
+def require_backend(name: str, suffix: str = ".onnx") -> Backend:
+    """Return the backend called `name`; for "auto" the first one that loads files with `suffix` at once and can serve.
+
+    `auto` never starts an engine build or a compilation: those are asked for by name.
+
+    Raises:
+        UsageProblem: there is no such backend, or `auto` knows none for the suffix.
+        ComponentMissing: it cannot serve here; the message says why and what mends it.
+    """
+    if name == AUTO:
+        return _first_that_serves(suffix)
+    found = availability(name)
+    if not found.ok:
+        raise _cannot_serve(name, found)
+    return get_backend(name)
+
+
+def _entry(name: str) -> _Entry:
     if name not in _BACKENDS:
         near = difflib.get_close_matches(name, [*_BACKENDS, AUTO], n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([AUTO, *_BACKENDS])}."
         msg = f"There is no backend called {name!r}; {hint}"
         raise UsageProblem(msg)
-    module, _, attribute = _BACKENDS[name].partition(":")
-    backend: Backend = getattr(importlib.import_module(module), attribute)()
-    return backend
+    return _BACKENDS[name]
 
 
-def availabilities() -> dict[str, Availability]:
-    """Ask every backend whether it can serve here."""
-    return {name: get_backend(name).availability() for name in _BACKENDS}
-
-
-def require_backend(name: str) -> Backend:
-    """Return the backend called `name`, or for "auto" the first one that can serve here.
-
-    Raises:
-        UsageProblem: there is no such backend.
-        ComponentMissing: it cannot serve here; the message says why and what mends it.
-    """
-    if name != AUTO:
-        backend = get_backend(name)
-        found = backend.availability()
-        if not found.ok:
-            msg = f"Backend {name} cannot serve here: {found.reason} {found.mend}".rstrip()
-            raise ComponentMissing(msg)
-        return backend
+def _first_that_serves(suffix: str) -> Backend:
+    if suffix not in _AUTO:
+        kind = f"a {suffix} file" if suffix else "a file without a suffix"
+        msg = f"No backend is chosen by itself for {kind}, only for {', '.join(_AUTO)}; name one with --backend."
+        raise UsageProblem(msg)
     reasons = []
-    for candidate in map(get_backend, _BACKENDS):
-        found = candidate.availability()
+    for name in _AUTO[suffix]:
+        found = availability(name)
         if found.ok:
-            return candidate
-        reasons.append(f"{candidate.name}: {found.reason}")
-    msg = f"No backend can serve here ({'; '.join(reasons)}). Run `trtw doctor` to see what is missing."
+            return get_backend(name)
+        reasons.append(f"{name}: {found.reason} {found.mend}".rstrip())
+    msg = f"No backend can load {suffix} files here ({'; '.join(reasons)}). `trtw doctor` shows what is missing."
     raise ComponentMissing(msg)
+
+
+def _cannot_serve(name: str, found: Availability) -> ComponentMissing:
+    return ComponentMissing(f"Backend {name} cannot serve here: {found.reason} {found.mend}".rstrip())

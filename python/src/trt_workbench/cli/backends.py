@@ -18,8 +18,14 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     if as_json:
         print_json({name: asdict(state) for name, state in found.items()})
         return
-    table = Table("backend", "serves here", "versions", "why not", "what mends it")
+    console = stdout_console(quiet=False)
+    table = Table("backend", "serves here", "versions")
     for name, state in found.items():
         versions = ", ".join(f"{package} {version}" for package, version in state.versions.items())
-        table.add_row(name, "yes" if state.ok else "no", versions, state.reason, state.mend)
-    stdout_console(quiet=False).print(table)
+        table.add_row(name, "yes" if state.ok else "no", versions)
+    console.print(table)
+    for name, state in found.items():
+        if not state.ok:
+            console.print(
+                f"{name}: {state.reason} {state.mend}".rstrip(), markup=False, highlight=False, soft_wrap=True
+            )

@@ -15,7 +15,8 @@ _STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
 @handled
 def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
     """Examine this machine: driver, GPU, libraries, runtimes and backends. Exit code 3 if something must be mended."""
-    from rich.table import Table
+    from rich.markup import escape
+    from rich.table import Column, Table
 
     from trt_workbench.backends.registry import availabilities
     from trt_workbench.system.doctor import Finding, examine
@@ -28,10 +29,12 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
-        table = Table("component", "state", "found", "mend")
+        table = Table("component", "state", Column("found", overflow="fold"), Column("mend", overflow="fold"))
         for finding in findings:
             style = _STYLES[finding.state]
-            table.add_row(finding.component, f"[{style}]{finding.state}[/]", finding.found, finding.mend)
+            table.add_row(
+                finding.component, f"[{style}]{finding.state}[/]", escape(finding.found), escape(finding.mend)
+            )
         stdout_console(quiet=False).print(table)
     if broken:
         raise typer.Exit(ComponentMissing.exit_code)

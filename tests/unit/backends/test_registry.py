@@ -1,0 +1,104 @@
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.backends import registry
+from trt_workbench.backends.base import Availability, Backend
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+# DESIGN's words: the stable names.
+NAMES = ("trt", "ort-trt", "ort-cuda", "ort-cpu", "torch", "torch-compile")
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *serving: str) -> None:
+    """Let only the backends in `serving` be able to serve."""
+
+    def answer(name: str) -> Availability:
+        return Availability(ok=True) if name in serving else Availability(False, f"no {name} here.", f"get {name}.")
+
+    monkeypatch.setattr(registry, "availability", answer)
+
+
+def test_every_backend_is_usable_or_says_why_not() -> None:
+    found = registry.availabilities()
+    assert tuple(found) == registry.backend_names() == NAMES
+    assert found["ort-cpu"].ok
+    for name, state in found.items():
+        if not state.ok:
+            assert state.reason, name
+            assert state.mend, name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backend_has_the_name_it_is_asked_by(name: str) -> None:
+    if importlib.util.find_spec(registry._BACKENDS[name].module) is None:
+        with pytest.raises(ComponentMissing, match="not part of this version"):
+            registry.get_backend(name)
+    else:
+        backend = registry.get_backend(name)
+        assert isinstance(backend, Backend)
+        assert backend.name == name
+
+
+def test_a_module_that_is_absent_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = registry._Entry("trt_workbench.backends.nowhere", "Nowhere")
+    monkeypatch.setitem(registry._BACKENDS, "torch", entry)
+    assert not registry.availabilities()["torch"].ok
+    with pytest.raises(ComponentMissing, match="torch cannot serve here: It is not part of this version"):
+        registry.require_backend("torch")
+
+
+def test_unknown_backend_names_near_matches() -> None:
+    with pytest.raises(UsageProblem, match="did you mean ort-cpu"):
+        registry.get_backend("ort_cpu")
+    with pytest.raises(UsageProblem, match="there are: auto, trt"):
+        registry.require_backend("zzz")
+
+
+def test_a_backend_that_cannot_serve_is_an_error_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch)
+    with pytest.raises(ComponentMissing, match=r"ort-cpu cannot serve here: no ort-cpu here\. get ort-cpu\."):
+        registry.require_backend("ort-cpu")
+
+
+def test_auto_builds_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "trt", "ort-trt", "ort-cpu", "torch-compile")
+    assert isinstance(registry.require_backend("auto", ".onnx"), OrtCpuBackend)
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(".onnx", "get ort-cuda.*get ort-cpu"), (".plan", "get trt")])
+def test_auto_says_what_each_candidate_lacks(monkeypatch: pytest.MonkeyPatch, suffix: str, text: str) -> None:
+    only(monkeypatch)
+    with pytest.raises(ComponentMissing, match=text):
+        registry.require_backend("auto", suffix)
+
+
+@pytest.mark.parametrize("suffix", [".pt", ""])
+def test_auto_knows_its_kinds_of_files(suffix: str) -> None:
+    with pytest.raises(UsageProblem, match=r"only for \.onnx, \.plan, \.engine"):
+        registry.require_backend("auto", suffix)
+
+
+def test_auto_candidates_load_the_kind_they_stand_for() -> None:
+    for suffix, names in registry._AUTO.items():
+        for name in names:
+            if registry._BACKENDS[name].is_part:
+                assert suffix in registry.get_backend(name).file_kinds
+
+
+def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"loads \.onnx"):
+        registry.require_backend("ort-cpu").load(tmp_path / "model.pt")
+
+
+def test_a_runtime_is_imported_only_when_its_backend_is_asked() -> None:
+    code = (
+        "import sys\nfrom trt_workbench.backends import registry\nregistry.backend_names()\n"
+        "print([m for m in ('onnxruntime', 'torch', 'trt_workbench_native', 'numpy') if m in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
