@@ -13,15 +13,9 @@
 
 namespace py = pybind11;
 namespace te = trtw::engine;
+using trtw::bindings::text_or_none;
 
 namespace {
-
-py::object text_or_none(const std::string& text) {
-    if (text.empty()) {
-        return py::none();
-    }
-    return py::str(text);
-}
 
 py::dict to_dict(const te::LibraryStatus& status) {
     py::dict found;

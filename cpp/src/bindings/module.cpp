@@ -3,18 +3,10 @@
 
 #include "trtw/error.hpp"
 
-#include <string_view>
-
 namespace py = pybind11;
+using trtw::bindings::text_or_none;
 
 namespace {
-
-py::object text_or_none(std::string_view text) {
-    if (text.empty()) {
-        return py::none();
-    }
-    return py::str(text.data(), text.size());
-}
 
 // What this module was compiled with; says nothing about the machine it runs on.
 py::dict build_info() {
@@ -52,5 +44,8 @@ PYBIND11_MODULE(_core, m) {
 #endif
 #ifdef TRTW_BIND_runner
     trtw::bindings::bind_runner(m);
+#endif
+#ifdef TRTW_BIND_builder
+    trtw::bindings::bind_builder(m);
 #endif
 }

@@ -282,6 +282,16 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
 std::vector<std::string> tactic_source_names() {
     return kTacticSources.all();
 }
+std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
+    std::vector<std::string> names;
+    for (const std::string& name : kTacticSources.all()) {
+        if ((mask & (1U << static_cast<std::uint32_t>(kTacticSources.at(name, "tactic_sources")))) != 0) {
+            names.push_back(name);
+        }
+    }
+    return names;
+}
+
 std::vector<std::string> memory_pool_names() {
     return kMemoryPools.all();
 }

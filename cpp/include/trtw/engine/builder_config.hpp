@@ -26,4 +26,7 @@ std::vector<std::string> tactic_source_names();
 std::vector<std::string> memory_pool_names();
 std::vector<std::string> preview_feature_names();
 
+/// Names of the sources in a mask.
+std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask);
+
 } // namespace trtw::engine

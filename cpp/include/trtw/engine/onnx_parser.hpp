@@ -1,6 +1,8 @@
 // ONNX file to TensorRT network, with errors that name the ONNX node.
 #pragma once
 
+#include "trtw/engine/version.hpp"
+
 #include <NvInfer.h>
 #include <NvOnnxParser.h>
 
@@ -43,5 +45,8 @@ std::unique_ptr<nvonnxparser::IParser> parse_onnx(nvinfer1::INetworkDefinition& 
 std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types);
 
 extern template std::vector<ParserProblem> parser_problems(const nvonnxparser::IParser&, const std::string&);
+#if TRTW_TRT_PARSER_REFITTER
+extern template std::vector<ParserProblem> parser_problems(const nvonnxparser::IParserRefitter&, const std::string&);
+#endif
 
 } // namespace trtw::engine
