@@ -1,0 +1,575 @@
+"""Types of the running half of the core: engines, runners, benches, letterbox, devices."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+class CudaArray(Protocol):
+    """An array on a GPU, such as a torch.Tensor, a cupy.ndarray or a DeviceArray."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+class DlpackArray(Protocol):
+    """An array that hands itself over by DLPack."""
+
+    def __dlpack__(self, *, stream: int | None = ...) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+type HostArray = NDArray[Any]
+type Image = NDArray[np.uint8]
+"""uint8 [H, W, 3] in BGR; rows may lie apart, pixels and channels not."""
+type InputValue = HostArray | CudaArray | DlpackArray | ImageBatch
+type Shape = tuple[int, ...]
+type ShapeRange = tuple[Shape, Shape, Shape]
+"""Smallest, best-tuned and largest shape (or values)."""
+
+# ---- devices ---------------------------------------------------------------------------------------
+def cuda_status() -> dict[str, Any]:
+    """Return `ok`, `device_count`, `driver_version`, `runtime_version` (such as "13.0", None if unknown), `error`.
+
+    `error` is CUDA's name and text of why no GPU can be used, None when ok. Never raises; makes no CUDA context.
+    """
+
+def devices() -> list[dict[str, Any]]:
+    """Return every visible GPU.
+
+    Each has `index`, `name`, `compute_capability` ("9.0"), `memory_total_bytes`, `memory_free_bytes`,
+    `multiprocessors`, `l2_bytes`, `uuid` ("GPU-…") and `pci_id`. Makes a CUDA context on each.
+
+    Raises:
+        DeviceFailure: the driver or a device failed.
+    """
+
+def profiler_start() -> None:
+    """Begin the range that Nsight records with `--capture-range=cudaProfilerApi`. Raises DeviceFailure."""
+
+def profiler_stop() -> None:
+    """End that range. Raises DeviceFailure."""
+
+class DeviceArray:
+    """A row-major array in device memory, alive as long as this object.
+
+    An output's values stay until the next call of the slot that made it (with one slot: the runner's next call). What
+    it holds is complete when Python sees it. Also `__cuda_array_interface__` (version 3), for dtypes that numpy has,
+    and DLPack (`torch.from_dlpack(array)`).
+    """
+
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def dtype(self) -> str:
+        """numpy's name, or "bfloat16", "fp8"."""
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def device(self) -> int:
+        """Index of the CUDA device."""
+    @property
+    def pointer(self) -> int:
+        """Device address."""
+    def numpy(self) -> HostArray:
+        """Copy to the host. bfloat16 comes as uint16, fp8 as uint8: their bits. Raises DeviceFailure."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+# ---- letterbox -------------------------------------------------------------------------------------
+class LetterboxSpec:
+    """How a decoded image becomes one item of a model's input tensor; fields as those of `ImageTransform`.
+
+    A grey level v of channel c becomes (v * scale - mean[c]) / std[c]. As uint8 the levels stay as they are.
+    """
+
+    height: int
+    width: int
+    placement: Literal["centre", "top-left"]
+    pad_value: int
+    scale_up: bool
+    rounding: Literal["nearest", "down"]
+    channels: Literal["rgb", "bgr"]
+    scale: float
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    layout: Literal["nchw", "nhwc"]
+    dtype: Literal["float32", "float16", "uint8"]
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        placement: Literal["centre", "top-left"] = "centre",
+        pad_value: int = 114,
+        scale_up: bool = True,
+        rounding: Literal["nearest", "down"] = "nearest",
+        channels: Literal["rgb", "bgr"] = "rgb",
+        scale: float = ...,
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+        layout: Literal["nchw", "nhwc"] = "nchw",
+        dtype: Literal["float32", "float16", "uint8"] = "float32",
+    ) -> None:
+        """Raise UsageProblem for values that make no sense, such as a uint8 tensor with a normalisation."""
+
+class LetterboxGeometry:
+    """Where an image lies in the input, in pixels: x_input = x_source * new_width / source_width + left, y alike."""
+
+    @property
+    def source_height(self) -> int: ...
+    @property
+    def source_width(self) -> int: ...
+    @property
+    def new_height(self) -> int: ...
+    @property
+    def new_width(self) -> int: ...
+    @property
+    def top(self) -> int: ...
+    @property
+    def left(self) -> int: ...
+
+def letterbox_geometry(height: int, width: int, spec: LetterboxSpec) -> LetterboxGeometry:
+    """Return where an image of `height` by `width` pixels lands. Raises UsageProblem for an empty image."""
+
+def letterbox_cpu(image: Image, spec: LetterboxSpec) -> HostArray:
+    """Letterbox one image on the CPU: [3, H, W] or [H, W, 3] of the spec's dtype. Raises UsageProblem."""
+
+class ImageBatch:
+    """Images of any sizes as the value of one input: letterboxed on the GPU into the runner's own buffer.
+
+    The input's shape is [len(images), 3, H, W], or [len(images), H, W, 3] for "nhwc". The images are read before
+    `run` or `submit` returns. Needs a core with CUDA kernels; ComponentMissing is raised by the run otherwise.
+    """
+
+    def __init__(self, images: Sequence[Image], spec: LetterboxSpec) -> None:
+        """Raise UsageProblem for an empty list or an image that is not uint8 [H, W, 3]."""
+    def __len__(self) -> int: ...
+    @property
+    def shape(self) -> Shape: ...
+
+class Letterbox:
+    """Letterbox on the GPU without a runner. Holds its staging buffers; one call at a time, calls wait for it."""
+
+    def __init__(self, spec: LetterboxSpec, *, device: int = -1) -> None:
+        """Raise ComponentMissing if the core was built without CUDA kernels, DeviceFailure without a GPU."""
+    def __call__(self, images: Sequence[Image]) -> DeviceArray:
+        """Return a new array [N, 3, H, W] or [N, H, W, 3] of the spec's dtype. Raises UsageProblem, DeviceFailure."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+# ---- engines ---------------------------------------------------------------------------------------
+class EngineTensor:
+    """An input or output of an engine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_input(self) -> bool: ...
+    @property
+    def dtype(self) -> str:
+        """numpy's name where it has the type, else "bfloat16", "fp8", "int4", "fp4"."""
+    @property
+    def shape(self) -> Shape:
+        """-1 for a dimension known at run time only."""
+    @property
+    def location(self) -> Literal["device", "host"]:
+        """Where TensorRT reads or writes it; "host" for shape tensors."""
+    @property
+    def is_shape_tensor(self) -> bool: ...
+    @property
+    def is_linear(self) -> bool:
+        """Row-major; the runner takes no others."""
+    @property
+    def format(self) -> str:
+        """TensorRT's description of the memory layout."""
+    @property
+    def profiles(self) -> tuple[ShapeRange, ...]:
+        """Of an input: the shapes that each optimisation profile allows. Of an output: empty."""
+    @property
+    def values(self) -> tuple[ShapeRange, ...]:
+        """Of a shape tensor: the values that each profile allows, where this TensorRT version tells them."""
+
+class Engine:
+    """A deserialised plan. Immutable; runners and benches share it and keep it alive.
+
+    A plan is executable code: load none whose origin you do not trust.
+    """
+
+    def __init__(
+        self,
+        plan: bytes | bytearray | memoryview,
+        *,
+        allow_host_code: bool = False,
+        device: int = -1,
+        library_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Deserialise a plan.
+
+        Args:
+            plan: the plan's bytes; ultralytics' metadata header before them is skipped (see `metadata`).
+            allow_host_code: let a version-compatible plan execute the host code it carries.
+            device: CUDA device; -1 for the current one.
+            library_dir: where libnvinfer lies, unless it is loaded already.
+
+        Raises:
+            UsageProblem: the bytes are no plan, are damaged, or were made by another TensorRT version or for
+                another GPU.
+            ComponentMissing: libnvinfer is absent.
+            DeviceFailure: there is no usable GPU, or its memory does not suffice.
+        """
+    @classmethod
+    def from_file(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        allow_host_code: bool = False,
+        device: int = -1,
+        library_dir: str | os.PathLike[str] | None = None,
+    ) -> Engine:
+        """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it cannot be read."""
+    @property
+    def tensors(self) -> tuple[EngineTensor, ...]:
+        """Inputs and outputs in the engine's own order."""
+    @property
+    def inputs(self) -> tuple[EngineTensor, ...]: ...
+    @property
+    def outputs(self) -> tuple[EngineTensor, ...]: ...
+    @property
+    def num_profiles(self) -> int: ...
+    @property
+    def num_layers(self) -> int: ...
+    @property
+    def name(self) -> str:
+        """Of the network; mostly empty."""
+    @property
+    def device_memory_bytes(self) -> int:
+        """Scratch memory of one execution context, for any profile. Each slot of a runner has its own."""
+    @property
+    def device(self) -> int: ...
+    @property
+    def metadata(self) -> str:
+        """JSON text of a header before the plan; empty without one."""
+
+# ---- running ---------------------------------------------------------------------------------------
+class RunnerOptions:
+    """How an engine is run.
+
+    Attributes:
+        slots: calls in flight at once, 1 to 64; each has a context, streams and buffers of its own.
+        cuda_graph: capture a call of the same shapes at its second use and replay it from the third on.
+        spin: wait by polling (least latency, a busy core) instead of asleep.
+        timing: take the device's time by stage; costs four to six event records a call.
+        graph_includes_transfers: copies and compute in one stream and one graph, or each in a stream of its own;
+            None: the former for inputs of up to 2 MiB in all.
+        profile: always this optimisation profile; None: chosen by the shapes of each call.
+        state: output name to input name: values that stay on the device and feed the next call. One slot only.
+        outputs: names of the outputs that are copied to the host; None: all but the state outputs.
+        graph_cache: kinds of calls (shapes, addresses) that each slot remembers; the oldest graph goes first.
+    """
+
+    slots: int
+    cuda_graph: bool
+    spin: bool
+    timing: bool
+    graph_includes_transfers: bool | None
+    profile: int | None
+    state: dict[str, str]
+    outputs: list[str] | None
+    graph_cache: int
+    def __init__(
+        self,
+        *,
+        slots: int = 1,
+        cuda_graph: bool = True,
+        spin: bool = True,
+        timing: bool = True,
+        graph_includes_transfers: bool | None = None,
+        profile: int | None = None,
+        state: Mapping[str, str] | None = None,
+        outputs: Sequence[str] | None = None,
+        graph_cache: int = 16,
+    ) -> None: ...
+
+class CallTiming:
+    """Milliseconds of one call. All but `enqueue_ms` and `end_to_end_ms` need `RunnerOptions.timing`, else 0."""
+
+    @property
+    def enqueue_ms(self) -> float:
+        """Host time of the launch alone."""
+    @property
+    def h2d_ms(self) -> float:
+        """Device time of copying the inputs, letterbox included."""
+    @property
+    def compute_ms(self) -> float:
+        """Device time of the engine."""
+    @property
+    def d2h_ms(self) -> float:
+        """Device time of copying the outputs."""
+    @property
+    def end_to_end_ms(self) -> float:
+        """Host time from the start of submit to the end of wait, without the copy into arrays of the caller's."""
+
+class GraphStatus:
+    """Whether CUDA graphs are in use; as text one line such as "on: 2 graphs captured"."""
+
+    @property
+    def graphs(self) -> int:
+        """Captured graphs, of all slots."""
+    @property
+    def fallback(self) -> str | None:
+        """Why some calls run without a graph; None where none does."""
+
+class Runner:
+    """Runs an engine with a bounded number of calls in flight. Thread-safe; the GIL is free while it works.
+
+    Inputs are numpy arrays of the exact dtype, of any strides (bfloat16 as uint16 or ml_dtypes' type, fp8 as uint8 or
+    ml_dtypes' type), arrays on the GPU (`__cuda_array_interface__` or DLPack; row-major, used in place, unchanged
+    until the call is waited for), or an ImageBatch. State inputs may be left out.
+    """
+
+    def __init__(self, engine: Engine, options: RunnerOptions | None = None) -> None:
+        """Raise UsageProblem for options that do not fit the engine, DeviceFailure if its memory does not suffice."""
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def options(self) -> RunnerOptions:
+        """A copy."""
+    def run(
+        self,
+        inputs: Mapping[str, InputValue],
+        *,
+        copy: bool = True,
+        out: Mapping[str, HostArray] | None = None,
+        outputs: Sequence[str] | None = None,
+        device_outputs: Sequence[str] | Literal[True] = (),
+    ) -> dict[str, Any]:
+        """Execute the engine once.
+
+        Args:
+            inputs: by name.
+            copy: return arrays of the caller's own. False: numpy views of the pinned buffers, which the next call of
+                the same slot overwrites (their memory stays alive); meant for runners with one slot.
+            out: arrays to write outputs into, by name: C-contiguous, of the exact dtype and shape; returned as they
+                are.
+            outputs: names of the outputs to copy to the host; None: as the runner's options say.
+            device_outputs: names of the outputs to return as DeviceArray; True: all.
+
+        Returns:
+            numpy arrays and DeviceArrays by output name. bfloat16 comes as uint16, fp8 as uint8: their bits.
+
+        Raises:
+            UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile.
+            DeviceFailure: the device failed or is out of memory; the runner stays usable after the latter.
+        """
+    def submit(
+        self,
+        inputs: Mapping[str, InputValue],
+        *,
+        outputs: Sequence[str] | None = None,
+        device_outputs: Sequence[str] | Literal[True] = (),
+    ) -> int:
+        """Start a call and return its ticket; waits while every slot is busy. Host arrays may change afterwards.
+
+        Raises:
+            UsageProblem: as `run`; also if every slot holds a call that this very thread has not waited for.
+            DeviceFailure: as `run`.
+        """
+    def wait(
+        self, ticket: int, *, copy: bool = True, out: Mapping[str, HostArray] | None = None
+    ) -> dict[str, Any]:
+        """Wait for a submitted call and return its outputs as `run` does.
+
+        Raises:
+            UsageProblem: the ticket is unknown or was waited for already.
+            DeviceFailure: the call failed on the device.
+        """
+    def timing(self) -> CallTiming:
+        """Of the call that the calling thread finished last; UsageProblem if there was none."""
+    def graph_status(self) -> GraphStatus: ...
+    def input_buffer(self, name: str, shape: Sequence[int] | None = None, *, slot: int = 0) -> HostArray:
+        """Return a writable view of a slot's pinned input buffer; passing it to `run` saves a copy on that slot.
+
+        Args:
+            name: an input.
+            shape: of the view; None for an input of fixed shape.
+            slot: whose buffer. With one slot there is no choice; with several, a call on another slot copies from it.
+
+        Raises:
+            UsageProblem: the name or slot is unknown, the shape is missing, or the slot has a call in flight.
+            DeviceFailure: there is not enough memory.
+        """
+    def reset_state(self, values: Mapping[str, InputValue] | None = None) -> None:
+        """Forget all state, then set the next values of the named state inputs; the others start from zeros.
+
+        Raises:
+            UsageProblem: an input is no state, a value does not fit, or a call is in flight.
+            DeviceFailure: the device failed.
+        """
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what all slots hold, graphs and weights left out.
+
+        `device_scratch`, `device_inputs`, `device_outputs`, `device_state`, `device_images`, `pinned_inputs`,
+        `pinned_outputs`, `pinned_images`.
+        """
+    def counters(self) -> dict[str, int]:
+        """Return `strided_copies` (inputs that had to be made contiguous) and `in_place_inputs` (written in place)."""
+    def close(self) -> None:
+        """Wait for the calls in flight and release device and pinned memory; safe to call twice."""
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+# ---- measuring -------------------------------------------------------------------------------------
+class BenchOptions:
+    """What `bench` does; the method is trtexec's.
+
+    Attributes:
+        iterations: least number of queries a stream after the warm-up.
+        duration_s: least duration after the warm-up, in seconds.
+        warmup_ms: of GPU time; queries that begin in it are dropped.
+        streams: inference streams, each with a context and buffers.
+        threads: a host thread for each stream.
+        depth: queries in flight a stream; 1 exposes the transfers.
+        spin: wait by polling instead of asleep.
+        transfers: copy inputs and outputs at every query.
+        cuda_graph: launch the engine as a captured graph; copies stay outside.
+        profiler: bound the timed part with cudaProfilerStart and -Stop.
+        profile: optimisation profile; None: chosen by the shapes.
+    """
+
+    iterations: int
+    duration_s: float
+    warmup_ms: float
+    streams: int
+    threads: bool
+    depth: int
+    spin: bool
+    transfers: bool
+    cuda_graph: bool
+    profiler: bool
+    profile: int | None
+    def __init__(
+        self,
+        *,
+        iterations: int = 10,
+        duration_s: float = 3.0,
+        warmup_ms: float = 200.0,
+        streams: int = 1,
+        threads: bool = False,
+        depth: int = 2,
+        spin: bool = True,
+        transfers: bool = True,
+        cuda_graph: bool = True,
+        profiler: bool = False,
+        profile: int | None = None,
+    ) -> None: ...
+
+class BenchResult:
+    """Every query of a measurement, by start, the warm-up left out. Arrays are float64 [len(self)]; times in ms."""
+
+    def __len__(self) -> int: ...
+    @property
+    def start_ms(self) -> NDArray[np.float64]:
+        """Device clock: begin of the input copy, of compute without transfers."""
+    @property
+    def compute_start_ms(self) -> NDArray[np.float64]:
+        """Device clock."""
+    @property
+    def end_ms(self) -> NDArray[np.float64]:
+        """Device clock: end of the output copy, of compute without transfers."""
+    @property
+    def enqueue_ms(self) -> NDArray[np.float64]:
+        """Host time of the launch."""
+    @property
+    def h2d_ms(self) -> NDArray[np.float64]: ...
+    @property
+    def compute_ms(self) -> NDArray[np.float64]: ...
+    @property
+    def d2h_ms(self) -> NDArray[np.float64]: ...
+    @property
+    def latency_ms(self) -> NDArray[np.float64]:
+        """Sum of h2d, compute and d2h: trtexec's latency, which leaves out waiting in between."""
+    @property
+    def host_start_ms(self) -> NDArray[np.float64]:
+        """Host clock."""
+    @property
+    def end_to_end_ms(self) -> NDArray[np.float64]:
+        """Host clock from the start of the query until its result was seen."""
+    @property
+    def stream(self) -> NDArray[np.int32]:
+        """Index of the inference stream."""
+    @property
+    def wall_ms(self) -> float:
+        """Device clock, first start to last end."""
+    @property
+    def host_wall_ms(self) -> float:
+        """Host clock over the same queries."""
+    @property
+    def throughput_qps(self) -> float:
+        """Queries a second over `wall_ms`, as trtexec reports it; a batch is one query."""
+    @property
+    def warmup_queries(self) -> int:
+        """How many were dropped."""
+    @property
+    def graph(self) -> bool:
+        """Whether a CUDA graph was used."""
+    @property
+    def graph_fallback(self) -> str | None:
+        """Why none was used though asked for."""
+
+def bench(engine: Engine, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
+    """Measure an engine by trtexec's method.
+
+    Raises:
+        UsageProblem: the inputs or options do not fit the engine.
+        DeviceFailure: the device failed or is out of memory.
+    """
+
+def bench_latency(
+    engine: Engine,
+    inputs: Mapping[str, HostArray],
+    options: BenchOptions | None = None,
+    runner_options: RunnerOptions | None = None,
+) -> BenchResult:
+    """Measure single calls through a runner, one after the other, from ordinary host memory to ordinary host memory.
+
+    `end_to_end_ms` includes both host copies: what a C++ program sees. `start_ms` and `end_ms` are of the host clock.
+    Of the options it takes iterations, duration_s, warmup_ms (of host time), spin, cuda_graph, profile, profiler.
+
+    Raises:
+        UsageProblem: the inputs or options do not fit the engine.
+        DeviceFailure: the device failed or is out of memory.
+    """
+
+class LayerTime:
+    """Device time of one layer."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def milliseconds(self) -> NDArray[np.float32]:
+        """One value an iteration."""
+
+def profile_layers(
+    engine: Engine, inputs: Mapping[str, HostArray], *, iterations: int = 20, profile: int | None = None
+) -> list[LayerTime]:
+    """Time every layer, in execution order, over `iterations` runs after one to warm up; without a CUDA graph.
+
+    Profiling slows the run, so the sum exceeds the engine's own time.
+
+    Raises:
+        UsageProblem: the inputs do not fit the engine, or it was built with profiling verbosity "none".
+        DeviceFailure: the device failed or is out of memory.
+    """
+
+def count_nonfinite(array: HostArray) -> int:
+    """Return how many elements of a C-contiguous float16, float32 or float64 array are NaN or infinite, else 0."""
