@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,12 @@ class DlpackArray(Protocol):
     def __dlpack__(self, *, stream: int | None = ...) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
-type HostArray = NDArray[Any]
-type Image = NDArray[np.uint8]
+HostArray: TypeAlias = NDArray[Any]
+Image: TypeAlias = NDArray[np.uint8]
 """uint8 [H, W, 3] in BGR; rows may lie apart, pixels and channels not."""
-type InputValue = HostArray | CudaArray | DlpackArray | ImageBatch
-type Shape = tuple[int, ...]
-type ShapeRange = tuple[Shape, Shape, Shape]
+InputValue: TypeAlias = HostArray | CudaArray | DlpackArray | ImageBatch
+Shape: TypeAlias = tuple[int, ...]
+ShapeRange: TypeAlias = tuple[Shape, Shape, Shape]
 """Smallest, best-tuned and largest shape (or values)."""
 
 # ---- devices ---------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class DeviceArray:
     def shape(self) -> Shape: ...
     @property
     def dtype(self) -> str:
-        """numpy's name, or "bfloat16", "fp8"."""
+        """The name that numpy has for it, or "bfloat16", "fp8"."""
     @property
     def nbytes(self) -> int: ...
     @property
@@ -177,7 +177,7 @@ class EngineTensor:
     def is_input(self) -> bool: ...
     @property
     def dtype(self) -> str:
-        """numpy's name where it has the type, else "bfloat16", "fp8", "int4", "fp4"."""
+        """The name that numpy has for it, else "bfloat16", "fp8", "int4", "fp4"."""
     @property
     def shape(self) -> Shape:
         """-1 for a dimension known at run time only."""
@@ -384,9 +384,7 @@ class Runner:
             UsageProblem: as `run`; also if every slot holds a call that this very thread has not waited for.
             DeviceFailure: as `run`.
         """
-    def wait(
-        self, ticket: int, *, copy: bool = True, out: Mapping[str, HostArray] | None = None
-    ) -> dict[str, Any]:
+    def wait(self, ticket: int, *, copy: bool = True, out: Mapping[str, HostArray] | None = None) -> dict[str, Any]:
         """Wait for a submitted call and return its outputs as `run` does.
 
         Raises:
