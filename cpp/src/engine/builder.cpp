@@ -1,6 +1,7 @@
 #include "trtw/engine/builder.hpp"
 
 #include "trtw/device/check.hpp"
+#include "trtw/device/status.hpp"
 #include "trtw/engine/api.hpp"
 #include "trtw/engine/builder_config.hpp"
 #include "trtw/engine/calibrator.hpp"
@@ -181,6 +182,19 @@ private:
     std::unique_ptr<nvinfer1::IBuilderConfig> config_;
 };
 
+void select_device(int index) {
+    const device::Status status = device::status();
+    if (!status.ok) {
+        throw DeviceFailure("no GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
+                            status.error + ". `trtw doctor` shows the driver");
+    }
+    if (index >= status.device_count) {
+        throw UsageProblem("device " + std::to_string(index) + " does not exist: this process sees " +
+                           std::to_string(status.device_count));
+    }
+    TRTW_CUDA(cudaSetDevice(index));
+}
+
 } // namespace
 
 bool speaks_of_device(std::string_view log) noexcept {
@@ -197,7 +211,7 @@ BuildResult build_engine(const std::string& model_path, const BuildOptions& opti
     check_supported(options);
     check_precision_supported(options);
     load_library();
-    TRTW_CUDA(cudaSetDevice(options.device));
+    select_device(options.device);
     Progress progress{callback};
     return Build{model_path, options, progress}.run();
 }

@@ -282,6 +282,7 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
 std::vector<std::string> tactic_source_names() {
     return kTacticSources.all();
 }
+
 std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
     std::vector<std::string> names;
     for (const std::string& name : kTacticSources.all()) {
@@ -295,8 +296,13 @@ std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
 std::vector<std::string> memory_pool_names() {
     return kMemoryPools.all();
 }
+
 std::vector<std::string> preview_feature_names() {
     return kPreviewFeatures.all();
+}
+
+std::vector<std::string> io_format_names() {
+    return kFormats.all();
 }
 
 } // namespace trtw::engine

@@ -163,6 +163,16 @@ void apply_io_types(const nvinfer1::INetworkDefinition& network, const BuildOpti
 
 } // namespace
 
+std::vector<std::string> precision_names() {
+    std::vector<std::string> names{"tf32"};
+    for (const Request& request : kRequests) {
+        if (request.type) {
+            names.emplace_back(request.name);
+        }
+    }
+    return names;
+}
+
 void check_precision_supported(const BuildOptions& options) {
     for (const Request& request : kRequests) {
         if (options.*request.asked && !request.type) {

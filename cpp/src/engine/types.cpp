@@ -68,6 +68,14 @@ DataType parse_dtype(std::string_view name) {
                        known);
 }
 
+std::vector<std::string> dtype_names() {
+    std::vector<std::string> names;
+    for (const TypeEntry& entry : kTypes) {
+        names.emplace_back(entry.name);
+    }
+    return names;
+}
+
 std::size_t dtype_bits(DataType type) noexcept {
     const TypeEntry* entry = find(type);
     return entry != nullptr ? entry->bits : 0;

@@ -21,10 +21,11 @@ void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinit
 std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
                                        const BuildOptions& options);
 
-/// The names that this TensorRT version has, for `tactic_sources`, `memory_pools` and `preview_features`.
+/// The words that this TensorRT version has, for `tactic_sources`, `memory_pools`, `preview_features`, `io_formats`.
 std::vector<std::string> tactic_source_names();
 std::vector<std::string> memory_pool_names();
 std::vector<std::string> preview_feature_names();
+std::vector<std::string> io_format_names();
 
 /// Names of the sources in a mask.
 std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask);

@@ -5,7 +5,13 @@
 
 #include <NvInfer.h>
 
+#include <string>
+#include <vector>
+
 namespace trtw::engine {
+
+/// The precisions beside fp32 that this TensorRT version can be asked for.
+std::vector<std::string> precision_names();
 
 /// Throws UsageProblem for precision requests that this TensorRT version cannot honour at all.
 void check_precision_supported(const BuildOptions& options);

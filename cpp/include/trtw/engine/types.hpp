@@ -18,6 +18,9 @@ std::string_view dtype_name(nvinfer1::DataType type) noexcept;
 /// The type of a name; throws UsageProblem where it is unknown or where this TensorRT version lacks it.
 nvinfer1::DataType parse_dtype(std::string_view name);
 
+/// The names that this TensorRT version has.
+std::vector<std::string> dtype_names();
+
 /// Bits of one element (int4 and fp4 take less than a byte).
 std::size_t dtype_bits(nvinfer1::DataType type) noexcept;
 

@@ -1,0 +1,158 @@
+// Building engines from Python.
+#include "bindings.hpp"
+
+#include "bind_builder.hpp"
+#include "bind_builder_convert.hpp"
+
+#include "trtw/engine/builder.hpp"
+#include "trtw/engine/builder_config.hpp"
+#include "trtw/engine/onnx_parser.hpp"
+#include "trtw/engine/precision.hpp"
+#include "trtw/engine/timing_cache.hpp"
+#include "trtw/engine/types.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+// What Python keeps of a build: TensorRT's own memory is gone by then.
+struct Built {
+    py::bytes plan;
+    py::object timing_cache = py::none();
+    py::object calibration_cache = py::none();
+    te::BuildResult rest;
+};
+
+// Runs in whatever thread TensorRT calls from. Ctrl-C is served here, as the build itself never returns to Python.
+te::ProgressCallback progress_callback(const std::optional<py::function>& function) {
+    return [function = function ? function->ptr() : nullptr](std::string_view phase, int step, int total) {
+        const py::gil_scoped_acquire locked;
+        if (PyErr_CheckSignals() != 0) {
+            throw py::error_already_set();
+        }
+        if (function == nullptr) {
+            return true;
+        }
+        const py::object answer = py::reinterpret_borrow<py::function>(function)(decoded(phase), step, total);
+        return answer.is_none() || py::bool_(answer).cast<bool>();
+    };
+}
+
+Built build_engine(const py::object& model, const te::BuildOptions& given,
+                   const std::optional<py::function>& progress) {
+    const std::string path = path_text(model);
+    const te::BuildOptions options = given; // other threads may change theirs meanwhile
+    te::BuildResult result;
+    {
+        const py::gil_scoped_release unlocked;
+        result = te::build_engine(path, options, progress_callback(progress));
+    }
+    Built built;
+    built.plan = bytes_of(*std::exchange(result.plan, nullptr));
+    if (result.timing_cache) {
+        built.timing_cache = bytes_of(*std::exchange(result.timing_cache, nullptr));
+    }
+    if (!result.calibration_cache.empty()) {
+        built.calibration_cache = py::bytes(result.calibration_cache);
+    }
+    built.rest = std::move(result);
+    return built;
+}
+
+void bind_result(py::module_& m) {
+    py::class_<te::TensorDescription>(m, "NetworkTensor", "An input or output of the network that was parsed.")
+        .def_readonly("name", &te::TensorDescription::name)
+        .def_readonly("dtype", &te::TensorDescription::dtype)
+        .def_property_readonly(
+            "shape", [](const te::TensorDescription& self) { return tuple_of(self.shape); },
+            "Dimensions; -1 where only known at run time.")
+        .def_readonly("is_input", &te::TensorDescription::is_input)
+        .def_readonly("is_shape_tensor", &te::TensorDescription::is_shape_tensor);
+    const auto rest = [](auto member) { return [member](const Built& self) { return self.rest.*member; }; };
+    py::class_<Built>(m, "BuildResult", "A built plan and what is known of its making.")
+        .def_readonly("plan", &Built::plan)
+        .def_readonly("timing_cache", &Built::timing_cache, "Bytes; None where the timing cache was disabled.")
+        .def_readonly("calibration_cache", &Built::calibration_cache, "Bytes; None without calibration.")
+        .def_property_readonly("parse_s", rest(&te::BuildResult::parse_s))
+        .def_property_readonly("build_s", rest(&te::BuildResult::build_s),
+                               "Seconds of TensorRT's build, calibration included.")
+        .def_property_readonly("layer_count", rest(&te::BuildResult::layer_count),
+                               "Layers of the network; an engine has fewer after fusion.")
+        .def_property_readonly("skipped_tactics", rest(&te::BuildResult::skipped_tactics),
+                               "Kernels not tried for want of memory: a sign of a slower engine.")
+        .def_property_readonly("warnings",
+                               [](const Built& self) {
+                                   py::list lines;
+                                   for (const std::string& line : self.rest.warnings) {
+                                       lines.append(decoded(line));
+                                   }
+                                   return lines;
+                               })
+        .def_property_readonly("inputs", [](const Built& self) { return tuple_of(self.rest.inputs); })
+        .def_property_readonly("outputs", [](const Built& self) { return tuple_of(self.rest.outputs); });
+}
+
+py::bytes merge_timing_caches(const std::vector<py::bytes>& caches) {
+    std::vector<std::string> copies;
+    for (const py::bytes& cache : caches) {
+        copies.emplace_back(cache);
+    }
+    std::string merged;
+    {
+        const py::gil_scoped_release unlocked;
+        merged = te::merge_timing_caches(copies);
+    }
+    return merged;
+}
+
+std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types) {
+    const py::gil_scoped_release unlocked;
+    return te::unsupported_operators(op_types);
+}
+
+py::dict option_names() {
+    py::dict names;
+    names["precisions"] = te::precision_names();
+    names["data_types"] = te::dtype_names();
+    names["memory_pools"] = te::memory_pool_names();
+    names["tactic_sources"] = te::tactic_source_names();
+    names["preview_features"] = te::preview_feature_names();
+    names["io_formats"] = te::io_format_names();
+    return names;
+}
+
+} // namespace
+
+void bind_builder(py::module_& m) {
+    bind_builder_options(m);
+    bind_builder_engine(m);
+    bind_result(m);
+    m.def("build_engine", &build_engine, py::arg("model"), py::arg("options"), py::arg("progress") = py::none(),
+          "Builds a plan from an ONNX file. The interpreter lock is free while TensorRT works.\n\n"
+          "Args:\n    model: Path of the model; its external data lies beside it.\n    options: What is asked for.\n"
+          "    progress: Called with a phase's name, the steps done and the steps in all (0: unknown), from any thread;"
+          " False ends the build.\n\n"
+          "Raises:\n    UsageProblem: The model or the options cannot be built.\n"
+          "    ComponentMissing: TensorRT's library or its parser is absent.\n"
+          "    DeviceFailure: The GPU fails or its memory does not suffice.\n"
+          "    Cancelled: `progress` returned False.");
+    m.def("merge_timing_caches", &merge_timing_caches, py::arg("caches"),
+          "Joins timing caches; on a conflict the earlier wins.\n\n"
+          "Raises:\n    UsageProblem: TensorRT rejects one of them.\n    DeviceFailure: No GPU can be used.");
+    m.def("unsupported_operators", &unsupported_operators, py::arg("op_types"),
+          "Returns those of the ONNX operators that TensorRT's parser does not import, plugins aside.\n\n"
+          "Raises:\n    DeviceFailure: No GPU can be used.");
+    m.def("option_names", &option_names,
+          "Returns the words that options take in the TensorRT version of the headers: precisions, data_types, "
+          "memory_pools, tactic_sources, preview_features, io_formats.");
+}
+
+} // namespace trtw::bindings
