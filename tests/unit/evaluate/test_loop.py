@@ -1,6 +1,6 @@
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +14,12 @@ from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.evaluate.detections import Detections, DetectionStore
+from trt_workbench.evaluate.feed import Place, make_feed
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopSettings
 from trt_workbench.pipeline.families import DecodeSettings, Family
 from trt_workbench.pipeline.families.base import Detections as Boxes
 from trt_workbench.pipeline.families.base import ModelFacts
+from trt_workbench.pipeline.letterbox import preprocess
 
 SIZE = 16
 TRANSFORM = ImageTransform(SIZE, SIZE, scale=1.0)
@@ -89,12 +91,24 @@ def paths(tmp_path: Path) -> list[Path]:
     return found
 
 
+class ImageMeanSession(MeanSession):
+    """The same, and it takes decoded images."""
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        return self.run({"images": np.stack([preprocess(image, transform)[0] for image in images])})
+
+
 def make(
-    session: Session, paths: list[Path], batch: int = 1, fixed: int | None = None, workers: int = 3
+    session: Session,
+    paths: list[Path],
+    batch: int = 1,
+    fixed: int | None = None,
+    workers: int = 3,
+    place: Place | None = None,
 ) -> tuple[EvaluationLoop, DetectionStore]:
     store = DetectionStore(np.arange(len(paths)), np.array([1], np.int64))
-    settings = LoopSettings(batch, fixed, workers)
-    return EvaluationLoop(session, FAMILY, TRANSFORM, DecodeSettings(), paths, store, settings), store
+    feed, _ = make_feed(session, TRANSFORM, batch, fixed, place)
+    return EvaluationLoop(feed, FAMILY, DecodeSettings(), paths, store, LoopSettings(batch, workers)), store
 
 
 def widths(found: Detections) -> dict[int, float]:
@@ -116,8 +130,11 @@ def no_threads_left() -> bool:
 
 @pytest.mark.parametrize(("batch", "fixed"), [(1, None), (4, None), (50, None), (1, 1), (4, 4), (3, 4), (50, 64)])
 @pytest.mark.parametrize("concurrency", [1, 3])
-def test_every_image_gets_its_own_boxes(paths: list[Path], batch: int, fixed: int | None, concurrency: int) -> None:
-    session = MeanSession(concurrency, fixed)
+@pytest.mark.parametrize("kind", [MeanSession, ImageMeanSession])
+def test_every_image_gets_its_own_boxes(
+    paths: list[Path], batch: int, fixed: int | None, concurrency: int, kind: type[MeanSession]
+) -> None:
+    session = kind(concurrency, fixed)
     loop, store = make(session, paths, batch, fixed)
     result = loop.run()
     assert widths(store.collect()) == expected()
@@ -149,7 +166,7 @@ def test_readers_wait_for_a_slow_model(paths: list[Path], monkeypatch: pytest.Mo
     read: list[Path] = []
     gate = threading.Event()
     session = MeanSession(1)
-    session.before = lambda call: None if call == 0 else (gate.wait(20) and None)
+    session.before = lambda call: None if call == 0 else (gate.wait(20) and None)  # 0 is the run before the loop
     original = cv2.imdecode
     monkeypatch.setattr(cv2, "imdecode", lambda data, flags: (read.append(Path()), original(data, flags))[1])
     loop, _ = make(session, paths, workers=2)

@@ -23,6 +23,10 @@ R = TypeVar("R")
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
+BackendExtraOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of the backend, such as device=1; may be repeated."),
+]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
 ]
@@ -50,6 +54,30 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
             _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
 
     return guarded
+
+
+def parse_options(texts: list[str] | None) -> dict[str, Any]:
+    """Return the backend options of repeated `--option KEY=VALUE`.
+
+    A value that is JSON (`true`, `2`, `{"a": "b"}`) is taken as that, any other as text.
+
+    Raises:
+        UsageProblem: there is no `=`, or a key comes twice.
+    """
+    options: dict[str, Any] = {}
+    for text in texts or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            msg = f"--option takes KEY=VALUE, such as --option device=1, not {text!r}."
+            raise UsageProblem(msg)
+        if key in options:
+            msg = f"--option {key} was given twice; pass it once."
+            raise UsageProblem(msg)
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
 
 
 def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,12 +10,14 @@ import typer
 
 from trt_workbench.cli.common import (
     INTERRUPTED,
+    BackendExtraOption,
     BackendOption,
     DebugOption,
     JsonOption,
     OutputOption,
     SeedOption,
     handled,
+    parse_options,
     print_json,
     single_command_app,
     stderr_console,
@@ -24,6 +27,13 @@ from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
+
+
+class PreprocessPlace(Enum):
+    """Values of --preprocess."""
+
+    DEVICE = "device"
+    HOST = "host"
 
 
 @handled
@@ -59,6 +69,11 @@ def eval_coco(
         str | None, typer.Option(help="Input size, 640 or 480x640 (height x width), of a model that takes any.")
     ] = None,
     precision: Annotated[str, typer.Option(help="Precision that the backend is asked for.")] = "fp32",
+    preprocess: Annotated[
+        PreprocessPlace | None,
+        typer.Option(help="Where images are letterboxed; on the device by default where the backend offers it."),
+    ] = None,
+    option: BackendExtraOption = None,
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out images that are listed and absent.")
     ] = False,
@@ -91,6 +106,8 @@ def eval_coco(
         concurrency=concurrency,
         imgsz=_parse_size(imgsz),
         precision=precision,
+        options=parse_options(option),
+        preprocess=preprocess.value if preprocess else None,
         allow_missing=allow_missing,
         seed=seed,
     )
@@ -147,9 +164,10 @@ def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tup
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.report.coco import write_report
 
-    with CocoEvaluation(request) as evaluation:
+    with CocoEvaluation(request, _say) as evaluation:
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
-        _say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}")
+        where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
+        _say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))

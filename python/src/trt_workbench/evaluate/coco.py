@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -24,6 +24,7 @@ from trt_workbench.evaluate.coco_files import write_run
 from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
+from trt_workbench.evaluate.feed import Feed, Place, make_feed
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
 from trt_workbench.pipeline.families import DecodeSettings, Family, recognise
 from trt_workbench.system.environment import available_processors
@@ -60,6 +61,8 @@ class CocoRequest:
         concurrency: inferences in flight; None for one per processor on `ort-cpu`, else 1.
         imgsz: (height, width), only for a model that takes any.
         precision: "fp32", … as the backend defines it.
+        options: further options of the backend, by name.
+        preprocess: where images are letterboxed, "device" or "host"; None for the device where the backend offers it.
         allow_missing: leave out images that are listed and absent.
         seed: recorded, and used by the report to draw images at random.
     """
@@ -79,6 +82,8 @@ class CocoRequest:
     concurrency: int | None = None
     imgsz: tuple[int, int] | None = None
     precision: str = "fp32"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    preprocess: Place | None = None
     allow_missing: bool = False
     seed: int = 0
 
@@ -101,13 +106,18 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         session: the loaded model.
         family: of the model.
         transform: how images become its input.
+        feed: how images get into the model.
         decoding: thresholds.
         settings: how the loop spreads the work.
         notes: what the user should know about this evaluation, in sentences.
     """
 
-    def __init__(self, request: CocoRequest) -> None:
-        """Check everything that can be checked before the first image is read.
+    def __init__(self, request: CocoRequest, on_note: Callable[[str], None] | None = None) -> None:
+        """Check everything that can be checked before the first image is read, load the model and run it once.
+
+        Args:
+            request: what was asked.
+            on_note: called with what a person should know at once, such as an engine build that starts.
 
         Raises:
             UsageProblem: the model, dataset or an option cannot be used, or they do not fit each other.
@@ -116,12 +126,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """
         self.request = request
         self.decoding = DecodeSettings(request.conf, request.iou, request.max_dets)
-        backend = require_backend(request.backend)
+        backend = require_backend(request.backend, request.model.suffix)
         self.backend = backend.name
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
-        self.session: Session = backend.load(request.model, _session_options(request, backend.name))
+        self.session: Session = backend.load(request.model, _session_options(request, backend.name, on_note))
         with request.model.open("rb") as file:
             self._model_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         try:
@@ -137,10 +147,11 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 self.family.class_count, self.family.names, self.dataset.categories
             )
             self.settings = self._loop_settings()
+            self.feed, refusal = self._make_feed()
         except BaseException:
             self.session.close()
             raise
-        self.notes = self._notes()
+        self.notes = self._notes() + ([refusal] if refusal else [])
 
     def __enter__(self) -> Self:
         """Return the evaluation itself."""
@@ -169,7 +180,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         image_ids = np.array([image.id for image in self.dataset.images], np.int64)
         store = DetectionStore(image_ids, self.category_ids)
         paths = [self.dataset.path(image) for image in self.dataset.images]
-        loop = EvaluationLoop(self.session, self.family, self.transform, self.decoding, paths, store, self.settings)
+        loop = EvaluationLoop(self.feed, self.family, self.decoding, paths, store, self.settings)
         result = loop.run(on_images)
         self.notes += self._notes_after(result)
         dataset = self.dataset.subset(image_ids[result.done])
@@ -190,11 +201,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"batch: {self.request.model}"
             )
             raise UsageProblem(msg)
-        default = _DYNAMIC_BATCH.get(self.backend, _DYNAMIC_BATCH_ELSEWHERE)
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
-        if fixed is not None:
-            return LoopSettings(asked or fixed, fixed, workers)
-        return LoopSettings(asked or default, None, workers)
+        return LoopSettings(_batch(self.request, self.backend, fixed), workers)
+
+    def _make_feed(self) -> tuple[Feed[Any], str | None]:
+        fixed = self.session.inputs[0].shape[0]
+        return make_feed(self.session, self.transform, self.settings.batch, fixed, self.request.preprocess)
 
     def _notes(self) -> list[str]:
         notes = []
@@ -243,6 +255,9 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 "imgsz": [self.transform.height, self.transform.width],
                 "workers": settings.workers,
                 "concurrency": self.session.concurrency,
+                "precision": request.precision,
+                "options": dict(request.options),
+                "preprocess": self.feed.place,
                 "limit": request.limit,
                 "seed": request.seed,
                 "transform": dataclasses.asdict(self.transform),
@@ -251,10 +266,18 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         }
 
 
-def _session_options(request: CocoRequest, backend: str) -> SessionOptions:
+def _batch(request: CocoRequest, backend: str, fixed: int | None = None) -> int:
+    """Return the images per inference of a model that takes `fixed` images, or any number."""
+    return request.batch or fixed or _DYNAMIC_BATCH.get(backend, _DYNAMIC_BATCH_ELSEWHERE)
+
+
+def _session_options(request: CocoRequest, backend: str, on_note: Callable[[str], None] | None) -> SessionOptions:
     concurrency = request.concurrency
     if concurrency is None:
         # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
         processors = request.threads or available_processors()
         concurrency = min(_MOST_CONCURRENT, processors) if backend == "ort-cpu" else 1
-    return SessionOptions(threads=request.threads, concurrency=concurrency, precision=request.precision)
+    extra = dict(request.options)
+    if backend == "trt":
+        extra = {"max_batch": _batch(request, backend), "note": on_note, **extra}
+    return SessionOptions(threads=request.threads, concurrency=concurrency, precision=request.precision, extra=extra)

@@ -19,14 +19,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session
-from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.channel import Aborted, Channel
 from trt_workbench.evaluate.detections import DetectionStore
+from trt_workbench.evaluate.feed import Feed
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import DecodeSettings, Family
-from trt_workbench.pipeline.letterbox import Geometry, preprocess, restore_boxes
+from trt_workbench.pipeline.letterbox import Geometry, restore_boxes
 
 STAGES: Final = ("load", "preprocess", "inference", "postprocess")
 """Columns of `LoopResult.stage_ms`."""
@@ -41,13 +40,10 @@ class LoopSettings:
 
     Attributes:
         batch: images per inference.
-        fixed_batch: how many images the model takes, at least `batch`; what an inference lacks is filled with zeros
-            and thrown away. None for a model that takes any number.
         workers: threads that read and preprocess images; half as many decode outputs.
     """
 
     batch: int
-    fixed_batch: int | None
     workers: int
 
 
@@ -60,7 +56,8 @@ class LoopResult:
         sizes: int32 [N,2], height and width of the decoded image.
         stage_ms: float64 [N,4], wall-clock milliseconds by stage. Inference is the batch's time divided by its images;
             stages of other images run at the same time on the same processors, so these are not added up to the wall.
-        wall_s: seconds from the first image's start to the last image's boxes; the warm-up before it is left out.
+            Where the device preprocesses, that is part of inference.
+        wall_s: seconds from the first image's start to the last image's boxes.
         interrupted: the user stopped the loop.
     """
 
@@ -81,9 +78,9 @@ class _Finished(NamedTuple):
 
 @dataclass
 class _Buffer:
-    """A batch while it is filled: the tensor is reused, the rest starts anew with every batch."""
+    """A batch while it is filled: the images' room is reused, the rest starts anew with every batch."""
 
-    tensor: NDArray[Any]
+    images: Any
     first: int = 0
     geometries: list[Geometry | None] = field(default_factory=list)
     unfilled: int = 0
@@ -94,9 +91,8 @@ class EvaluationLoop:
 
     def __init__(
         self,
-        session: Session,
+        feed: Feed[Any],
         family: Family,
-        transform: ImageTransform,
         decoding: DecodeSettings,
         paths: Sequence[Path],
         store: DetectionStore,
@@ -105,39 +101,36 @@ class EvaluationLoop:
         """Make the buffers and threads.
 
         Args:
-            session: the loaded model; `session.concurrency` inferences are kept in flight.
+            feed: the model; `feed.concurrency` inferences are kept in flight.
             family: how its outputs become boxes.
-            transform: how images become its input.
             decoding: thresholds.
             paths: image files, at least one.
             store: receives the boxes of image i, in source pixels, under index i.
             settings: how the work is spread.
         """
-        self._session, self._family, self._transform, self._decoding = session, family, transform, decoding
+        self._feed, self._family, self._decoding = feed, family, decoding
         self._paths, self._store, self._settings = paths, store, settings
-        self._input = session.inputs[0].name
         self._done = np.zeros(len(paths), np.bool_)
         self._sizes = np.zeros((len(paths), 2), np.int32)
         self._ms = np.zeros((len(paths), len(STAGES)), np.float64)
         self._lock = threading.Lock()
         self._tickets = threading.Lock()
         self._next = 0
-        self._filling: tuple[_Buffer, int] | None = (
-            None  # the buffer that loaders are given places in, and the next one
-        )
+        # The buffer that loaders are given places in, and the next place.
+        self._filling: tuple[_Buffer, int] | None = None
         self._stop = False
         self._error: BaseException | None = None
         self._ended = threading.Event()
         # Each inference thread has one buffer running and one waiting; the loaders fill the rest.
-        count = 2 * session.concurrency + math.ceil(settings.workers / settings.batch)
+        count = 2 * feed.concurrency + math.ceil(settings.workers / settings.batch)
         self._free: Channel[_Buffer] = Channel(count)
         self._ready: Channel[_Buffer] = Channel(count)
-        self._finished: Channel[_Finished] = Channel(session.concurrency)
+        self._finished: Channel[_Finished] = Channel(feed.concurrency)
         for _ in range(count):
-            self._free.put(_Buffer(self._new_tensor()))
+            self._free.put(_Buffer(feed.new_batch()))
         self._stages: list[tuple[str, Callable[[], None], int, Callable[[], None]]] = [
             ("load", self._load, settings.workers, self._ready.close),
-            ("infer", self._infer, session.concurrency, self._finished.close),
+            ("infer", self._infer, feed.concurrency, self._finished.close),
             ("decode", self._decode, math.ceil(settings.workers / 2), self._ended.set),
         ]
         self._running = {name: count for name, _, count, _ in self._stages}
@@ -155,7 +148,6 @@ class EvaluationLoop:
             KeyboardInterrupt: interrupted twice, or before any image was done.
         """
         with _opencv_threads(1):
-            self._warm_up()
             threads = [
                 threading.Thread(target=self._guard, args=stage, name=f"{stage[0]}-{number}", daemon=True)
                 for stage in self._stages
@@ -176,16 +168,6 @@ class EvaluationLoop:
         if interrupted and not self._done.any():
             raise KeyboardInterrupt
         return LoopResult(self._done, self._sizes, self._ms, wall_s, interrupted)
-
-    def _new_tensor(self) -> NDArray[Any]:
-        transform, batch = self._transform, self._settings.fixed_batch or self._settings.batch
-        size = (transform.height, transform.width)
-        shape = (batch, 3, *size) if transform.layout == "nchw" else (batch, *size, 3)
-        return np.zeros(shape, transform.dtype)
-
-    def _warm_up(self) -> None:
-        # The first run of a session allocates and tunes; it would be charged to the first images.
-        self._session.run({self._input: self._new_tensor()})
 
     def _wait(self, on_progress: Callable[[int, int], None] | None) -> bool:
         """Wait for the last thread; return whether the user interrupted."""
@@ -230,7 +212,7 @@ class EvaluationLoop:
             start = time.perf_counter()
             image = read_image(self._paths[index])
             loaded = time.perf_counter()
-            _, geometry = preprocess(image, self._transform, buffer.tensor[slot])
+            geometry = self._feed.fill(buffer.images, slot, image)
             self._ms[index, _LOAD] = (loaded - start) * 1e3
             self._ms[index, _PREPROCESS] = (time.perf_counter() - loaded) * 1e3
             self._sizes[index] = image.shape[:2]
@@ -259,13 +241,11 @@ class EvaluationLoop:
         for buffer in self._ready:
             first, geometries = buffer.first, [geometry for geometry in buffer.geometries if geometry is not None]
             count = len(geometries)
-            tensor = buffer.tensor[: self._settings.fixed_batch or count]
-            tensor[count:] = 0
             start = time.perf_counter()
-            outputs = self._session.run({self._input: tensor})
+            outputs = self._feed.run(buffer.images, count)
             self._ms[first : first + count, _INFERENCE] = (time.perf_counter() - start) * 1e3 / count
             self._free.put(buffer)
-            self._finished.put(_Finished(first, geometries, {name: array[:count] for name, array in outputs.items()}))
+            self._finished.put(_Finished(first, geometries, outputs))
 
     def _decode(self) -> None:
         for first, geometries, outputs in self._finished:
