@@ -53,7 +53,7 @@ class NativeDouble(ModuleType):
         super().__init__(native.MODULE)
         self.builds: list[tuple[str, SimpleNamespace]] = []
         self.version = "10.16.1"
-        self.gpu = {"name": "NVIDIA Test", "uuid": "GPU-1", "compute_capability": (9, 0)}
+        self.gpu = {"name": "NVIDIA Test", "uuid": "GPU-1", "compute_capability": "9.0"}
         self.before_build: Callable[[], None] = lambda: None
         self.BuildOptions = SimpleNamespace
         self.Profile = SimpleNamespace
@@ -67,6 +67,12 @@ class NativeDouble(ModuleType):
         return {"available": True, "version": self.version, "error": None}
 
     load_tensorrt = tensorrt_status
+
+    def set_log_level(self, level: str) -> None:
+        assert level in ("error", "warning", "info", "verbose")
+
+    def drain_log(self) -> list[tuple[str, str]]:
+        return []
 
     def cuda_status(self) -> dict[str, Any]:
         return {"ok": True, "error": ""}
@@ -83,6 +89,7 @@ class NativeDouble(ModuleType):
             timing_cache=(options.timing_cache or b"") + b"t",
             build_s=1.5,
             layer_count=1,
+            skipped_tactics=0,
             warnings=["slow", "slow"],
             inputs=[SimpleNamespace(name="x", dtype="float32", shape=[1, 4])],
             outputs=[SimpleNamespace(name="y", dtype="float32", shape=[1, 4])],

@@ -182,12 +182,20 @@ def _build(
 ) -> BuiltEngine:
     settings, target = plan.settings, plan.target
     native.load_tensorrt()
+    native.require("set_log_level")(settings.verbosity)
     timings, earlier = _timing_cache(settings, target)
     options = to_native(settings, earlier)
     notes = _add_calibration(options, plan, read_image)
+    native.require("drain_log")()  # of earlier work
     with native.translated():
         result = native.require("build_engine")(str(plan.model), options, progress)
     manifest = _manifest(plan, digest, result)
+    if result.skipped_tactics:
+        notes.append(
+            f"{result.skipped_tactics} kernels were not tried for want of device memory; the engine may be slow."
+        )
+    if settings.verbosity in ("info", "verbose"):
+        notes += [f"TensorRT ({severity}): {text}" for severity, text in native.require("drain_log")()]
     # at once, before anything else can fail
     path = cache.store(digest, result.plan, manifest)
     if timings and result.timing_cache:
@@ -263,6 +271,7 @@ def _manifest(plan: BuildPlan, digest: str, result: Any) -> Manifest:
         calibration_sha256=plan.key.calibration_sha256,
         layer_count=result.layer_count,
         build_s=result.build_s,
+        skipped_tactics=result.skipped_tactics,
         warnings=tuple(dict.fromkeys(result.warnings)),
     )
 

@@ -130,12 +130,16 @@ def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = Fals
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
     """
-    plan = read_plan(path, trust=trust)
+    return load_checked(read_plan(path, trust=trust), allow_host_code=allow_host_code, device=device)
+
+
+def load_checked(plan: CheckedPlan, *, allow_host_code: bool = False, device: int = 0) -> LoadedEngine:
+    """Deserialise a plan that `read_plan` returned. Raises as `load_engine`."""
     target = require_target(device)
     notes = (*plan.notes, *check_target(plan, target))
     native.load_tensorrt()
     with native.translated():
-        engine = native.require("Engine")(plan.data, allow_host_code=allow_host_code)
+        engine = native.require("Engine")(plan.data, allow_host_code=allow_host_code, device=device)
     return LoadedEngine(engine, plan, target, notes)
 
 

@@ -78,8 +78,9 @@ class Manifest(_Part):
         profiles: optimisation profiles as they are written on the command line.
         plugins: libraries loaded for the build.
         calibration_sha256: of the calibration data; None without.
-        layer_count: layers of the engine.
+        layer_count: layers of the network; the engine has fewer after fusion.
         build_s: duration of the build.
+        skipped_tactics: kernels that were not tried for want of device memory.
         warnings: TensorRT's warnings, without repetitions.
     """
 
@@ -102,6 +103,7 @@ class Manifest(_Part):
     calibration_sha256: str | None = None
     layer_count: int
     build_s: float
+    skipped_tactics: int = 0
     warnings: tuple[str, ...] = ()
 
 

@@ -71,16 +71,17 @@ def translated() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        kind = next((_TRANSLATION[base.__name__] for base in _native_bases(error)), None)
-        if kind is None:
-            raise
-        raise kind(str(error)) from error
+        if problem := translation(error):
+            raise problem from error
+        raise
 
 
-def _native_bases(error: Exception) -> Iterator[type]:
+def translation(error: Exception) -> WorkbenchError | None:
+    """Return the workbench's error for one of the native core's; None for any other."""
     for base in type(error).__mro__:
-        if base.__module__.split(".")[0] == MODULE and base.__name__ in _TRANSLATION:
-            yield base
+        if base.__name__ in _TRANSLATION and base.__module__.split(".")[0] == MODULE:
+            return _TRANSLATION[base.__name__](str(error))
+    return None
 
 
 def tensorrt_status() -> dict[str, Any]:

@@ -13,6 +13,8 @@ _FLAGS = ("fp16", "bf16", "int8", "fp8", "int4", "fp4", "tf32")
 _SAME = (
     "strongly_typed",
     "precision_constraints",
+    "layer_precisions",
+    "layer_output_types",
     "io_types",
     "optimization_level",
     "avg_timing_iterations",

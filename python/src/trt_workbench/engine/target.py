@@ -58,7 +58,9 @@ def examine_target(device: int = 0) -> Target:
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
-            missing.append(Missing(f"TensorRT cannot be used: {str(status['error']).rstrip('.')}.", SETUP))
+            # the core's own words end with a mend as well
+            reason = str(status["error"]).partition(". Run `setup-tensorrt`")[0].rstrip(".")
+            missing.append(Missing(f"TensorRT cannot be used: {reason}.", SETUP))
         gpu = _cuda_device(device, missing)
     except ComponentMissing as error:
         missing.append(Missing(str(error), ""))
@@ -69,7 +71,7 @@ def examine_target(device: int = 0) -> Target:
         native_version=info.get("version"),
         gpu_name=gpu["name"] if gpu else None,
         gpu_uuid=gpu.get("uuid") if gpu else None,
-        compute_capability=_capability(gpu) if gpu else None,
+        compute_capability=gpu["compute_capability"] if gpu else None,
         missing=tuple(missing),
     )
 
@@ -101,8 +103,3 @@ def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
         missing.append(Missing(f"CUDA device {index} was asked for, but there are {len(found)}.", "Use --device 0."))
         return None
     return found[index]
-
-
-def _capability(gpu: dict[str, Any]) -> str:
-    value = gpu["compute_capability"]
-    return value if isinstance(value, str) else ".".join(map(str, value))

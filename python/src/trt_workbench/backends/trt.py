@@ -1,0 +1,72 @@
+"""The backend `trt`: TensorRT through the native core, from a plan or from an ONNX file by way of the engine cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.trt_options import RunnerChoice, split_options
+from trt_workbench.engine.builder import build, prepare_build
+from trt_workbench.engine.loading import LoadedEngine, load_engine
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.profiles import batch_profile
+from trt_workbench.engine.target import examine_target
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+
+
+class TrtBackend(Backend):
+    """TensorRT. Extra options are the fields of `RunnerChoice` and `BuildSettings`."""
+
+    name: ClassVar[str] = "trt"
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".plan", ".engine")
+
+    def availability(self) -> Availability:
+        """Say whether the native core, TensorRT of its version and a GPU are here."""
+        target = examine_target()
+        found = {"tensorrt": target.tensorrt_version, "native": target.native_version, "cuda": target.cuda_version}
+        versions = {name: version for name, version in found.items() if version}
+        if target.missing:
+            first = target.missing[0]
+            return Availability(ok=False, reason=first.reason, mend=first.mend, versions=versions)
+        return Availability(ok=True, versions=versions)
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        from trt_workbench.backends.trt_session import TrtSession
+
+        choice, settings = split_options(options)
+        is_model = model.suffix == ".onnx"
+        plan = _build(model, settings, choice) if is_model else model
+        loaded = load_engine(plan, trust=choice.trust, allow_host_code=choice.allow_host_code, device=settings.device)
+        if not is_model:
+            _check_precision(loaded, options)
+        for text in loaded.notes:
+            choice.say(text)
+        return TrtSession(loaded, choice, options.concurrency)
+
+
+def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:
+    facts = examine_model(model)
+    if not settings.profiles:
+        inputs = [(tensor.name, tensor.shape) for tensor in facts.inputs]
+        if profile := batch_profile(inputs, choice.max_batch):
+            settings = settings.model_copy(update={"profiles": (profile,)})
+    plan = prepare_build(model, settings)
+    if plan.cached is None or choice.force:
+        choice.say(f"Building a TensorRT engine ({settings.precision_text}) for {model.name}; this can take minutes.")
+    return build(plan, force=choice.force, note=choice.say).path
+
+
+def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
+    """Raise UsageProblem if another precision is asked for than the plan was built with."""
+    manifest = loaded.plan.manifest
+    if options.precision == "fp32" or manifest is None:
+        return
+    asked = BuildSettings.model_validate({"precision": options.precision}).precision_text
+    made = BuildSettings.model_validate({"precision": manifest.options.get("precision", "fp32")}).precision_text
+    if asked != made:
+        msg = (
+            f"The plan was built with {made}, not {asked}; build another one, or name the ONNX file: {loaded.plan.path}"
+        )
+        raise UsageProblem(msg)

@@ -1,0 +1,81 @@
+"""What the backend `trt` is asked for: build settings and runner settings from `SessionOptions`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.settings_file import load_settings
+from trt_workbench.errors import UsageProblem
+
+
+@dataclass(frozen=True)
+class RunnerChoice:
+    """How an engine is loaded and run. Every field is an extra option of the backend.
+
+    Attributes:
+        slots: calls in flight at once; None for the session's concurrency.
+        cuda_graph: replay captured CUDA graphs.
+        spin: wait by polling, for the least latency at the price of a busy core.
+        graph_includes_transfers: copies in the graph too; None lets the runner decide by size.
+        profile: optimisation profile; None chooses by the shapes of a call.
+        state: output name to input name, for tensors that stay on the device between calls.
+        trust: load a plan without a matching manifest.
+        allow_host_code: let a version-compatible plan execute the host code it carries.
+        force: build even if the cache holds the engine.
+        max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic.
+        config: YAML file with build settings.
+        note: called with what a person should know, such as a long build that starts.
+    """
+
+    slots: int | None = None
+    cuda_graph: bool = True
+    spin: bool = True
+    graph_includes_transfers: bool | None = None
+    profile: int | None = None
+    state: Mapping[str, str] | None = None
+    trust: bool = False
+    allow_host_code: bool = False
+    force: bool = False
+    max_batch: int = 1
+    config: Path | None = None
+    note: Callable[[str], None] | None = None
+
+    def say(self, text: str) -> None:
+        """Pass `text` to whoever listens."""
+        if self.note:
+            self.note(text)
+
+
+_RUNNER_KEYS = tuple(field.name for field in fields(RunnerChoice))
+
+
+def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]:
+    """Return how to run and how to build.
+
+    Extra options are the fields of `RunnerChoice` and of `BuildSettings`.
+
+    Raises:
+        UsageProblem: an option is unknown or wrong.
+    """
+    known = (*_RUNNER_KEYS, *BuildSettings.model_fields)
+    for key in options.extra:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}."
+            msg = f"Backend trt has no option {key!r}; {hint}"
+            raise UsageProblem(msg)
+    choice = RunnerChoice(**{key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
+    overrides = {key: value for key, value in options.extra.items() if key in BuildSettings.model_fields}
+    # the session's precision counts unless a settings file decides and nothing else was asked for
+    if "precision" not in overrides and (choice.config is None or options.precision != "fp32" or options.tf32):
+        overrides["precision"] = f"{options.precision}+tf32" if options.tf32 else options.precision
+    settings = load_settings(choice.config, overrides)
+    if choice.slots is not None and choice.slots < options.concurrency:
+        msg = f"{options.concurrency} calls at once need as many slots, not {choice.slots}."
+        raise UsageProblem(msg)
+    return choice, settings

@@ -1,0 +1,180 @@
+"""A TensorRT engine as a session: arrays or images in, arrays out, several calls in flight."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trt_workbench.backends.base import Session, TensorSpec, check_inputs
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.trt_options import RunnerChoice
+from trt_workbench.engine import native
+from trt_workbench.engine.loading import LoadedEngine
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Types that numpy lacks: TensorRT's name to that of the package ml_dtypes.
+_EXTENSION_TYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
+# Stands in for the images that a fixed batch lacks; the smallest that there is, as it is uploaded.
+_NO_IMAGE = np.zeros((1, 1, 3), np.uint8)
+
+
+class TrtSession(Session):
+    """An engine with one execution context, streams and buffers for each call in flight."""
+
+    def __init__(self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int) -> None:
+        """Make the contexts and buffers.
+
+        Args:
+            loaded: the engine.
+            choice: how it is run.
+            concurrency: calls in flight at once, unless `choice.slots` asks for more.
+
+        Raises:
+            UsageProblem: the choice does not fit the engine.
+            DeviceFailure: the device is out of memory or failed.
+        """
+        engine = loaded.engine
+        state = dict(choice.state or {})
+        self._settings = {
+            "cuda_graph": choice.cuda_graph,
+            "spin": choice.spin,
+            "graph_includes_transfers": choice.graph_includes_transfers,
+            "profile": choice.profile,
+            "state": state,
+        }
+        self.concurrency = choice.slots or concurrency
+        with native.translated():
+            options = native.require("RunnerOptions")(slots=self.concurrency, **self._settings)
+            self._runner = native.require("Runner")(engine, options)
+        self.inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name not in state.values())
+        self.outputs = tuple(_spec(tensor) for tensor in engine.outputs if tensor.name not in state)
+        self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
+        self.metadata = _metadata(loaded)
+        self._loaded = loaded
+        self._graph_status = ""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What executes the model: the plan, its manifest, TensorRT, the GPU, and whether CUDA graphs are in use now."""
+        plan, target = self._loaded.plan, self._loaded.target
+        return {
+            "tensorrt": target.tensorrt_version,
+            "native": target.native_version,
+            "driver": target.driver_version,
+            "gpu": target.gpu_name,
+            "compute_capability": target.compute_capability,
+            "plan": str(plan.path),
+            "plan_sha256": plan.sha256,
+            "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
+            "precision": "+".join(_precision(plan.manifest.options)) if plan.manifest else "unknown",
+            "slots": self.concurrency,
+            "cuda_graph": self.graph_status(),
+            "spin": self._settings["spin"],
+            "notes": list(self._loaded.notes),
+        }
+
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
+        return self._graph_status if self._closed else str(self._runner.graph_status())
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the device and pinned memory of all slots by purpose, weights left out."""
+        return dict(self._runner.memory_bytes())
+
+    def reset_state(self) -> None:
+        """Let state inputs start from zeros again. Raises UsageProblem if a call is in flight."""
+        with native.translated():
+            self._runner.reset_state()
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
+        if self._closed:
+            msg = "The session is closed; load the model again."
+            raise UsageProblem(msg)
+        if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
+            msg = f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
+            raise UsageProblem(msg)
+        fixed, count = self.inputs[0].shape[0], len(images)
+        if fixed is not None and count > fixed:
+            msg = f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
+            raise UsageProblem(msg)
+        batch = [*images, *[_NO_IMAGE] * (fixed - count)] if fixed is not None else images
+        try:
+            spec = native.require("LetterboxSpec")(**dataclasses.asdict(transform))
+            outputs = self._runner.run({self.inputs[0].name: native.require("ImageBatch")(batch, spec)})
+        except Exception as error:
+            if problem := native.translation(error):
+                raise problem from error
+            raise
+        return {name: array[:count] for name, array in self._typed(outputs).items()}
+
+    def measure(self, inputs: Mapping[str, NDArray[Any]], plan: MeasurePlan) -> Samples:
+        """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
+        with native.translated():
+            options = native.require("BenchOptions")(
+                iterations=plan.min_iterations,
+                duration_s=plan.duration_s,
+                warmup_ms=plan.warmup_ms,
+                spin=self._settings["spin"],
+                cuda_graph=self._settings["cuda_graph"],
+                profile=self._settings["profile"],
+            )
+            runner = native.require("RunnerOptions")(**self._settings)
+            checked = check_inputs(self.inputs, inputs)
+            result = native.require("bench_latency")(self._loaded.engine, checked, options, runner)
+        kept = slice(plan.max_iterations)
+        split = {"enqueue": result.enqueue_ms, "host_to_device": result.h2d_ms}
+        split |= {"compute": result.compute_ms, "device_to_host": result.d2h_ms}
+        wall_ms = float(result.end_ms[kept][-1] - result.start_ms[0])
+        return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
+
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        try:
+            outputs = self._runner.run(inputs)
+        except Exception as error:
+            if problem := native.translation(error):
+                raise problem from error
+            raise
+        return self._typed(outputs)
+
+    def _typed(self, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Give outputs of types that numpy lacks, which arrive as bits, the types of ml_dtypes."""
+        if self._extension:
+            import ml_dtypes
+
+            for name, dtype in self._extension.items():
+                outputs[name] = outputs[name].view(getattr(ml_dtypes, dtype))
+        return outputs
+
+    def _close(self) -> None:
+        self._graph_status = str(self._runner.graph_status())
+        self._runner.close()
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    shape = tuple(None if dim < 0 else int(dim) for dim in tensor.shape)
+    return TensorSpec(tensor.name, _EXTENSION_TYPES.get(tensor.dtype, tensor.dtype), shape)
+
+
+def _metadata(loaded: LoadedEngine) -> dict[str, str]:
+    """Return the model's metadata: the manifest's, else that of the header which ultralytics writes before a plan."""
+    if loaded.plan.manifest:
+        return dict(loaded.plan.manifest.model.metadata)
+    try:
+        header = json.loads(loaded.engine.metadata or "{}")
+    except json.JSONDecodeError:
+        return {}
+    return {str(key): str(value) for key, value in header.items()} if isinstance(header, dict) else {}
+
+
+def _precision(options: Mapping[str, Any]) -> list[str]:
+    precision = options.get("precision", ["fp32"])
+    return [precision] if isinstance(precision, str) else list(precision)

@@ -1,0 +1,167 @@
+"""`build-engine`: from an ONNX model to a TensorRT engine in the cache, with its manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli import build_options as asked
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    single_command_app,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.engine.builder import BuildPlan, BuiltEngine
+
+
+@handled
+def build_engine(
+    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    *,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
+    precision: asked.Precision = None,
+    strongly_typed: asked.StronglyTyped = None,
+    profile: asked.ProfileShapes = None,
+    max_batch: asked.MaxBatch = None,
+    workspace: asked.Workspace = None,
+    memory_pool: asked.MemoryPools = None,
+    optimization_level: asked.OptimizationLevel = None,
+    avg_timing_iterations: asked.AvgTimingIterations = None,
+    max_tactics: asked.MaxTactics = None,
+    max_aux_streams: asked.MaxAuxStreams = None,
+    max_threads: asked.MaxThreads = None,
+    tactic_source: asked.TacticSources = None,
+    preview_feature: asked.PreviewFeatures = None,
+    tiling_optimization_level: asked.TilingLevel = None,
+    build_route: asked.BuildRoute = None,
+    precision_constraints: asked.PrecisionConstraints = None,
+    layer_precision: asked.LayerPrecisions = None,
+    layer_output_type: asked.LayerOutputTypes = None,
+    io_type: asked.IoTypes = None,
+    io_format: asked.IoFormats = None,
+    direct_io: asked.DirectIo = None,
+    calibration: asked.CalibrationData = None,
+    calibration_batch: asked.CalibrationBatch = None,
+    calibration_algorithm: asked.CalibrationAlgorithm = None,
+    calibration_limit: asked.CalibrationLimit = None,
+    family: asked.Family = None,
+    timing_cache: asked.TimingCache = None,
+    timing_cache_strict: asked.TimingCacheStrict = None,
+    editable_timing_cache: asked.EditableTimingCache = None,
+    hardware_compatibility: asked.HardwareCompatibility = None,
+    version_compatible: asked.VersionCompatible = None,
+    exclude_lean_runtime: asked.ExcludeLeanRuntime = None,
+    strip_weights: asked.StripWeights = None,
+    refit: asked.Refit = None,
+    weight_streaming: asked.WeightStreaming = None,
+    sparse_weights: asked.SparseWeights = None,
+    strict_nans: asked.StrictNans = None,
+    distributive_independence: asked.DistributiveIndependence = None,
+    native_instance_norm: asked.NativeInstanceNorm = None,
+    plugin: asked.Plugins = None,
+    serialize_plugins: asked.SerializePlugins = None,
+    dla_core: asked.DlaCore = None,
+    gpu_fallback: asked.GpuFallback = None,
+    profiling_verbosity: asked.ProfilingVerbosity = None,
+    verbosity: asked.Verbosity = None,
+    device: asked.Device = None,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Build a TensorRT engine. One that the cache under tmp/engines/ holds for this very request is not built again."""
+    given = dict(locals())
+    from trt_workbench.engine.builder import prepare_build
+    from trt_workbench.engine.settings_file import load_settings
+    from trt_workbench.pipeline.calibration import calibration_images
+
+    settings = asked.with_batch_profile(model, load_settings(config, asked.overrides(given)), max_batch)
+    images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
+    prepared = prepare_build(model, settings, images.description if images else "")
+    if plan is not None and plan.resolve() == model.resolve():
+        msg = f"The plan would replace the model; give --plan another name: {plan}"
+        raise UsageProblem(msg)
+    if dry_run:
+        _show_request(prepared, as_json=as_json)
+        return
+    engine = _build(prepared, force=force, read_image=images.read if images else None)
+    where = engine.path
+    if plan is not None:
+        from trt_workbench.engine.builder import export
+
+        export(engine, plan)
+        where = plan
+    _show_engine(engine, where, as_json=as_json)
+
+
+def _build(prepared: BuildPlan, *, force: bool, read_image: Any) -> BuiltEngine:
+    from trt_workbench.cli.build_progress import build_progress
+    from trt_workbench.engine.builder import build
+
+    notes = stderr_console()
+
+    def say(text: str) -> None:
+        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    with build_progress(notes) as progress:
+        return build(prepared, force=force, progress=progress, note=say, read_image=read_image)
+
+
+def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
+    from trt_workbench.engine.describe import request_document
+
+    document = request_document(prepared)
+    if as_json:
+        print_json(document)
+        return
+    import json
+
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    table = Table("part of the key", "value", title="What would be built")
+    optional = ("calibration_sha256", "plugins_sha256")
+    for name, value in document["key"].items():
+        table.add_row(name, escape(str(value or ("-" if name in optional else "unknown here"))))
+    for name, value in document["options"].items():
+        if value not in (None, False, [], {}):  # the rest is left to TensorRT
+            table.add_row(name, escape(json.dumps(value)))
+    console.print(table)
+    for sentence in (*document["missing"], document["conclusion"]):
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
+    from trt_workbench.cli.engine_tables import print_manifest
+    from trt_workbench.engine.manifest import manifest_path
+
+    if as_json:
+        document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
+        manifest = engine.manifest.model_dump(mode="json")
+        print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest})
+        return
+    console = stdout_console(quiet=False)
+    print_manifest(console, engine.manifest)
+    state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
+    console.print(f"{state}: {where}", markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run `build-engine`."""
+    single_command_app(build_engine)()

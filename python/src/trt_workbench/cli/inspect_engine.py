@@ -1,0 +1,59 @@
+"""`trtw inspect-engine`: what an engine is, by its manifest and by TensorRT's own engine inspector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stderr_console, stdout_console
+
+
+@handled
+def inspect_engine(
+    plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
+    *,
+    manifest_only: Annotated[
+        bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
+    ] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load a plan without a matching manifest. A plan is executable code.")
+    ] = False,
+    allow_host_code: Annotated[
+        bool, typer.Option("--allow-host-code", help="Let a version-compatible plan run the code it carries.")
+    ] = False,
+    device: Annotated[int, typer.Option(min=0, help="Index of the CUDA device.")] = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Show an engine's inputs, outputs, profiles, origin and layers. The manifest is checked against the plan first."""
+    from trt_workbench.engine.inspection import inspect_plan
+    from trt_workbench.engine.loading import read_plan
+
+    checked = read_plan(plan, trust=trust)
+    found = None if manifest_only else inspect_plan(checked, allow_host_code=allow_host_code, device=device)
+    for note in (*checked.notes, *(found.notes if found else ())):
+        stderr_console().print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print_json(_document(plan, checked, found))
+        return
+    from trt_workbench.cli.engine_tables import print_inspection, print_manifest
+
+    console = stdout_console(quiet=False)
+    if checked.manifest:
+        print_manifest(console, checked.manifest)
+    if found:
+        print_inspection(console, found)
+
+
+def _document(plan: Path, checked: Any, found: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "plan": str(plan),
+        "sha256": checked.sha256,
+        "size_bytes": len(checked.data),
+        "notes": [*checked.notes, *(found.notes if found else ())],
+        "manifest": checked.manifest.model_dump(mode="json") if checked.manifest else None,
+        "engine": found.document() if found else None,
+    }

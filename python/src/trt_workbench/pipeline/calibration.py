@@ -1,0 +1,60 @@
+"""Images as INT8 calibration data: prepared by the very transform that inference uses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.calibration import holds_images
+from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.families import recognise
+from trt_workbench.pipeline.letterbox import preprocess
+
+
+@dataclass(frozen=True)
+class CalibrationImages:
+    """How calibration images become input tensors.
+
+    Attributes:
+        read: from an image file to one input tensor without batch dimension.
+        description: of the transform; part of the calibration data's hash.
+    """
+
+    read: Callable[[Path], NDArray[Any]]
+    description: str
+
+
+def calibration_images(model: Path, data: Path, family: str | None = None) -> CalibrationImages | None:
+    """Return how the images in `data` are prepared for `model`; None if `data` holds arrays.
+
+    Args:
+        model: the ONNX file of a detector.
+        data: calibration data.
+        family: detector family; None to recognise it.
+
+    Raises:
+        UsageProblem: there is no data, or the model's family is unknown.
+    """
+    if not holds_images(data):
+        return None
+    facts = examine_model(model)
+    inputs, outputs = (tuple(map(_spec, tensors)) for tensors in (facts.inputs, facts.outputs))
+    transform = recognise(inputs, outputs, facts.metadata, family=family).transform()
+
+    def read(path: Path) -> NDArray[Any]:
+        return preprocess(read_image(path), transform)[0]
+
+    return CalibrationImages(read, json.dumps(dataclasses.asdict(transform), sort_keys=True))
+
+
+def _spec(tensor: ModelTensor) -> TensorSpec:
+    shape = tensor.shape or ()
+    return TensorSpec(tensor.name, tensor.dtype, tuple(dim if isinstance(dim, int) else None for dim in shape))
