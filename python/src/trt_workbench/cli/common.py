@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import sys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
@@ -48,8 +50,9 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
         except WorkbenchError as error:
             _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
         except OSError as error:
+            mend = "; make room or choose another place with --output" if error.errno in _FULL else ""
             where = f": {error.filename}" if error.filename else ""
-            _fail(f"{error.strerror or error}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
+            _fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
         except KeyboardInterrupt:
             _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
 

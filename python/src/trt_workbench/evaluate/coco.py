@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
@@ -210,6 +210,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _notes(self) -> list[str]:
         notes = []
+        if self.request.backend == AUTO and self.backend == "ort-cuda":
+            notes.append("auto starts no engine build; pass --backend trt to evaluate the model in TensorRT.")
         if self.request.conf > COMPARABLE_CONF:
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
         if self.request.iou is not None and self.family.default_iou is None:

@@ -1,0 +1,129 @@
+"""A tiny detector, whose score is the brightness of the image, and four images for it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+from click.testing import Result
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from trt_workbench.cli.common import single_command_app
+from trt_workbench.cli.eval_coco import eval_coco
+
+
+@dataclass(frozen=True)
+class CocoSetup:
+    """Files for one evaluation, with the commands on them."""
+
+    side: ClassVar[int] = 32
+    grey_levels: ClassVar[tuple[int, ...]] = (40, 120, 200, 80)
+    # x, y, width, height: the object of every image, and where the detector always sees it.
+    box: ClassVar[list[int]] = [4, 6, 16, 12]
+
+    root: Path
+    model: Path
+    images: Path
+    annotations: Path
+
+    @property
+    def output(self) -> Path:
+        return self.root / "runs" / "one"
+
+    def write_images(self) -> None:
+        self.images.mkdir()
+        (self.root / "runs").mkdir()
+        categories = [{"id": 3, "name": "square"}, {"id": 17, "name": "circle"}]
+        document: dict[str, Any] = {"images": [], "annotations": [], "categories": categories}
+        for number, level in enumerate(self.grey_levels, start=1):
+            name = f"{number}.png"
+            cv2.imwrite(str(self.images / name), np.full((self.side, self.side, 3), level, np.uint8))
+            document["images"].append({"id": number, "file_name": name, "width": self.side, "height": self.side})
+            annotation = {"id": number, "image_id": number, "category_id": 3, "bbox": self.box, "area": 192}
+            document["annotations"].append({**annotation, "iscrowd": 0})
+        self.annotations.write_text(json.dumps(document))
+
+    def write_model(
+        self,
+        *,
+        batch: int | str = "N",
+        size: int | str = side,
+        classes: str = "['square', 'circle']",
+        gain: float = 1,
+        label: int = 0,
+    ) -> None:
+        """A yolov10-like model: three boxes, the first one `box` with the image's mean value as its score."""
+        x, y, width, height = self.box
+        rows = [[x, y, x + width, y + height, 0, label], [0, 0, 9, 9, 0, 1], [1, 1, 8, 8, 0, 0]]
+        constants = {
+            "axes": np.array([1, 2, 3], np.int64),
+            "shape": np.array([-1, 1, 1], np.int64),
+            "rows": np.array([rows], np.float32),
+            "gain": np.array([[[0, 0, 0, 0, gain, 0], [0] * 6, [0] * 6]], np.float32),
+        }
+        nodes = [
+            helper.make_node("ReduceMean", ["images", "axes"], ["mean"]),
+            helper.make_node("Reshape", ["mean", "shape"], ["score"]),
+            helper.make_node("Mul", ["score", "gain"], ["scores"]),
+            helper.make_node("Add", ["rows", "scores"], ["output0"]),
+        ]
+        graph = helper.make_graph(
+            nodes,
+            "brightness",
+            [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, size, size])],
+            [helper.make_tensor_value_info("output0", TensorProto.FLOAT, [batch, 3, 6])],
+            [numpy_helper.from_array(array, name) for name, array in constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+        helper.set_model_props(model, {"family": "yolov10", **({"names": classes} if classes else {})})
+        onnx.checker.check_model(model)
+        onnx.save(model, self.model)
+
+    def rewrite(self, **parts: Any) -> None:
+        """Replace parts of the annotation file."""
+        document = json.loads(self.annotations.read_text())
+        self.annotations.write_text(json.dumps({**document, **parts}))
+
+    def arguments(self, *more: str) -> list[str]:
+        given = {"--model": self.model, "--images": self.images, "--annotations": self.annotations}
+        fixed = [str(part) for pair in given.items() for part in pair]
+        return [*fixed, "--output", str(self.output), *more]
+
+    def invoke(self, *more: str) -> Result:
+        return self.invoke_exactly(self.arguments(*more))
+
+    def invoke_exactly(self, arguments: list[str]) -> Result:
+        return CliRunner().invoke(single_command_app(eval_coco), arguments, catch_exceptions=False)
+
+    def assert_refused(self, result: Result, *texts: str, exit_code: int = 2) -> None:
+        """One clear paragraph on stderr, nothing on stdout, nothing left behind."""
+        assert result.exit_code == exit_code, result.output
+        for text in texts:
+            assert text in result.stderr
+        errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1
+        assert "Traceback" not in result.stderr
+        assert result.stdout == ""
+        assert list((self.root / "runs").iterdir()) == []
+
+
+@pytest.fixture
+def make_coco(tmp_path: Path) -> Callable[[], CocoSetup]:
+    def make() -> CocoSetup:
+        made = CocoSetup(tmp_path, tmp_path / "model.onnx", tmp_path / "images", tmp_path / "annotations.json")
+        made.write_images()
+        made.write_model()
+        return made
+
+    return make
+
+
+@pytest.fixture
+def coco(make_coco: Callable[[], CocoSetup]) -> CocoSetup:
+    return make_coco()

@@ -1,0 +1,87 @@
+"""eval-coco on bad input: exit code 2, one paragraph, nothing left behind."""
+
+import dataclasses
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+
+def test_corrupt_image(coco: Any) -> None:
+    path = coco.images / "3.png"
+    path.write_bytes(path.read_bytes()[:40])
+    coco.assert_refused(coco.invoke(), str(path))
+
+
+def test_missing_images(coco: Any) -> None:
+    (coco.images / "2.png").unlink()
+    (coco.images / "4.png").unlink()
+    texts = ("2 of 4 images", "2.png, 4.png", "--allow-missing", str(coco.images))
+    coco.assert_refused(coco.invoke(), *texts)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [("{", "not JSON"), (b"\xff\xfe\x00", "not JSON"), ("[]", "not in COCO's"), ('{"images": []}', "no 'categories'")],
+)
+def test_annotation_file_that_cannot_be_used(coco: Any, content: str | bytes, text: str) -> None:
+    coco.annotations.write_bytes(content.encode() if isinstance(content, str) else content)
+    coco.assert_refused(coco.invoke(), text, str(coco.annotations))
+
+
+def test_absent_annotation_file(coco: Any) -> None:
+    coco.annotations.unlink()
+    coco.assert_refused(coco.invoke(), "cannot be read (No such file or directory)")
+
+
+def test_absent_images_folder(coco: Any) -> None:
+    moved = dataclasses.replace(coco, images=coco.root / "elsewhere")
+    coco.assert_refused(moved.invoke(), "images folder does not exist", "elsewhere")
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.95])
+def test_truncated_model(coco: Any, keep: float) -> None:
+    data = coco.model.read_bytes()
+    coco.model.write_bytes(data[: int(len(data) * keep)])
+    coco.assert_refused(coco.invoke(), str(coco.model))
+
+
+def test_absent_model(coco: Any) -> None:
+    coco.model.unlink()
+    coco.assert_refused(coco.invoke(), "does not exist", str(coco.model))
+
+
+def test_model_with_other_outputs(coco: Any) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["images"], ["copy"])],
+        "other",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, coco.side, coco.side])],
+        [helper.make_tensor_value_info("copy", TensorProto.FLOAT, [1, 3, coco.side, coco.side])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), coco.model)
+    coco.assert_refused(coco.invoke(), "copy float32 [1, 3, 32, 32]", "--family")
+
+
+def test_other_class_count(coco: Any) -> None:
+    coco.write_model(classes="['square', 'circle', 'star']")
+    coco.assert_refused(coco.invoke(), "3 classes", "2 categories", "only the model has star")
+
+
+def test_a_class_beyond_the_annotations_of_a_model_that_does_not_tell_its_classes(coco: Any) -> None:
+    coco.write_model(classes="", label=2)
+    coco.assert_refused(coco.invoke(), "class 2", "2 categories")
+
+
+def test_batch_beyond_a_fixed_one(coco: Any) -> None:
+    coco.write_model(batch=2)
+    coco.assert_refused(coco.invoke("--batch", "3"), "batches of exactly 2", "--batch 3")
+
+
+def test_imgsz_that_disagrees_with_the_model(coco: Any) -> None:
+    coco.assert_refused(coco.invoke("--imgsz", "640"), "32x32", "640x640")
+
+
+def test_imgsz_missing_for_a_model_of_any_size(coco: Any) -> None:
+    coco.write_model(size="side")
+    coco.assert_refused(coco.invoke(), "--imgsz")

@@ -1,0 +1,131 @@
+"""eval-coco's run directory: written whole, marked partial, or not at all."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+
+def test_an_older_run_is_replaced_only_by_a_whole_one(coco: Any) -> None:
+    assert coco.invoke("--no-report").exit_code == 0
+    before = (coco.output / "metrics.json").read_bytes()
+    (coco.images / "4.png").write_bytes(b"broken")
+    assert coco.invoke("--no-report").exit_code == 2
+    assert (coco.output / "metrics.json").read_bytes() == before
+    assert [path.name for path in (coco.root / "runs").iterdir()] == ["one"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_output_without_permission(coco: Any) -> None:
+    (coco.root / "runs").chmod(0o500)
+    result = coco.invoke()
+    (coco.root / "runs").chmod(0o700)
+    coco.assert_refused(result, "cannot be written", str(coco.output))
+
+
+@pytest.mark.parametrize("place", ["/proc/nowhere/run", "/dev/null/run", "/dev/null"])
+def test_output_that_cannot_be_written(coco: Any, place: str) -> None:
+    result = coco.invoke_exactly([*coco.arguments(), "--output", place])
+    coco.assert_refused(result, place)
+
+
+# In a mount namespace of its own, "runs" is a file system with the given options. Ends with what is left in it.
+ON_ANOTHER_DISK = """
+import os, subprocess, sys
+options, runs, *arguments = sys.argv[1:]
+subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", runs], check=True)
+from trt_workbench.cli.eval_coco import main
+sys.argv[1:] = arguments
+try:
+    main()
+finally:
+    print("left:", os.listdir(runs))
+"""
+NAMESPACE = ["unshare", "--map-root-user", "--mount"]
+
+
+def can_mount() -> bool:
+    command = [*NAMESPACE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("disk", "images", "report", "texts"),
+    [
+        ("ro", 4, False, ["cannot be written (Read-only file system)"]),
+        ("size=4k", 4, False, ["cannot be written (No space left on device)"]),
+        ("size=16k", 200, False, ["cannot be written (No space left on device)", "--output"]),
+        ("size=64k", 4, True, ["No space left on device", "--output"]),
+    ],
+    ids=["read-only", "full-at-environment", "full-at-predictions", "full-at-report"],
+)
+def test_a_disk_that_takes_no_more(coco: Any, disk: str, images: int, *, report: bool, texts: list[str]) -> None:
+    if not can_mount():
+        pytest.skip("a small file system cannot be mounted here (unshare --map-root-user --mount)")
+    coco.rewrite(images=[{"id": number, "file_name": "2.png"} for number in range(1, images + 1)])
+    arguments = [str(coco.root / "runs"), *coco.arguments("--report" if report else "--no-report")]
+    command = [*NAMESPACE, sys.executable, "-c", ON_ANOTHER_DISK, disk, *arguments]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 2, process.stderr
+    for text in texts:
+        assert text in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stderr.count("error: ") == 1
+    assert process.stdout == "left: []\n"
+
+
+def test_a_file_that_grows_beyond_the_limit(coco: Any) -> None:
+    coco.rewrite(images=[{"id": number, "file_name": "2.png"} for number in range(1, 200)])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python ignores SIGXFSZ, so that the write itself fails; the environment still fits, the predictions do not.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16384, before[1]))
+    try:
+        result = coco.invoke("--no-report")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    coco.assert_refused(result, "cannot be written (File too large)", "--output")
+
+
+# Sends a real SIGINT when the fiftieth image is done. SIGINT is set up as in a terminal: shells have background jobs,
+# such as a test run, ignore it.
+INTERRUPTED_RUN = """
+import os, signal
+from trt_workbench.cli.eval_coco import main
+from trt_workbench.evaluate.detections import DetectionStore
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+calls, original = [], DetectionStore.put
+
+def put(*arguments):
+    original(*arguments)
+    calls.append(1)
+    if len(calls) == 50:
+        os.kill(os.getpid(), signal.SIGINT)
+
+DetectionStore.put = put
+main()
+"""
+
+
+def test_interrupt_keeps_a_partial_run(coco: Any) -> None:
+    count = 20_000
+    coco.rewrite(images=[{"id": number, "file_name": "2.png"} for number in range(1, count + 1)])
+    command = [sys.executable, "-c", INTERRUPTED_RUN, *coco.arguments("--no-report", "--json")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    stdout, stderr = process.stdout, process.stderr
+    assert process.returncode == 130, stderr
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert metrics["status"] == "partial"
+    assert 50 <= metrics["images"] < count
+    assert metrics["images_requested"] == count
+    assert json.loads((coco.output / "run.json").read_text())["status"] == "partial"
+    assert json.loads(stdout)["status"] == "partial"
+    assert f"Interrupted after {metrics['images']} of {count}" in stderr
+    assert "Traceback" not in stderr
+    lines = (coco.output / "records.jsonl").read_text().splitlines()
+    assert [json.loads(line)["image_id"] for line in lines] == list(range(1, metrics["images"] + 1))
