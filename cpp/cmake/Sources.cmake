@@ -11,6 +11,7 @@ set(TRTW_CPU_SOURCES
   src/engine/onnx_nodes.cpp
   src/engine/build_options.cpp
   src/engine/profile.cpp
+  src/engine/tactic_libraries.cpp
   src/vision/letterbox_cpu.cpp
   src/vision/decode_cpu.cpp
   src/vision/nms_cpu.cpp)

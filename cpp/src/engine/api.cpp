@@ -1,5 +1,6 @@
 #include "trtw/engine/api.hpp"
 
+#include "trtw/device/status.hpp"
 #include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/version.hpp"
@@ -16,7 +17,11 @@ Object* create(const char* what, Create&& call) {
     if (object == nullptr) {
         std::string reason = capture.errors();
         if (reason.empty()) {
-            reason = "it gave no reason; most often no usable GPU or driver";
+            // Without a usable GPU TensorRT only warns.
+            const device::Status gpu = device::status();
+            const auto warnings = capture.warnings();
+            reason = !gpu.ok ? "no GPU can be used: " + gpu.error + ". `trtw doctor` shows the driver"
+                             : (warnings.empty() ? "it gave no reason" : warnings.back());
         }
         throw DeviceFailure(std::string{"TensorRT could not create "} + what + ": " + reason);
     }

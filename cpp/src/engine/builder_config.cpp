@@ -1,8 +1,10 @@
 #include "trtw/engine/builder_config.hpp"
 
+#include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/names.hpp"
 #include "trtw/engine/network.hpp"
+#include "trtw/engine/tactic_libraries.hpp"
 #include "trtw/engine/timing_cache.hpp"
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
@@ -166,20 +168,43 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     }
 }
 
-void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
-    for (const auto& [name, bytes] : o.memory_pools) {
-        config.setMemoryPoolLimit(kMemoryPools.at(name, "memory_pools"), bytes);
-    }
-    if (!o.tactic_sources.empty()) {
-        nvinfer1::TacticSources sources = config.getTacticSources();
-        for (const auto& [name, on] : o.tactic_sources) {
-            const auto bit = 1U << static_cast<std::uint32_t>(kTacticSources.at(name, "tactic_sources"));
-            sources = on ? (sources | bit) : (sources & ~bit);
+nvinfer1::TacticSources bit_of(const std::string& source) {
+    return 1U << static_cast<std::uint32_t>(kTacticSources.at(source, "tactic_sources"));
+}
+
+// TensorRT 8 fails in the middle of a build where a source is on and its library is missing, so sources that nobody
+// asked for are switched off then. Returns warnings about those.
+std::vector<std::string> apply_tactic_sources(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
+    nvinfer1::TacticSources sources = config.getTacticSources();
+    std::vector<std::string> warnings;
+    const auto folder = library_status().libnvinfer.parent_path();
+    for (const std::string& name : kTacticSources.all()) {
+        const auto asked = o.tactic_sources.find(name);
+        const auto bit = bit_of(name);
+        const bool on = asked != o.tactic_sources.end() ? asked->second : (sources & bit) != 0;
+        const bool check = on && NV_TENSORRT_MAJOR < 10; // later versions do without these libraries
+        const std::string problem = check ? tactic_library_problem(name, folder) : std::string{};
+        if (!problem.empty() && asked != o.tactic_sources.end()) {
+            throw ComponentMissing("the tactic source '" + name +
+                                   "' was asked for, but its library cannot be used: " + problem);
         }
+        if (!problem.empty()) {
+            warnings.push_back("the tactic source '" + name + "' is off, as its library cannot be used: " + problem);
+        }
+        sources = on && problem.empty() ? (sources | bit) : (sources & ~bit);
+    }
+    if (sources != config.getTacticSources()) {
         const LogCapture capture{logger().buffer()};
         if (!config.setTacticSources(sources)) {
             throw UsageProblem("TensorRT refused the tactic sources: " + capture.errors());
         }
+    }
+    return warnings;
+}
+
+void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
+    for (const auto& [name, bytes] : o.memory_pools) {
+        config.setMemoryPoolLimit(kMemoryPools.at(name, "memory_pools"), bytes);
     }
     for (const auto& [name, on] : o.preview_features) {
         config.setPreviewFeature(kPreviewFeatures.at(name, "preview_features"), on);
@@ -268,6 +293,7 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
                                        const BuildOptions& options) {
     apply_kind(config, options);
     apply_search(config, options);
+    std::vector<std::string> warnings = apply_tactic_sources(config, options);
     apply_formats(network, options);
     if (!options.plugins_to_serialize.empty()) {
         std::vector<const char*> paths;
@@ -276,7 +302,9 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
         }
         config.setPluginsToSerialize(paths.data(), static_cast<std::int32_t>(paths.size()));
     }
-    return apply_timing_cache(config, options);
+    const auto more = apply_timing_cache(config, options);
+    warnings.insert(warnings.end(), more.begin(), more.end());
+    return warnings;
 }
 
 std::vector<std::string> tactic_source_names() {
@@ -286,7 +314,7 @@ std::vector<std::string> tactic_source_names() {
 std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
     std::vector<std::string> names;
     for (const std::string& name : kTacticSources.all()) {
-        if ((mask & (1U << static_cast<std::uint32_t>(kTacticSources.at(name, "tactic_sources")))) != 0) {
+        if ((mask & bit_of(name)) != 0) {
             names.push_back(name);
         }
     }

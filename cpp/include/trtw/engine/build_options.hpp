@@ -46,7 +46,7 @@ struct BuildOptions {
     // Search for kernels.
     std::map<std::string, std::uint64_t> memory_pools; ///< pool name to bytes
     std::optional<int> optimization_level;             ///< 0 to 5
-    std::map<std::string, bool> tactic_sources;        ///< source name to on or off; others keep their default
+    std::map<std::string, bool> tactic_sources;        ///< source name to on or off; see apply_options
     std::map<std::string, bool> preview_features;
     std::optional<int> avg_timing_iterations;
     std::optional<int> max_tactics;

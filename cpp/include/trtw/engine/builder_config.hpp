@@ -17,7 +17,9 @@ void check_supported(const BuildOptions& options);
 void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
                     nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles);
 
-/// Sets flags, limits, tactic sources, timing cache and formats. Returns warnings that are no reason to stop.
+/// Sets flags, limits, tactic sources, timing cache and formats. Returns warnings that are no reason to stop. A tactic
+/// source that is on by default is switched off, with a warning, where its library cannot be used; one that was asked
+/// for is a ComponentMissing.
 std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
                                        const BuildOptions& options);
 
