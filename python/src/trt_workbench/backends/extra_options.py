@@ -1,0 +1,94 @@
+"""Options of one backend only: a table of names, kinds and defaults, against which what was given is checked."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.errors import UsageProblem
+
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a backend.
+
+    Attributes:
+        kind: bool, int, float, str, Path, or the tuple of words that it may be.
+        default: its value where none is given; None leaves it to the runtime.
+        minimum: the smallest number allowed.
+        help: what it does, in one sentence.
+    """
+
+    kind: type | tuple[str, ...]
+    default: Any = None
+    minimum: float | None = None
+    help: str = ""
+
+
+def checked_extra(backend: str, table: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of every option in `table`: the given one, else the default.
+
+    A text is taken for what the option needs, so that values may come from a command line ("true", "2048").
+
+    Raises:
+        UsageProblem: an option is unknown (the message names near matches) or its value is not of its kind.
+    """
+    for name in given:
+        if name not in table:
+            near = difflib.get_close_matches(name, table, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(table)}."
+            msg = f"Backend {backend} has no option {name!r}; {hint}"
+            raise UsageProblem(msg)
+    return {
+        name: _checked(backend, name, option, given[name]) if name in given else option.default
+        for name, option in table.items()
+    }
+
+
+def _checked(backend: str, name: str, option: Option, value: Any) -> Any:
+    if value is None and option.default is None:
+        return None
+    converted = _converted(option.kind, value)
+    if converted is None or (option.minimum is not None and converted < option.minimum):
+        floor = "" if option.minimum is None else f", at least {option.minimum:g}"
+        msg = f"Option {name} of backend {backend} is {_wording(option.kind)}{floor}, not {value!r}."
+        raise UsageProblem(msg)
+    return converted
+
+
+def _converted(kind: type | tuple[str, ...], value: Any) -> Any:
+    """Return `value` as `kind`; None if it cannot be one."""
+    if isinstance(kind, tuple):
+        return value if value in kind else None
+    if kind is bool:
+        return _as_bool(value)
+    if kind in (int, float):
+        return _as_number(kind, value)
+    if kind is Path:
+        return Path(value) if isinstance(value, str | Path) else None
+    return value if isinstance(value, kind) else None
+
+
+def _as_bool(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else _WORDS.get(str(value).lower())
+
+
+def _as_number(kind: type, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        number = kind(value)
+    except ValueError:
+        return None
+    return number if isinstance(value, str) or number == value else None
+
+
+def _wording(kind: type | tuple[str, ...]) -> str:
+    if isinstance(kind, tuple):
+        return f"one of {', '.join(kind)}"
+    return {bool: "true or false", int: "a whole number", float: "a number", Path: "a path"}.get(kind, "a text")

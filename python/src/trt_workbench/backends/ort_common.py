@@ -1,0 +1,115 @@
+"""What the three ONNX Runtime backends share: versions, session settings, tensor types, errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+# Older releases lack the containment checks of external data; this is the one that is tested.
+MINIMUM_VERSION = "1.31.1"
+CPU_PROVIDER = "CPUExecutionProvider"
+CUDA_PROVIDER = "CUDAExecutionProvider"
+TENSORRT_PROVIDER = "TensorrtExecutionProvider"
+
+LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+# ONNX Runtime's element types by numpy name, those that numpy itself has.
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "float16": "float16",
+    "bool": "bool",
+    "string": "object",
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+# ONNX Runtime reports what a device did by text alone.
+_OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of memory", "cudaerrormemoryallocation")
+_DEVICE_SIGNS = ("cuda failure", "cudnn failure", "cublas failure", "cudnn_status", "cublas_status", "cuda error")
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, so that a nightly build compares like its release."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def check_counts(options: SessionOptions) -> None:
+    """Raise UsageProblem if the threads or the concurrency that were asked for are below 1."""
+    if options.concurrency < 1 or (options.threads is not None and options.threads < 1):
+        msg = f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}."
+        raise UsageProblem(msg)
+
+
+def session_config(
+    ort: Any, options: SessionOptions, level: str, *, allow_spinning: bool
+) -> tuple[ort.SessionOptions, dict[str, Any]]:
+    """Return ONNX Runtime's session settings and their record.
+
+    Args:
+        ort: the module onnxruntime.
+        options: threads are shared out among the runs in flight.
+        level: a key of LEVELS.
+        allow_spinning: whether idle threads poll.
+    """
+    total = options.threads if options.threads is not None else len(os.sched_getaffinity(0))
+    intra = max(1, total // options.concurrency)
+    config = ort.SessionOptions()
+    config.intra_op_num_threads = intra
+    config.inter_op_num_threads = 1
+    config.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
+    config.log_severity_level = 3  # errors; they come back as exceptions anyway
+    config.add_session_config_entry("session.intra_op.allow_spinning", str(int(allow_spinning)))
+    return config, {
+        "onnxruntime": str(ort.__version__),
+        "intra_op_threads": intra,
+        "inter_op_threads": 1,
+        "concurrency": options.concurrency,
+        "allow_spinning": allow_spinning,
+        "graph_optimization_level": level,
+    }
+
+
+def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
+    """Return name, dtype and shape of an input or output.
+
+    Raises:
+        UsageProblem: it is no tensor, or of a type that numpy does not have.
+    """
+    kind = node.type.removeprefix("tensor(").removesuffix(")")
+    if kind == node.type or kind not in _DTYPES:
+        msg = f"Backend {backend} cannot exchange {node.name} of type {node.type} with numpy: {model}"
+        raise UsageProblem(msg)
+    shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in node.shape)
+    return TensorSpec(node.name, _DTYPES[kind], shape)
+
+
+def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
+    """Return the error to raise instead of one of ONNX Runtime's, None for one that is not its own."""
+    text = " ".join(str(error).split())
+    lower = text.lower()
+    if isinstance(error, MemoryError) or any(sign in lower for sign in _OUT_OF_MEMORY):
+        return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
+    if any(sign in lower for sign in _DEVICE_SIGNS):
+        return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
+    # a bound run raises plain RuntimeErrors
+    if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
+        return UsageProblem(f"{what} ({text}): {model}")
+    return None

@@ -1,0 +1,89 @@
+"""The backend `ort-cuda`: ONNX Runtime with its CUDA execution provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, check_counts
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session, provider_text
+from trt_workbench.backends.ort_libraries import gpu_availability
+from trt_workbench.backends.ort_precision import model_in_precision
+from trt_workbench.backends.tf32 import check_tf32_allowed
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+# The names are ONNX Runtime's; what is left at None is its own default. `use_tf32` and `enable_cuda_graph` follow from
+# the session's options.
+CUDA_OPTIONS: Mapping[str, Option] = {
+    "device_id": Option(int, default=0, minimum=0, help="Index of the GPU."),
+    "gpu_mem_limit": Option(int, minimum=1, help="Most bytes of the arena."),
+    "arena_extend_strategy": Option(("kNextPowerOfTwo", "kSameAsRequested"), help="How the arena grows."),
+    "cudnn_conv_algo_search": Option(("EXHAUSTIVE", "HEURISTIC", "DEFAULT"), help="How cuDNN chooses an algorithm."),
+    "cudnn_conv_use_max_workspace": Option(bool, help="Let cuDNN use as much workspace as it wants."),
+    "cudnn_conv1d_pad_to_nc1d": Option(bool, help="Pad 1-D convolutions as [N, C, 1, D]."),
+    "do_copy_in_default_stream": Option(bool, help="Copy in the compute stream."),
+    "enable_skip_layer_norm_strict_mode": Option(bool, help="Accumulate SkipLayerNormalization in fp32."),
+    "fuse_conv_bias": Option(bool, help="Fuse the bias into convolutions."),
+    "prefer_nhwc": Option(bool, help="Use channels-last kernels."),
+    "sdpa_kernel": Option(int, minimum=0, help="Bit mask of the attention kernels allowed."),
+    "tunable_op_enable": Option(bool, help="Use tuned operators."),
+    "tunable_op_tuning_enable": Option(bool, help="Tune operators while running."),
+    "tunable_op_max_tuning_duration_ms": Option(int, minimum=0, help="Longest tuning of one operator, in ms."),
+    "use_ep_level_unified_stream": Option(bool, help="One stream for the whole provider."),
+}
+
+
+class OrtCudaBackend(Backend):
+    """ONNX Runtime on a CUDA device; every node that computes data must run there.
+
+    Extra options: those of ONNX Runtime's CUDA provider by their own names (CUDA_OPTIONS), and `allow_fallback`,
+    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`. Precision "fp32" is as exported, "fp16"
+    converts an fp32 model and records it.
+    """
+
+    name: ClassVar[str] = "ort-cuda"
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
+
+    def availability(self) -> Availability:
+        """Say whether the CUDA provider and the libraries that it links can be opened, and whether a GPU answers."""
+        return gpu_availability(CUDA_PROVIDER)
+
+    def plan(self, model: Path, options: SessionOptions) -> LoadPlan:
+        """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
+
+        Raises:
+            UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
+        """
+        from trt_workbench.onnxtools.preflight import examine_model
+
+        check_counts(options)
+        extra = checked_extra(self.name, {**SESSION_OPTIONS, **CUDA_OPTIONS}, options.extra)
+        if extra["cuda_graph"] and options.concurrency > 1:
+            msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+            raise UsageProblem(msg)
+        if options.tf32:
+            check_tf32_allowed()
+        keep = tuple(filter(None, extra["keep_fp32"].split(",")))
+        path, precision = model_in_precision(self.name, model, examine_model(model), options.precision, keep_fp32=keep)
+        provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
+        provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
+        return LoadPlan(
+            backend=self.name,
+            model=path,
+            source=model,
+            providers=((CUDA_PROVIDER, provider), (CPU_PROVIDER, {})),
+            accepted=(CUDA_PROVIDER,),
+            extra=extra,
+            provenance={**precision, "tf32": options.tf32},
+        )
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        plan = self.plan(model, options)
+        found = self.availability()
+        if not found.ok:
+            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
+            raise ComponentMissing(msg)
+        return load_gpu_session(plan, options)

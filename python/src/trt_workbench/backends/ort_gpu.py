@@ -1,0 +1,138 @@
+"""Loading a model with one of ONNX Runtime's GPU providers, and checking that this provider really took it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.extra_options import Option
+from trt_workbench.backends.ort_assignment import RECORD_ENTRY, check_assignment, read_assignment
+from trt_workbench.backends.ort_bound import Binding, BoundSession
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, LEVELS, session_config, translated
+from trt_workbench.backends.pinned import PageableHost, PinnedHost
+from trt_workbench.errors import ComponentMissing
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+# Options of every session on a GPU; they are ours, not a provider's.
+SESSION_OPTIONS: Mapping[str, Option] = {
+    "allow_fallback": Option(bool, default=False, help="Run nodes that the provider does not take elsewhere."),
+    "cuda_graph": Option(bool, default=False, help="Capture and replay one CUDA graph per set of input shapes."),
+    "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
+    "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
+    "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
+}
+
+ProviderOptions = dict[str, str]
+
+
+@dataclass(frozen=True)
+class LoadPlan:
+    """What a GPU session will be made with; nothing of it needs a GPU.
+
+    Attributes:
+        backend: name of the backend, for messages.
+        model: the file to load, after a conversion if one was needed.
+        source: the file that was named.
+        providers: in order of preference, with their options as ONNX Runtime takes them.
+        accepted: providers on which nodes may be without it being a fallback.
+        extra: the checked options of SESSION_OPTIONS.
+        provenance: what is known before loading.
+    """
+
+    backend: str
+    model: Path
+    source: Path
+    providers: tuple[tuple[str, ProviderOptions], ...]
+    accepted: tuple[str, ...]
+    extra: Mapping[str, Any]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def provider_text(value: Any) -> str:
+    """Return an option's value as ONNX Runtime reads it: True is "1"."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
+    """Load `plan.model` and check the assignment of its nodes.
+
+    Raises:
+        CheckFailed: nodes that compute data were not taken, and that was not allowed.
+        ComponentMissing: ONNX Runtime did not load the provider.
+        UsageProblem: the model is not accepted.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    import onnx
+    import onnxruntime as ort
+
+    from trt_workbench.onnxtools.shape_nodes import shape_nodes
+
+    level, spinning = plan.extra["graph_optimization_level"], plan.extra["allow_spinning"]
+    config, record = session_config(ort, options, level, allow_spinning=spinning)
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    on_device = plan.providers[0][0] != CPU_PROVIDER
+    if on_device:
+        _preload(ort)
+    session = _session(ort, plan, config)
+    shape_keys = shape_nodes(onnx.load(plan.model, load_external_data=False).graph)
+    assigned = check_assignment(
+        read_assignment(session),
+        plan.accepted,
+        shape_keys,
+        allow_fallback=plan.extra["allow_fallback"],
+        model=plan.source,
+    )
+    provenance = {
+        **record,
+        **plan.provenance,
+        **assigned,
+        "provider_options": session.get_provider_options().get(plan.providers[0][0], {}),
+    }
+    host = PinnedHost(_cuda_major(ort)) if on_device else PageableHost()
+    device = "cuda" if on_device else "cpu"
+    device_id = int(plan.providers[0][1].get("device_id", 0))
+    binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"])
+    return BoundSession(plan.backend, session, plan.source, binding, options.concurrency, provenance)
+
+
+def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
+    names: Sequence[str] = [name for name, _ in plan.providers]
+    try:
+        # without enable_fallback=0 a failure to start the provider is answered by a session without it
+        session = ort.InferenceSession(plan.model, config, providers=list(plan.providers), enable_fallback=0)
+    except Exception as error:
+        what = f"ONNX Runtime cannot load the model on {names[0]}"
+        if problem := translated(error, what, plan.source):
+            raise problem from error
+        raise
+    missing = [name for name in names if name not in session.get_providers()]
+    if missing:
+        msg = (
+            f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
+            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {plan.source}"
+        )
+        raise ComponentMissing(msg)
+    return session
+
+
+def _preload(ort: Any) -> None:
+    """Open the CUDA libraries that came as wheels; they are on no search path."""
+    import contextlib
+    import io
+
+    # it prints what it does not find; availability() says that better
+    with contextlib.redirect_stdout(io.StringIO()):
+        ort.preload_dlls()
+
+
+def _cuda_major(ort: Any) -> int:
+    version = str(getattr(ort, "cuda_version", "") or "")
+    if not version:
+        msg = f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
+        raise ComponentMissing(msg)
+    return int(version.split(".")[0])

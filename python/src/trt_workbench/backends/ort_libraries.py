@@ -1,0 +1,140 @@
+"""Whether ONNX Runtime's GPU providers can be opened here: which library, of which version, is missing."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.base import Availability
+from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
+
+_FILES = {
+    CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
+    TENSORRT_PROVIDER: "libonnxruntime_providers_tensorrt.so",
+}
+_WHEEL = f"onnxruntime-gpu[cuda,cudnn]=={MINIMUM_VERSION}"
+MEND_WHEEL = f'Run `pip uninstall -y onnxruntime && pip install "{_WHEEL}"`.'
+_MEND_CUDA = f'Run `pip install "{_WHEEL}"`, or put the folder with the CUDA libraries on LD_LIBRARY_PATH.'
+_MEND_TENSORRT = (
+    "Run `trtw setup-tensorrt` and `source tasks/activate-tensorrt.sh`; for another major version of TensorRT than the "
+    "wheel links, build ONNX Runtime with `tasks/run build-ort`."
+)
+_MEND_DRIVER = "Install an NVIDIA driver (`trtw doctor` shows what is there)."
+_MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
+
+# In a process of its own: an opened TensorRT stays mapped, and a second one beside it breaks both.
+_PROBE = """
+import contextlib, ctypes, io, json, os, sys
+import onnxruntime
+folder, provider = sys.argv[1:]
+result = {}
+with contextlib.redirect_stdout(io.StringIO()):
+    onnxruntime.preload_dlls()
+def attempt(key, name, mode=ctypes.DEFAULT_MODE):
+    try:
+        return ctypes.CDLL(name, mode)
+    except OSError as error:
+        result.setdefault(key, str(error))
+attempt("provider", os.path.join(folder, "libonnxruntime_providers_shared.so"), ctypes.RTLD_GLOBAL)
+attempt("provider", os.path.join(folder, provider))
+attempt("cudnn", "libcudnn.so.9")
+major = str(getattr(onnxruntime, "cuda_version", "")).split(".")[0]
+runtime = attempt("runtime", "libcudart.so." + major)
+if runtime:
+    count = ctypes.c_int()
+    result["cuda_error"] = runtime.cudaGetDeviceCount(ctypes.byref(count))
+    runtime.cudaGetErrorString.restype = ctypes.c_char_p
+    result["cuda_error_text"] = runtime.cudaGetErrorString(result["cuda_error"]).decode()
+    result["devices"] = count.value
+if "tensorrt" in provider and "provider" not in result:
+    for line in open("/proc/self/maps"):
+        if "libnvinfer.so" in line:
+            result["tensorrt_library"] = line.split()[-1]
+            result["tensorrt"] = ctypes.CDLL(result["tensorrt_library"]).getInferLibVersion()
+            break
+print(json.dumps(result))
+"""
+
+
+def gpu_availability(provider: str) -> Availability:
+    """Say whether ONNX Runtime's `provider` can serve here, and if not which file is missing and what mends it."""
+    try:
+        import onnxruntime as ort
+    except Exception as error:  # a broken install fails in many ways; each is the answer here
+        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", mend=MEND_WHEEL)
+    versions = {"onnxruntime": str(ort.__version__)}
+    if release(ort.__version__) < release(MINIMUM_VERSION):
+        reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
+        return Availability(ok=False, reason=reason, mend=MEND_WHEEL, versions=versions)
+    folder = Path(ort.__file__).parent / "capi"
+    if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
+        reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: {_FILES[provider]} is not in it."
+        return Availability(ok=False, reason=reason, mend=MEND_WHEEL, versions=versions)
+    versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
+    return _judged(probe_provider(folder, provider), provider, versions)
+
+
+def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> Availability:
+    """Turn what the probe found into an answer."""
+    wheel = f"onnxruntime {versions['onnxruntime']}, built for CUDA {versions['cuda_of_wheel']}"
+    if "tensorrt" in found:
+        versions["tensorrt"] = str(found["tensorrt"])
+
+    def no(reason: str, mend: str) -> Availability:
+        return Availability(ok=False, reason=reason, mend=mend, versions=versions)
+
+    if error := found.get("error"):
+        return no(f"{_FILES[provider]} could not be tried ({error}).", MEND_WHEEL)
+    if error := found.get("provider"):
+        missing = _MISSING.match(error)
+        name = missing[1] if missing else ""
+        if name.startswith("libcuda.so"):
+            return no(f"{name}, the NVIDIA driver's library, is missing.", _MEND_DRIVER)
+        what = f"{name} is missing" if name else f"{_FILES[provider]} cannot be opened ({error})"
+        mend = _MEND_TENSORRT if name.startswith("libnv") else _MEND_CUDA
+        return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", mend)
+    if "cudnn" in found:
+        return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _MEND_CUDA)
+    if found.get("cuda_error"):
+        reason = f"CUDA answers error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
+        return no(reason, _MEND_DRIVER)
+    if not found.get("devices"):
+        return no("there is no CUDA device.", _MEND_DRIVER)
+    return Availability(ok=True, versions=versions)
+
+
+@functools.lru_cache(maxsize=8)
+def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
+    """Open a provider's library in a process of its own, as ONNX Runtime would.
+
+    Returns:
+        "provider", "cudnn", "runtime": the loader's words where a library did not open; "cuda_error", "devices";
+        "tensorrt", "tensorrt_library" for its provider; "error" alone if the process failed.
+    """
+    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider]]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
+        found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        return {"error": (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1]}
+    except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
+        return {"error": type(error).__name__}
+    return found
+
+
+def _wheel_name() -> str:
+    for name in ("onnxruntime-gpu", "onnxruntime"):
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return name
+    return "onnxruntime"

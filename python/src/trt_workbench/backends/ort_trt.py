@@ -1,0 +1,190 @@
+"""The backend `ort-trt`: ONNX Runtime with its TensorRT execution provider."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.extra_options import checked_extra
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, check_counts
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session, provider_text
+from trt_workbench.backends.ort_libraries import gpu_availability
+from trt_workbench.backends.ort_precision import model_in_precision
+from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
+from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
+from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.system.workspace import output_root
+
+# Part of every cache folder's name: raised when the meaning of a setting changes.
+_KEY_VERSION = 1
+# From TensorRT 11 on a network's types are those of its graph; the provider's flags have no effect.
+_TYPED_FROM = 110000
+_FLAGS = {"fp16": "trt_fp16_enable", "bf16": "trt_bf16_enable", "int8": "trt_int8_enable"}
+# Where files are kept says nothing about what is in an engine.
+_NOT_IN_KEY = ("trt_engine_cache_path", "trt_timing_cache_path", "trt_detailed_build_log", "trt_dump_subgraphs")
+_PROFILE = re.compile(r"^[^,]+:\d+(x\d+)*(,[^,]+:\d+(x\d+)*)*$")
+
+
+class OrtTrtBackend(Backend):
+    """ONNX Runtime with TensorRT engines; nodes may be on TensorRT alone unless `allow_fallback` is set.
+
+    Extra options: those of ONNX Runtime's TensorRT provider by their own names (TRT_OPTIONS), and `allow_fallback`,
+    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`. With `allow_fallback`, the CUDA provider
+    and then the CPU provider take what TensorRT does not.
+    """
+
+    name: ClassVar[str] = "ort-trt"
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
+
+    def availability(self) -> Availability:
+        """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers."""
+        return gpu_availability(TENSORRT_PROVIDER)
+
+    def plan(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadPlan:
+        """Return what a session would be made with. Needs neither TensorRT nor a GPU.
+
+        Args:
+            model: the ONNX file.
+            options: of the session.
+            versions: as `availability` reports them; without "tensorrt" TensorRT 10 is taken for granted.
+
+        Raises:
+            UsageProblem: an option is unknown, or does not fit the others or the model.
+        """
+        from trt_workbench.onnxtools.preflight import examine_model
+
+        check_counts(options)
+        extra = checked_extra(self.name, {**SESSION_OPTIONS, **TRT_OPTIONS}, options.extra)
+        facts = examine_model(model)
+        _check_profiles(extra, facts, model)
+        if extra["cuda_graph"] and options.concurrency > 1:
+            msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+            raise UsageProblem(msg)
+        path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
+        if options.tf32:
+            check_tf32_allowed()
+        provider = {name: provider_text(extra[name]) for name in TRT_OPTIONS if extra[name] is not None}
+        if extra["trt_cuda_graph_enable"] is None:
+            provider["trt_cuda_graph_enable"] = provider_text(extra["cuda_graph"])
+        digest = _cache_key(model, facts, provider, options, versions or {})
+        folder = output_root() / "ort-trt" / digest
+        if extra["trt_engine_cache_enable"]:
+            provider.setdefault("trt_engine_cache_path", str(folder))
+        if extra["trt_timing_cache_enable"]:
+            provider.setdefault("trt_timing_cache_path", str(folder))
+        cuda = {"device_id": provider["device_id"], "use_tf32": provider_text(options.tf32)}
+        return LoadPlan(
+            backend=self.name,
+            model=path,
+            source=model,
+            providers=((TENSORRT_PROVIDER, provider), (CUDA_PROVIDER, cuda), (CPU_PROVIDER, {})),
+            accepted=(TENSORRT_PROVIDER,),
+            extra=extra,
+            provenance={**precision, "tf32": options.tf32, "cache_key": digest},
+        )
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        found = self.availability()
+        if not found.ok:
+            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
+            raise ComponentMissing(msg)
+        plan = self.plan(model, options, found.versions)
+        # TensorRT allows TF32 unless told otherwise, and the provider has no option for it
+        record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
+        for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
+            if folder := plan.providers[0][1].get(option):
+                # engines are code: whoever can write here can run code
+                Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
+        session = load_gpu_session(plan, options)
+        session.provenance = {**session.provenance, **record, "tensorrt": found.versions.get("tensorrt")}
+        return session
+
+    def _precision(
+        self, model: Path, facts: ModelFacts, options: SessionOptions, extra: dict[str, Any], tensorrt: int
+    ) -> tuple[Path, dict[str, Any]]:
+        """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
+        asked = options.precision
+        flag = _FLAGS.get(asked)
+        if asked != "fp32" and flag is None:
+            msg = f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {asked!r}."
+            raise UsageProblem(msg)
+        chosen = sorted(name for name in _FLAGS.values() if extra[name])
+        if asked == "fp32" and chosen:
+            msg = f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
+            raise UsageProblem(msg)
+        if asked in ("fp32", "int8") or tensorrt >= _TYPED_FROM:
+            path, record = model_in_precision(
+                self.name, model, facts, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
+            )
+        else:
+            path, record = model, {"precision": asked, "how": f"{flag}=1: TensorRT may choose {asked} or fp32"}
+        if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
+            extra[flag] = True
+        if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
+            msg = f"{asked} was asked for and {flag} forbids it; leave one of them out."
+            raise UsageProblem(msg)
+        return path, record
+
+
+def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) -> None:
+    """Raise UsageProblem unless min, opt and max are given together, well formed and for inputs of the model."""
+    given = [name for name in PROFILE_OPTIONS if extra[name]]
+    if given and len(given) < len(PROFILE_OPTIONS):
+        msg = f"A profile needs {', '.join(PROFILE_OPTIONS)}; only {', '.join(given)} was given."
+        raise UsageProblem(msg)
+    names = {tensor.name for tensor in facts.inputs}
+    shapes: list[dict[str, list[int]]] = []
+    for option in given:
+        if not _PROFILE.match(extra[option]):
+            msg = f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}."
+            raise UsageProblem(msg)
+        parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
+        if unknown := sorted(parts.keys() - names):
+            msg = f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model}"
+            raise UsageProblem(msg)
+        shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
+    for name in shapes[0] if shapes else ():
+        lowest, best, highest = (part.get(name, []) for part in shapes)
+        ordered = len(lowest) == len(best) == len(highest) and all(
+            low <= mid <= high for low, mid, high in zip(lowest, best, highest, strict=True)
+        )
+        if not ordered:
+            msg = f"The profile of {name} is not min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
+            raise UsageProblem(msg)
+
+
+def _cache_key(
+    model: Path, facts: ModelFacts, provider: Mapping[str, str], options: SessionOptions, versions: Mapping[str, str]
+) -> str:
+    """Return the hash of everything that can change an engine, 32 hexadecimal digits."""
+    from trt_workbench.system.gpu import driver_report
+
+    report = driver_report()
+    index = int(provider["device_id"])
+    gpus = report["gpus"]
+    gpu = gpus[index] if index < len(gpus) else {}
+    table, plugins = provider.get("trt_int8_calibration_table_name"), provider.get("trt_extra_plugin_lib_paths")
+    document = {
+        "key_version": _KEY_VERSION,
+        "model_sha256": hash_model(model, facts.external_locations),
+        "provider": {name: value for name, value in sorted(provider.items()) if name not in _NOT_IN_KEY},
+        "precision": options.precision,
+        "tf32": options.tf32,
+        "versions": dict(sorted(versions.items())),
+        "driver": report.get("driver_version"),
+        "gpu": [gpu.get("name"), gpu.get("compute_capability")],
+        "calibration_sha256": _hash_if_file(table),
+        "plugins_sha256": [_hash_if_file(path) for path in (plugins or "").split(";") if path],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _hash_if_file(path: str | None) -> str | None:
+    return hash_file(Path(path)) if path and Path(path).is_file() else None

@@ -1,0 +1,30 @@
+"""TF32 where a runtime has no switch of its own: NVIDIA's variable for the whole process."""
+
+from __future__ import annotations
+
+import os
+
+from trt_workbench.errors import UsageProblem
+
+# Read by CUDA's libraries and TensorRT when they start: 0 forbids TF32, whatever a program asks for.
+VARIABLE = "NVIDIA_TF32_OVERRIDE"
+
+
+def forbid_tf32() -> str:
+    """Forbid TF32 for this process. Returns the words for the record.
+
+    Raises:
+        UsageProblem: the variable says otherwise.
+    """
+    chosen = os.environ.setdefault(VARIABLE, "0")
+    if chosen != "0":
+        msg = f"TF32 is to be off and {VARIABLE} is {chosen!r}; unset it or set it to 0."
+        raise UsageProblem(msg)
+    return f"off by {VARIABLE}=0, for the whole process"
+
+
+def check_tf32_allowed() -> None:
+    """Raise UsageProblem if TF32 was asked for and the process forbids it."""
+    if os.environ.get(VARIABLE) == "0":
+        msg = f"TF32 was asked for and {VARIABLE}=0 forbids it in this process; unset it and start again."
+        raise UsageProblem(msg)

@@ -1,0 +1,84 @@
+from pathlib import Path
+from types import SimpleNamespace
+
+import onnx
+import onnxruntime as ort
+import pytest
+
+from trt_workbench.backends.ort_assignment import (
+    RECORD_ENTRY,
+    AssignedGroup,
+    Assignment,
+    check_assignment,
+    read_assignment,
+)
+from trt_workbench.errors import CheckFailed
+from trt_workbench.onnxtools.shape_nodes import shape_nodes
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+MIXED = Assignment(
+    (
+        AssignedGroup(CUDA, (("Conv", "a"), ("Relu", "b"))),
+        AssignedGroup(CPU, (("NonMaxSuppression", "nms"),)),
+        AssignedGroup(CPU, (("Gather", "dim"),)),
+    )
+)
+
+
+def assignment_of(model: Path) -> Assignment:
+    config = ort.SessionOptions()
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    config.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
+
+
+def test_the_assignment_is_read_back_from_onnx_runtime(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    assignment = assignment_of(onnx_models.linear(tmp_path / "m.onnx"))
+    assert assignment.counts() == {CPU: 3}
+    assert {node for group in assignment.groups for node in group.nodes} == {
+        ("MatMul", "multiply"),
+        ("Add", "shift"),
+        ("Relu", "rectify"),
+    }
+
+
+def test_nodes_elsewhere_fail_with_their_names(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    assignment = assignment_of(onnx_models.linear(tmp_path / "m.onnx"))
+    with pytest.raises(CheckFailed, match=r"3 of 3 nodes were not taken by CUDA.*MatMul multiply on CPU") as caught:
+        check_assignment(assignment, (CUDA,), frozenset(), allow_fallback=False, model=tmp_path / "m.onnx")
+    assert caught.value.exit_code == 1
+
+
+def test_a_shape_computation_on_the_cpu_is_no_fallback_and_data_is() -> None:
+    shapes = frozenset({("Gather", "dim")})
+    with pytest.raises(CheckFailed, match=r"1 of 4 nodes.*NonMaxSuppression nms") as caught:
+        check_assignment(MIXED, (CUDA,), shapes, allow_fallback=False, model=Path("m.onnx"))
+    assert "dim" not in str(caught.value)
+    record = check_assignment(MIXED, (CUDA,), shapes, allow_fallback=True, model=Path("m.onnx"))
+    assert record == {
+        "nodes_by_provider": {CPU: 2, CUDA: 2},
+        "shape_nodes_on_cpu": 1,
+        "fallback_nodes": [{"provider": CPU, "operator": "NonMaxSuppression", "name": "nms"}],
+        "allow_fallback": True,
+    }
+
+
+def test_a_provider_that_took_nothing_fails() -> None:
+    only_shapes = Assignment((AssignedGroup(CPU, (("Gather", "dim"),)),))
+    with pytest.raises(CheckFailed, match="took no node"):
+        check_assignment(only_shapes, (CUDA,), frozenset({("Gather", "dim")}), allow_fallback=False, model=Path("m"))
+
+
+def test_shape_nodes_read_sizes_and_constants_alone(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    graph = onnx.load(onnx_models.reshaped(tmp_path / "m.onnx")).graph
+    assert shape_nodes(graph) == {
+        ("Shape", "shape_of_x"),
+        ("Gather", "batch_of_x"),
+        ("Unsqueeze", "as_vector"),
+        ("Concat", "new_shape"),
+    }
+    for node in graph.node:
+        node.name = ""
+    # without names, an operator counts only if each of its nodes computes shapes
+    graph.node.add(op_type="Concat", input=["x"], output=["z"])
+    assert shape_nodes(graph) == {("Shape", ""), ("Gather", ""), ("Unsqueeze", "")}

@@ -1,0 +1,136 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session
+from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+no_cuda = pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this ONNX Runtime has the CUDA provider")
+
+
+@pytest.fixture(autouse=True)
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+def extra(**given: Any) -> dict[str, Any]:
+    return {**{name: option.default for name, option in SESSION_OPTIONS.items()}, **given}
+
+
+def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadPlan:
+    """As on a GPU, with the one provider that every machine has."""
+    return LoadPlan("ort-cuda", model, model, ((CPU, {}),), (accepted,), extra(**given), {"precision": "as exported"})
+
+
+@no_cuda
+def test_without_the_provider_loading_is_an_error_and_never_the_cpu(
+    onnx_models: SimpleNamespace, tmp_path: Path
+) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_cuda\.so") as caught:
+        OrtCudaBackend().load(model)
+    assert caught.value.exit_code == 3
+    assert "onnxruntime-gpu" in str(caught.value)
+
+
+def test_nodes_outside_the_provider_fail_the_load(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    with pytest.raises(CheckFailed, match="not taken by CUDAExecutionProvider"):
+        load_gpu_session(cpu_plan(model, CUDA), SessionOptions())
+    with load_gpu_session(cpu_plan(model, CUDA, allow_fallback=True), SessionOptions()) as session:
+        assert len(session.provenance["fallback_nodes"]) == sum(session.provenance["nodes_by_provider"].values()) > 0
+
+
+def test_a_loaded_session_records_who_runs_what(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    x = np.ones((2, 4), np.float32)
+    with (
+        load_gpu_session(cpu_plan(model, CPU), SessionOptions(threads=1)) as session,
+        OrtCpuBackend().load(model) as plain,
+    ):
+        np.testing.assert_array_equal(session.run({"x": x})["y"], plain.run({"x": x})["y"])
+        assert session.provenance["nodes_by_provider"].keys() == {CPU}
+        assert session.provenance["fallback_nodes"] == []
+        assert session.provenance["providers"] == [CPU]
+        assert session.provenance["precision"] == "as exported"
+        assert session.provenance["host_memory"] == "pageable"
+
+
+def test_options_reach_the_provider_by_its_own_names(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    given = {"gpu_mem_limit": "1073741824", "prefer_nhwc": True, "device_id": 1, "cuda_graph": True}
+    plan = OrtCudaBackend().plan(model, SessionOptions(extra=given, tf32=True))
+    assert plan.providers[0] == (
+        CUDA,
+        {
+            "device_id": "1",
+            "gpu_mem_limit": "1073741824",
+            "prefer_nhwc": "1",
+            "use_tf32": "1",
+            "enable_cuda_graph": "1",
+        },
+    )
+    assert OrtCudaBackend().plan(model, SessionOptions()).providers[0][1]["use_tf32"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (SessionOptions(extra={"gpu_memory_limit": 1}), "did you mean gpu_mem_limit"),
+        (SessionOptions(extra={"arena_extend_strategy": "big"}), "kSameAsRequested"),
+        (SessionOptions(extra={"cuda_graph": True}, concurrency=2), "concurrency of 1"),
+        (SessionOptions(precision="int4"), "int4"),
+        (SessionOptions(precision="int8"), "no QuantizeLinear"),
+        (SessionOptions(threads=0), "at least 1"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(
+    onnx_models: SimpleNamespace, tmp_path: Path, options: SessionOptions, text: str
+) -> None:
+    with pytest.raises(UsageProblem, match=text):
+        OrtCudaBackend().plan(onnx_models.linear(tmp_path / "m.onnx"), options)
+
+
+def test_tf32_that_the_process_forbids_is_an_error(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    with pytest.raises(UsageProblem, match="NVIDIA_TF32_OVERRIDE"):
+        OrtCudaBackend().plan(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(tf32=True))
+
+
+def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
+    onnx_models: SimpleNamespace, tmp_path: Path, output: Path
+) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    plan = OrtCudaBackend().plan(model, SessionOptions(precision="fp16"))
+    assert plan.model != model
+    assert plan.model.is_relative_to(output)
+    assert plan.provenance["precision"] == "fp16"
+    assert plan.provenance["converted_sha256"]
+    written = plan.model.stat().st_mtime_ns
+    again = OrtCudaBackend().plan(model, SessionOptions(precision="fp16"))
+    assert again.model == plan.model
+    assert plan.model.stat().st_mtime_ns == written  # converted once
+    other = OrtCudaBackend().plan(onnx_models.linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
+    assert other.model != plan.model
+
+    x = np.random.default_rng(0).random((3, 4), np.float32)
+    with OrtCpuBackend().load(model) as full, OrtCpuBackend().load(plan.model) as half:
+        assert half.inputs == full.inputs  # inputs and outputs keep their type
+        exact, rounded = full.run({"x": x})["y"], half.run({"x": x})["y"]
+    np.testing.assert_allclose(rounded, exact, rtol=2e-3)
+    assert not np.array_equal(rounded, exact)
+    # an fp16 file is taken as it is
+    as_is = OrtCudaBackend().plan(plan.model, SessionOptions(precision="fp16"))
+    assert as_is.model == plan.model
+    assert as_is.provenance["precision"] == "as exported"

@@ -1,0 +1,66 @@
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+import pytest
+
+from trt_workbench.backends import ort_libraries
+from trt_workbench.backends.ort_common import CUDA_PROVIDER, TENSORRT_PROVIDER
+
+VERSIONS = {"onnxruntime": "1.31.1", "cuda_of_wheel": "13.0"}
+
+
+@pytest.mark.skipif(CUDA_PROVIDER in ort.get_available_providers(), reason="this ONNX Runtime has the provider")
+@pytest.mark.parametrize("provider", [CUDA_PROVIDER, TENSORRT_PROVIDER])
+def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str) -> None:
+    found = ort_libraries.gpu_availability(provider)
+    assert not found.ok
+    assert ort_libraries._FILES[provider] in found.reason
+    assert "onnxruntime-gpu[cuda,cudnn]==1.31.1" in found.mend
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "mend"),
+    [
+        ({"provider": "libcublasLt.so.13: cannot open shared object file: No such file"}, "libcublasLt.so.13", "pip"),
+        ({"provider": "libnvinfer.so.10: cannot open shared object file: No"}, "libnvinfer.so.10", "setup-tensorrt"),
+        ({"provider": "libcuda.so.1: cannot open shared object file: No such"}, "driver's library", "driver"),
+        ({"provider": "x.so: undefined symbol: abc"}, "undefined symbol: abc", "pip"),
+        ({"cudnn": "libcudnn.so.9: cannot open"}, r"libcudnn\.so\.9 is missing", "pip"),
+        ({"cuda_error": 35, "cuda_error_text": "driver version is insufficient"}, "error 35 .*insufficient", "driver"),
+        ({"cuda_error": 0, "devices": 0}, "no CUDA device", "driver"),
+        ({"error": "Timeout"}, "could not be tried", "pip"),
+    ],
+)
+def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason: str, mend: str) -> None:
+    answer = ort_libraries._judged(found, CUDA_PROVIDER, dict(VERSIONS))
+    assert not answer.ok
+    import re
+
+    assert re.search(reason, answer.reason)
+    assert mend in answer.mend
+
+
+def test_a_gpu_that_answers_is_available() -> None:
+    found = {"cuda_error": 0, "devices": 1, "tensorrt": 101601}
+    answer = ort_libraries._judged(found, TENSORRT_PROVIDER, dict(VERSIONS))
+    assert answer.ok
+    assert answer.versions["tensorrt"] == "101601"
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make a library")
+def test_the_probe_reads_the_missing_library_from_the_loader(tmp_path: Path) -> None:
+    (tmp_path / "empty.c").write_text("")
+    gone = tmp_path / "libnvinfer.so.10"
+    shared = ["gcc", "-shared", "-fPIC", str(tmp_path / "empty.c")]
+    subprocess.run([*shared, "-Wl,-soname,libnvinfer.so.10", "-o", str(gone)], check=True)
+    needs = ["-Wl,--no-as-needed", str(gone)]
+    subprocess.run([*shared, *needs, "-o", str(tmp_path / "libonnxruntime_providers_tensorrt.so")], check=True)
+    subprocess.run([*shared, "-o", str(tmp_path / "libonnxruntime_providers_shared.so")], check=True)
+    gone.unlink()
+    found = ort_libraries.probe_provider(tmp_path, TENSORRT_PROVIDER)
+    answer = ort_libraries._judged(found, TENSORRT_PROVIDER, dict(VERSIONS))
+    assert answer.reason.startswith("libnvinfer.so.10 is missing")
+    assert "build-ort" in answer.mend

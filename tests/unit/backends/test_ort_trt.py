@@ -1,0 +1,146 @@
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnxruntime as ort
+import pytest
+
+from trt_workbench.backends import tf32
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_gpu import LoadPlan
+from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.backends.ort_trt_options import LEFT_OUT, TRT_OPTIONS
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
+V10 = {"tensorrt": "101601", "onnxruntime": "1.31.1"}
+V11 = {"tensorrt": "110100", "onnxruntime": "1.31.1"}
+SHAPES = {
+    "trt_profile_min_shapes": "x:1x4",
+    "trt_profile_opt_shapes": "x:4x4",
+    "trt_profile_max_shapes": "x:8x4",
+}
+
+
+@pytest.fixture(autouse=True)
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def model(onnx_models: SimpleNamespace, tmp_path: Path) -> Path:
+    return onnx_models.linear(tmp_path / "m.onnx")
+
+
+def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, **extra: Any) -> LoadPlan:
+    return OrtTrtBackend().plan(model, SessionOptions(precision=precision, extra=extra), versions)
+
+
+@pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
+def test_without_the_provider_loading_is_an_error(model: Path) -> None:
+    with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_tensorrt\.so"):
+        OrtTrtBackend().load(model)
+
+
+def test_providers_in_order_and_only_tensorrt_accepted(model: Path) -> None:
+    made = plan(model, **SHAPES, trt_min_subgraph_size=3, trt_op_types_to_exclude="TopK,NonZero")
+    assert [name for name, _ in made.providers] == [TRT, CUDA, CPU]
+    assert made.accepted == (TRT,)
+    options = made.providers[0][1]
+    assert options["trt_min_subgraph_size"] == "3"
+    assert options["trt_op_types_to_exclude"] == "TopK,NonZero"
+    assert options["trt_profile_max_shapes"] == "x:8x4"
+    assert options["trt_cuda_graph_enable"] == "0"
+    assert made.providers[1][1] == {"device_id": "0", "use_tf32": "0"}
+
+
+def test_every_option_reaches_the_provider(model: Path) -> None:
+    values = {bool: True, int: 1, str: "words"}
+    given = {name: values[option.kind] for name, option in TRT_OPTIONS.items() if isinstance(option.kind, type)}
+    given |= SHAPES
+    made = plan(model, precision="fp16", **given)
+    assert made.providers[0][1].keys() == TRT_OPTIONS.keys()
+    assert not LEFT_OUT & TRT_OPTIONS.keys()
+
+
+@pytest.mark.parametrize(("precision", "flag"), [("fp16", "trt_fp16_enable"), ("bf16", "trt_bf16_enable")])
+def test_precision_is_a_flag_up_to_tensorrt_10(model: Path, precision: str, flag: str) -> None:
+    made = plan(model, precision)
+    assert made.providers[0][1][flag] == "1"
+    assert made.model == model
+    assert precision in made.provenance["how"]
+
+
+def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
+    made = plan(model, "fp16", V11)
+    assert "trt_fp16_enable" not in made.providers[0][1]
+    assert made.model != model
+    assert made.provenance["converted_sha256"]
+    with pytest.raises(UsageProblem, match="bf16"):
+        plan(model, "bf16", V11)
+
+
+def test_one_cache_folder_for_everything_that_changes_an_engine(
+    model: Path, onnx_models: SimpleNamespace, tmp_path: Path, output: Path
+) -> None:
+    def folder(made: LoadPlan) -> str:
+        options = made.providers[0][1]
+        assert options["trt_engine_cache_enable"] == options["trt_timing_cache_enable"] == "1"
+        assert options["trt_engine_cache_path"] == options["trt_timing_cache_path"]
+        assert Path(options["trt_engine_cache_path"]).parent == output / "ort-trt"
+        return options["trt_engine_cache_path"]
+
+    table = tmp_path / "table"
+    table.write_bytes(b"1")
+    different = [
+        plan(model),
+        plan(onnx_models.linear(tmp_path / "w.onnx", scale=3)),  # the same graph, other weights
+        plan(onnx_models.linear(tmp_path / "s.onnx", batch=2)),  # another static shape
+        plan(model, "fp16"),
+        plan(model, **SHAPES),
+        plan(model, trt_builder_optimization_level=5),
+        plan(model, trt_op_types_to_exclude="Relu"),
+        plan(model, versions={**V10, "tensorrt": "101602"}),
+        OrtTrtBackend().plan(model, SessionOptions(tf32=True), V10),
+        plan(model, trt_int8_calibration_table_name=str(table)),
+    ]
+    table.write_bytes(b"2")
+    different.append(plan(model, trt_int8_calibration_table_name=str(table)))
+    assert len({folder(made) for made in different}) == len(different)
+    assert folder(plan(model)) == folder(plan(model, trt_detailed_build_log=True))
+
+
+def test_a_chosen_cache_folder_is_kept(model: Path) -> None:
+    options = plan(model, trt_engine_cache_path="/a", trt_timing_cache_enable=False).providers[0][1]
+    assert options["trt_engine_cache_path"] == "/a"
+    assert "trt_timing_cache_path" not in options
+
+
+@pytest.mark.parametrize(
+    ("extra", "text"),
+    [
+        ({"trt_fp16": True}, "did you mean trt_fp16_enable"),
+        ({"trt_onnx_bytestream": "1"}, "no option 'trt_onnx_bytestream'"),
+        ({"trt_engine_decryption_lib_path": "x.so"}, "no option"),
+        ({"trt_fp16_enable": True}, "ask for the precision itself"),
+        ({"trt_profile_min_shapes": "x:1x4"}, "A profile needs"),
+        ({**SHAPES, "trt_profile_min_shapes": "x=1"}, "is written"),
+        ({**SHAPES, "trt_profile_min_shapes": "z:1x4"}, "names"),
+        ({**SHAPES, "trt_profile_min_shapes": "x:9x4"}, "min <= opt <= max"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model: Path, extra: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageProblem, match=text):
+        plan(model, **extra)
+
+
+def test_tf32_is_forbidden_for_the_process_where_the_provider_has_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(tf32.VARIABLE, raising=False)
+    monkeypatch.setenv(tf32.VARIABLE, "1")
+    with pytest.raises(UsageProblem, match="is '1'"):
+        tf32.forbid_tf32()
+    monkeypatch.setenv(tf32.VARIABLE, "0")
+    assert "NVIDIA_TF32_OVERRIDE=0" in tf32.forbid_tf32()
+    assert os.environ[tf32.VARIABLE] == "0"
