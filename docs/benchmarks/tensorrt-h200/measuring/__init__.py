@@ -1,0 +1,1 @@
+"""Measuring the TensorRT core beside trtexec: cases, measurements, records, report."""

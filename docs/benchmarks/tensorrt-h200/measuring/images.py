@@ -1,0 +1,94 @@
+"""From an image in host memory to boxes: preprocessing on the device beside preprocessing on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from measuring.cases import IMAGE_ENGINES, IMAGE_SIZES
+from measuring.engines import plan_path
+from measuring.records import Budget, Recorder, read_records, say, summary
+
+_CALLS, _WARMUP_CALLS = 200, 30
+
+
+def run_images(recorder: Recorder, plans: Path, count: int, budget: Budget) -> int:
+    """Measure `count` rounds of both ways by turns, for every engine and image size; return rounds missing."""
+    missing = 0
+    for name in IMAGE_ENGINES:
+        plan = plan_path(plans, name)
+        done = {(tuple(r["size"]), r["round"]) for r in read_records(recorder.folder, "images") if r["engine"] == name}
+        left = [(size, number) for number in range(count) for size in IMAGE_SIZES if (size, number) not in done]
+        if left and plan.is_file() and budget.allows(len(left) * 8 + 15):
+            _rounds(recorder, plan, name, left)
+        else:
+            missing += len(left)
+    return missing
+
+
+def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[int, int], int]]) -> None:
+    import cv2
+
+    from trt_workbench.backends.base import SessionOptions
+    from trt_workbench.backends.registry import get_backend
+    from trt_workbench.pipeline.families import DecodeSettings, recognise
+    from trt_workbench.pipeline.letterbox import plan_geometry, preprocess, restore_boxes
+
+    with get_backend("trt").load(plan, SessionOptions()) as session:
+        family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")
+        transform, settings = family.transform(), DecodeSettings(conf=0.25)
+        tensor = np.empty((1, 3, transform.height, transform.width), transform.dtype)
+
+        def boxes(outputs: dict[str, Any], geometry: Any) -> Any:
+            found = family.decode(outputs, settings)[0]
+            return restore_boxes(found.boxes, geometry, clip=family.clips_boxes)
+
+        def on_host(image: Any) -> Any:
+            _, geometry = preprocess(image, transform, tensor[0])
+            return boxes(session.run({session.inputs[0].name: tensor}), geometry)
+
+        def on_device(image: Any) -> Any:
+            outputs = session.run_images([image], transform)  # type: ignore[attr-defined]
+            return boxes(outputs, plan_geometry(image.shape[0], image.shape[1], transform))
+
+        ways = {"host": on_host, "device": on_device}
+        for size, number in left:
+            image = scene(*size)
+            found = {way: _time(ways[way], image) for way in list(ways)[:: 1 if number % 2 == 0 else -1]}
+            facts = {
+                "engine": name,
+                "size": list(size),
+                "round": number,
+                "input": [transform.height, transform.width],
+                "opencv_threads": cv2.getNumThreads(),
+                "summary_ms": {way: summary(ms) for way, ms in found.items()},
+                "boxes": {way: len(run(image)) for way, run in ways.items()},
+                "speedup": float(np.median(found["host"]) / np.median(found["device"])),
+            }
+            recorder.add("images", facts, found)
+            host, device = (float(np.median(found[way])) for way in ("host", "device"))
+            say(f"{name} {size} round {number}: host {host:.3f} ms, device {device:.3f} ms, {host / device:.2f} x")
+
+
+def scene(height: int, width: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    """Return a smooth random uint8 image [height, width, 3]: what is in it does not change the work."""
+    import cv2
+
+    coarse = np.random.default_rng(seed).integers(0, 256, (height // 16, width // 16, 3), dtype=np.uint8)
+    image: np.ndarray[Any, Any] = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
+    return np.ascontiguousarray(image)
+
+
+def _time(run: Callable[[Any], Any], image: Any) -> np.ndarray[Any, Any]:
+    for _ in range(_WARMUP_CALLS):
+        run(image)
+    taken = []
+    for _ in range(_CALLS):
+        start = time.perf_counter_ns()
+        run(image)
+        taken.append(time.perf_counter_ns() - start)
+    return np.asarray(taken) / 1e6

@@ -1,0 +1,159 @@
+"""README.md of a folder of records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from measuring import verdicts
+from measuring.cases import ANCHORS
+from measuring.records import read_records
+
+_INTRO = """# The TensorRT core on an H200, beside trtexec
+
+Made by `measure.py report` from `records.jsonl`; nothing here is written by hand. Every sample of the runs is in
+`samples.jsonl.gz` (units of 100 ns, by `sample_id`), the machine in `env-*.json`, what failed among the records of kind
+`failure`. Weights of ResNet-50, ResNet-18, ViT-B/16 and YOLOv10m are random: they measure speed, not accuracy.
+"""
+_PAIRS = """## Beside trtexec, on the same plan
+
+Each pair is one process of trtexec and one of the workbench, by turns, the first of them changing from pair to pair:
+warm-up 200 ms, at least 10 iterations and 3 s, spin wait, transfers included. Figures are medians of a run's queries;
+the columns give their medians over the pairs, and the ratio within each pair, workbench to trtexec. Targets: compute
+and latency at most 1.01, throughput at least 0.99.
+"""
+_LATENCY = """## Single calls, numpy to numpy
+
+End to end on the host's clock, both copies between ordinary and pinned memory included. `python-runner` calls the
+native runner, `python-session` the workbench's session, which also checks the inputs. Target: at most 20 µs above the
+C++ loop.
+"""
+_SLOTS = """## Several calls in flight
+
+Numpy arrays in, numpy arrays out. `submit` is one thread that keeps every slot busy, `threads` is one thread a slot.
+Compute is the median of trtexec's method on the same plan just before. Target from two slots on: 0.97 of 1/compute.
+"""
+_ACCURACY = """## Accuracy
+
+`eval-coco` on the same images. YOLOX-Nano runs on 80 images of COCO val2017, the embedded detector (shapes) on its own
+held-out scenes, as its classes are not COCO's. Targets: AP within 0.001 (fp32) and 0.003 (fp16) of the processor's.
+"""
+_IMAGES = """## From an image in host memory to boxes
+
+One uint8 image in, boxes in its pixels out; preprocessing on the host (OpenCV, its own choice of threads) or on the
+GPU. Target: at least 2 times faster on the GPU.
+"""
+# Kind of record, text, head of the table, rows.
+_SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list[verdicts.Row]]], ...] = (
+    ("latency", _LATENCY, "engine|way|rounds|C++, ms|Python, ms|excess, µs|target", verdicts.latency_rows),
+    ("slots", _SLOTS, "engine|slots|way|rounds|queries/s|1/compute|ratio|target", verdicts.slot_rows),
+    ("accuracy", _ACCURACY, "run|images|AP|AP50|AP - ort-cpu|images/s|target", verdicts.accuracy_rows),
+    ("images", _IMAGES, "engine and image|rounds|host, ms|device, ms|speed-up|target", verdicts.image_rows),
+)
+
+
+def write_report(folder: Path, destination: Path) -> Path:
+    """Write README.md into `destination` from the records in `folder` and return its path."""
+    from trt_workbench.engine.files import write_text
+
+    parts = [_INTRO, _machine(folder), _engines(read_records(folder, "build"))]
+    pairs = read_records(folder, "pair")
+    if pairs:
+        head = ("case and measure", "pairs", "trtexec", "workbench", "ratio", "range", "target")
+        parts += [_PAIRS, verdicts.table(head, verdicts.pair_rows(pairs)), _anchors(pairs), _commands(pairs)]
+    for kind, text, columns, rows in _SECTIONS:
+        if found := read_records(folder, kind):
+            parts += [text, verdicts.table(columns.split("|"), rows(found))]
+    parts += [_soak(record) for record in read_records(folder, "soak")[-1:]]
+    parts += [_threads(record) for record in read_records(folder, "threads")[-1:]]
+    parts += [_sanitizer(record) for record in read_records(folder, "sanitizer")[-1:]]
+    path = destination / "README.md"
+    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
+    return path
+
+
+def _machine(folder: Path) -> str:
+    files = sorted(folder.glob("env-*.json"))
+    if not files:
+        return ""
+    env = json.loads(files[0].read_text(encoding="utf-8"))
+    driver, cpu = env["driver"], env["cpu"]
+    named = [f"{gpu['name']}, compute capability {gpu['compute_capability']}" for gpu in driver["gpus"]]
+    rows = [["GPU", "; ".join(named) or "none"], ["driver", str(driver.get("driver_version"))]]
+    rows += [["CPU", f"{cpu['model']}, {cpu['processors_available']} processors"]]
+    rows += [["system", f"{env['os']}, kernel {env['kernel']}"], ["Python", env["python"]]]
+    builds = read_records(folder, "build")
+    versions = sorted({str(record["tensorrt"]) for record in builds if "tensorrt" in record})
+    rows += [["TensorRT", ", ".join(versions)]] if versions else []
+    rows += [["revision", f"{env['git']['commit']}"]] if env["git"]["commit"] else []
+    states = [record["gpu"] for record in read_records(folder, "pair") if record["gpu"]]
+    if states:
+        clocks = [state["sm_clock_mhz"] for state in states if state["sm_clock_mhz"] is not None]
+        rows += [["SM clock after a run", f"{min(clocks)} to {max(clocks)} MHz"]] if clocks else []
+    return "## Machine\n\n" + verdicts.table(("part", "found"), rows)
+
+
+def _engines(records: Sequence[Mapping[str, Any]]) -> str:
+    if not records:
+        return ""
+    rows = []
+    for record in records:
+        if "error" in record:
+            rows.append([record["engine"], "-", "-", "-", "-", f"**failed**: {record['error'][:200]}"])
+            continue
+        outputs = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in record["outputs"].items())
+        finite = "finite" if record["finite"] else "**not finite**"
+        size = f"{record['size_bytes'] / 1e6:.1f}"
+        rows.append([record["engine"], f"{record['build_s']:.1f}", size, str(record["layer_count"]), outputs, finite])
+    head = ("engine", "build, s", "size, MB", "layers", "outputs of a first run", "values")
+    return "## Engines\n\n" + verdicts.table(head, rows)
+
+
+def _anchors(pairs: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    measured = {row[0].split(" ")[0] + " " + row[0].split(" ")[1].rstrip(","): row for row in verdicts.pair_rows(pairs)}
+    for case, figures in ANCHORS.items():
+        for measure, anchor in zip(("compute", "latency", "throughput"), figures, strict=True):
+            row = measured.get(f"{case} {measure}")
+            if anchor is not None and row is not None:
+                rows.append([f"{case} {measure}", f"{anchor:g}", row[2], row[3]])
+    head = ("case and measure", "anchor", "trtexec here", "workbench here")
+    return "Beside anchors that trtexec 8.6.0 gave on an H200 earlier:\n\n" + verdicts.table(head, rows) if rows else ""
+
+
+def _commands(pairs: Sequence[Mapping[str, Any]]) -> str:
+    seen: dict[str, str] = {}
+    for record in pairs:
+        if record["tool"] == "trtexec":
+            shown = [Path(word).name if word.startswith("/") else word for word in record["command"]]
+            shown = [word for word in shown if not word.startswith("--exportTimes")]
+            shown = [f"--loadEngine={Path(word).name}" if word.startswith("--loadEngine=") else word for word in shown]
+            seen.setdefault(record["case"], " ".join(shown))
+    return "trtexec's commands (each with `--exportTimes`):\n\n```\n" + "\n".join(seen.values()) + "\n```"
+
+
+def _soak(record: Mapping[str, Any]) -> str:
+    growth, memory = record["growth"], record["memory"]
+    peak = max(sample["device_bytes"] for sample in memory)
+    return (
+        f"## Many runs\n\n{record['runs']} runs of {record['engine']} with {record['shapes']} shapes of two profiles "
+        f"in random order, {record['wall_s']:.0f} s. From a fifth of them to the end, the process grew by "
+        f"{growth['rss_bytes'] / 1e6:.2f} MB of host memory, the device by {growth['device_bytes'] / 1e6:.2f} MB (of "
+        f"{peak / 1e6:.0f} MB in use). {record['changed_outputs']} runs returned something else than the first run of "
+        f"the same input (largest difference {record['largest_difference']:g})."
+    )
+
+
+def _threads(record: Mapping[str, Any]) -> str:
+    return (
+        f"## One runner, {record['threads']} threads\n\n{record['threads']} threads with {record['calls']} calls each "
+        f"on {record['slots']} slots of {record['engine']}: {record['wrong']} answers differ from those of single "
+        f"calls (largest difference {record['largest_difference']:g}; answers to different inputs lie at least "
+        f"{record['expected_differ_by']:.3g} apart), {len(record['errors'])} errors."
+    )
+
+
+def _sanitizer(record: Mapping[str, Any]) -> str:
+    return f"## compute-sanitizer\n\n`{record['command']}`: {record['result']}."

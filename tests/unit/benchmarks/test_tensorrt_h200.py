@@ -1,0 +1,129 @@
+"""The measuring scripts of docs/benchmarks/tensorrt-h200: parsing, records, verdicts, report."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks" / "tensorrt-h200"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+
+
+def _pair(case: str, number: int, tool: str, compute: float, rate: float) -> dict[str, Any]:
+    figures = {"compute": {"median": compute}, "latency": {"median": compute + 0.02}}
+    line = ["/opt/trtexec", "--loadEngine=/tmp/a.plan", "--exportTimes=/tmp/t.json"]
+    return {
+        "case": case,
+        "pair": number,
+        "tool": tool,
+        "command": line,
+        "summary_ms": figures,
+        "throughput_qps": rate,
+        "enqueue_median_ms": 0.1,
+    }
+
+
+def test_pairs_are_judged_by_the_median_of_ratios_within_pairs() -> None:
+    from measuring.verdicts import pair_rows
+
+    records = []
+    for number, (theirs, ours) in enumerate(((0.5, 0.5), (1.0, 1.02), (0.5, 0.51))):
+        records += [_pair("a", number, "trtexec", theirs, 100.0), _pair("a", number, "workbench", ours, 99.5)]
+    records.append(_pair("a", 3, "trtexec", 0.1, 1.0))  # half a pair
+    rows = {row[0]: row for row in pair_rows(records)}
+    assert rows["a compute, ms"][1:] == ["3", "0.5000", "0.5100", "1.0200", "1.0000 to 1.0200", "**missed**"]
+    assert rows["a throughput, queries/s"][-1] == "met"
+    assert rows["a enqueue, ms"][-1] == "-"
+
+
+def test_python_is_judged_by_its_excess_over_the_core_in_the_same_round() -> None:
+    from measuring.verdicts import latency_rows
+
+    records = [
+        {"engine": "e", "round": number, "way": way, "summary_ms": {"median": value}}
+        for number, core in enumerate((0.5, 0.6))
+        for way, value in (("c++", core), ("python-runner", core + 0.015), ("python-session", core + 0.025))
+    ]
+    assert [(row[1], row[-2], row[-1]) for row in latency_rows(records)] == [
+        ("python-runner", "+15.0", "met"),
+        ("python-session", "+25.0", "**missed**"),
+    ]
+
+
+def test_accuracy_is_held_against_the_processor_run_of_the_same_detector() -> None:
+    from measuring.verdicts import accuracy_rows
+
+    def run(name: str, ap: float) -> dict[str, Any]:
+        return {"run": f"d {name}", "detector": "d", "AP": ap, "AP50": 0.5, "images": 80, "images_per_s": 9.0}
+
+    rows = accuracy_rows([run("ort-cpu", 0.3), run("trt fp32 host", 0.302), run("trt fp16 device", 0.302)])
+    assert [row[-1] for row in rows] == ["-", "**missed**", "met"]
+
+
+def test_trtexec_report_and_times_are_read() -> None:
+    from measuring.trtexec import parse_report, parse_times
+
+    text = (
+        "[I] Throughput: 1989.12 qps\n"
+        "[I] Latency: min = 0.5 ms, max = 1 ms, mean = 0.52 ms, median = 0.52 ms, percentile(90%) = 0.6 ms\n"
+        "[I] Enqueue Time: min = 0.001 ms, max = 0.2 ms, mean = 0.003 ms, median = 0.0025 ms, percentile(90%) = 1 ms\n"
+    )
+    assert parse_report(text) == {"throughput_qps": 1989.12, "enqueue_median_ms": 0.0025}
+    with pytest.raises(RuntimeError, match="no throughput"):
+        parse_report("&&&& FAILED")
+    samples = parse_times([{"h2dMs": 0.01, "computeMs": 0.5, "d2hMs": 0.01, "latencyMs": 0.52}])
+    assert {name: values.tolist() for name, values in samples.items()} == {
+        "h2d": [0.01],
+        "compute": [0.5],
+        "d2h": [0.01],
+        "latency": [0.52],
+    }
+
+
+def test_trtexec_measures_the_same_shapes_and_streams(tmp_path: Path) -> None:
+    from measuring.cases import ENGINES, PAIRS
+    from measuring.trtexec import command
+
+    assert {case.engine for case in PAIRS.values()} <= set(ENGINES)
+    line = command(tmp_path / "trtexec", tmp_path / "p", PAIRS["resnet50-b1-fp16-2-streams"], 3.0, tmp_path / "t")
+    assert {"--infStreams=2", "--useCudaGraph", "--shapes=input:1x3x224x224", "--duration=3"} <= set(line)
+    without = command(tmp_path / "trtexec", tmp_path / "p", PAIRS["resnet50-b1-fp16-no-graph"], 3.0, tmp_path / "t")
+    assert "--useCudaGraph" not in without
+
+
+def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
+    from measuring.records import Recorder, read_records
+
+    recorder = Recorder(tmp_path, "pairs")
+    for number in range(2):
+        for tool, compute in (("trtexec", 0.5), ("workbench", 0.501)):
+            samples = {"compute": np.array([compute, compute + 0.001])}
+            recorder.add("pair", _pair("resnet50-b1-fp16", number, tool, compute, 1990.0), samples)
+    recorder.add("sanitizer", {"command": "compute-sanitizer", "result": "ERROR SUMMARY: 0 errors"})
+    assert [record["kind"] for record in read_records(tmp_path)] == ["pair"] * 4 + ["sanitizer"]
+    with gzip.open(tmp_path / "samples.jsonl.gz", "rt", encoding="utf-8") as file:
+        kept = [json.loads(line) for line in file]
+    assert [line["compute_100ns"] for line in kept][:2] == [[5000, 5010], [5010, 5020]]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "measure.py"), "report", "--output", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| resnet50-b1-fp16 compute, ms | 2 | 0.5000 | 0.5010 | 1.0020 |" in text
+    assert "trtexec --loadEngine=a.plan\n" in text
+    assert "ERROR SUMMARY: 0 errors" in text
