@@ -59,7 +59,8 @@ set(TRTW_RUN_SOURCES
   src/engine/slot_prepare.cpp
   src/engine/runner.cpp
   src/engine/bench_stream.cpp
-  src/engine/bench.cpp)
+  src/engine/bench.cpp
+  src/engine/layer_profile.cpp)
 
 # C++ unit tests, without the suffix.
 set(TRTW_TEST_NAMES
@@ -67,6 +68,9 @@ set(TRTW_TEST_NAMES
   test_library
   test_log_buffer
   test_build_options
+  test_onnx_nodes
+  test_profile
+  test_tactic_libraries
   test_profile_choice
   test_plan_file
   test_host_array
@@ -77,3 +81,13 @@ set(TRTW_TEST_NAMES
   test_vision_nms
   test_device
   test_plan)
+
+# C++ unit tests that need TensorRT's headers.
+set(TRTW_ENGINE_TEST_NAMES
+  test_builder_config
+  test_calibrator
+  test_onnx_parser
+  test_precision
+  test_progress
+  test_types
+  test_version)

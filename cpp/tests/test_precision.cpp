@@ -1,0 +1,72 @@
+#include "trtw/engine/precision.hpp"
+#include "trtw/engine/version.hpp"
+#include "trtw/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using trtw::UsageProblem;
+using namespace trtw::engine;
+
+namespace {
+
+bool has(const std::string& precision) {
+    const auto names = precision_names();
+    return std::find(names.begin(), names.end(), precision) != names.end();
+}
+
+bool accepts(bool BuildOptions::* flag) {
+    BuildOptions options;
+    options.*flag = true;
+    try {
+        check_precision_supported(options);
+    } catch (const UsageProblem&) {
+        return false;
+    }
+    return true;
+}
+
+} // namespace
+
+TEST_CASE("every version has tf32, fp16 and int8") {
+    CHECK(has("tf32"));
+    CHECK(has("fp16"));
+    CHECK(has("int8"));
+    CHECK(accepts(&BuildOptions::fp16));
+    CHECK(accepts(&BuildOptions::int8));
+    CHECK_NOTHROW(check_precision_supported({}));
+}
+
+TEST_CASE("what is listed is what is accepted") {
+    CHECK(has("bf16") == accepts(&BuildOptions::bf16));
+    CHECK(has("fp8") == accepts(&BuildOptions::fp8));
+    CHECK(has("int4") == accepts(&BuildOptions::int4));
+    CHECK(has("fp4") == accepts(&BuildOptions::fp4));
+}
+
+TEST_CASE("precisions come with their versions") {
+    CHECK(has("bf16") == TRTW_TRT_AT_LEAST(10, 0));
+    CHECK(has("fp8") == TRTW_TRT_AT_LEAST(10, 0)); // 8.6 has the flag and says that it is not supported
+    CHECK(has("fp4") == TRTW_TRT_AT_LEAST(10, 8));
+}
+
+TEST_CASE("a request that the version cannot honour names the version") {
+    BuildOptions options;
+#if TRTW_TRT_WEAK_TYPING && !TRTW_TRT_STRONG_TYPING
+    options.strongly_typed = true;
+    CHECK_THROWS_WITH_AS(check_precision_supported(options), doctest::Contains("8.6 has no strongly typed"),
+                         UsageProblem);
+#elif TRTW_TRT_WEAK_TYPING
+    options.strongly_typed = true;
+    CHECK_NOTHROW(check_precision_supported(options));
+#else
+    options.precision_constraints = "obey";
+    CHECK_THROWS_WITH_AS(check_precision_supported(options), doctest::Contains("has no precision constraints"),
+                         UsageProblem);
+    options = {};
+    options.int8 = true;
+    options.calibration = std::make_shared<Calibration>();
+    CHECK_THROWS_WITH_AS(check_precision_supported(options), doctest::Contains("Q/DQ"), UsageProblem);
+#endif
+}
