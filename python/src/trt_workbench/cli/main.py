@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from trt_workbench import __version__
-from trt_workbench.cli import backends, doctor, eval_coco
+from trt_workbench.cli import (
+    backends,
+    build_engine,
+    doctor,
+    eval_coco,
+    infer_engine,
+    inspect_engine,
+    setup_tensorrt,
+)
 
 app = typer.Typer(
     name="trtw",
@@ -34,9 +42,13 @@ def _root(
     """From an ONNX file to a TensorRT deployment decision that can be trusted."""
 
 
+app.command("build-engine")(build_engine.build_engine)
+app.command("infer-engine")(infer_engine.infer_engine)
+app.command("inspect-engine")(inspect_engine.inspect_engine)
 app.command("eval-coco")(eval_coco.eval_coco)
 app.command("backends")(backends.backends)
 app.command("doctor")(doctor.doctor)
+app.command("setup-tensorrt")(setup_tensorrt.setup_tensorrt)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ class CacheKey:
         model_sha256: of the model with its external data.
         options: build settings as `BuildSettings.key_fields` gives them.
         tensorrt_version: of the library.
-        driver_version: of the NVIDIA driver.
+        driver_version: of the NVIDIA driver; None where NVML is not installed.
         gpu_name: of the device; two models of one architecture get engines of their own.
         compute_capability: of the device.
         native_version: of the native core.
@@ -52,8 +52,8 @@ class CacheKey:
     @property
     def is_complete(self) -> bool:
         """Whether this machine has all that an engine is built for."""
-        parts = (self.tensorrt_version, self.driver_version, self.gpu_name, self.compute_capability)
-        return None not in (*parts, self.native_version)
+        parts = (self.tensorrt_version, self.gpu_name, self.compute_capability, self.native_version)
+        return None not in parts
 
     def digest(self) -> str:
         """Return the key as 32 hexadecimal digits."""

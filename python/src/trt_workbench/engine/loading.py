@@ -60,6 +60,9 @@ def read_plan(path: Path, *, trust: bool = False) -> CheckedPlan:
     except OSError as error:
         msg = f"The plan cannot be read ({error.strerror}): {path}"
         raise UsageProblem(msg) from error
+    if path.suffix == ".onnx":
+        msg = f"This is a model, not a plan; build one first: `build-engine {path.name} -o {path.stem}.plan`. {path}"
+        raise UsageProblem(msg)
     if not data:
         msg = f"The plan is empty. {REBUILD} {path}"
         raise UsageProblem(msg)

@@ -1,0 +1,100 @@
+"""Random inputs for an engine: of its own shapes, or of those that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.bench.inputs import random_inputs
+from trt_workbench.engine.loading import LoadedEngine
+from trt_workbench.errors import UsageProblem
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def parse_shapes(texts: Sequence[str]) -> Shapes:
+    """Return shapes by input name from texts such as `images:1x3x640x640`.
+
+    Raises:
+        UsageProblem: a text has another form.
+    """
+    shapes: Shapes = {}
+    for text in texts:
+        name, _, dims = text.rpartition(":")
+        parts = dims.split("x")
+        if not name or not all(part.isdigit() for part in parts):
+            msg = f"Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}."
+            raise UsageProblem(msg)
+        shapes[name] = tuple(map(int, parts))
+    return shapes
+
+
+def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], profile: int | None) -> Shapes:
+    """Return the shape of every input: what is asked for, else the one that the profile is tuned for.
+
+    Raises:
+        UsageProblem: a name is unknown, or the profile does not exist.
+    """
+    inputs = {tensor.name: tensor for tensor in loaded.engine.inputs}
+    if unknown := sorted(asked.keys() - inputs.keys()):
+        msg = f"The engine has no input {unknown[0]!r}; it takes {', '.join(inputs)}."
+        raise UsageProblem(msg)
+    count = loaded.engine.num_profiles
+    if profile is not None and not 0 <= profile < max(1, count):
+        msg = f"The engine has {count} profiles, counted from 0; there is no profile {profile}."
+        raise UsageProblem(msg)
+    shapes = {}
+    for name, tensor in inputs.items():
+        if name in asked:
+            shapes[name] = asked[name]
+        elif min(tensor.shape, default=0) >= 0:
+            shapes[name] = tuple(tensor.shape)
+        else:
+            shapes[name] = tuple(tensor.profiles[profile or 0][1])
+    return shapes
+
+
+def engine_inputs(
+    loaded: LoadedEngine, specs: Sequence[TensorSpec], shapes: Shapes, seed: int, profile: int | None = None
+) -> dict[str, NDArray[Any]]:
+    """Return one random array an input; a shape tensor gets the values that the profile is tuned for.
+
+    Args:
+        loaded: the engine.
+        specs: the session's inputs.
+        shapes: of every input.
+        seed: the same seed gives the same arrays.
+        profile: of the values; None for the first.
+
+    Raises:
+        UsageProblem: an input cannot be made at random.
+    """
+    values = {tensor.name: tensor for tensor in loaded.engine.inputs if tensor.is_shape_tensor}
+    drawn = [_drawable(spec) for spec in specs if spec.name not in values]
+    arrays = random_inputs(drawn, shapes, seed)
+    for spec in specs:
+        if spec.name in values:
+            arrays[spec.name] = _shape_values(values[spec.name], shapes[spec.name], profile or 0)
+        elif arrays[spec.name].dtype.name != spec.dtype:
+            import ml_dtypes
+
+            arrays[spec.name] = arrays[spec.name].astype(getattr(ml_dtypes, spec.dtype))
+    return {spec.name: arrays[spec.name] for spec in specs}
+
+
+def _drawable(spec: TensorSpec) -> TensorSpec:
+    is_extension = spec.dtype.startswith(("bfloat", "float8"))
+    return TensorSpec(spec.name, "float32", spec.shape) if is_extension else spec
+
+
+def _shape_values(tensor: Any, shape: tuple[int, ...], profile: int) -> NDArray[Any]:
+    if len(tensor.values) <= profile:
+        msg = (
+            f"The values of {tensor.name} decide shapes and cannot be drawn; give them with --input {tensor.name}=FILE."
+        )
+        raise UsageProblem(msg)
+    return np.array(tensor.values[profile][1], tensor.dtype).reshape(shape)

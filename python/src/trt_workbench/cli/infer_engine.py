@@ -1,0 +1,186 @@
+"""`infer-engine`: run a plan on arrays, check its outputs, measure it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    handled,
+    print_json,
+    single_command_app,
+    stderr_console,
+)
+from trt_workbench.errors import CheckFailed, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.bench.engine_run import InferOutcome
+
+_DATA, _CHECKS, _BENCH, _LOADING = "Inputs and outputs", "Checks", "Measuring", "Loading and running"
+
+
+def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+@handled
+def infer_engine(
+    plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
+    *,
+    inputs: Annotated[
+        list[str] | None,
+        _option(
+            "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; random inputs without it.",
+            _DATA,
+            "--input",
+            "-i",
+        ),
+    ] = None,
+    shape: Annotated[list[str] | None, _option("NAME:1x3x640x640: shape of a random input; repeatable.", _DATA)] = None,
+    save: Annotated[bool, _option("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True,
+    expect: Annotated[Path | None, _option("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)] = None,
+    rtol: Annotated[float, _option("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3,
+    atol: Annotated[float, _option("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4,
+    check_finite: Annotated[
+        bool, _option("Exit code 1 if an output holds NaN or infinity.", _CHECKS, "--check-finite")
+    ] = False,
+    bench: Annotated[
+        bool | None, _option("Measure; by default if no inputs are given.", _BENCH, "--bench/--no-bench")
+    ] = None,
+    warmup: Annotated[float, _option("Milliseconds before anything counts.", _BENCH, min=0.0)] = 200.0,
+    duration: Annotated[float, _option("Least seconds of measuring.", _BENCH, min=0.0)] = 3.0,
+    iterations: Annotated[int, _option("Least number of queries a stream.", _BENCH, min=1)] = 10,
+    streams: Annotated[int, _option("Inference streams at once.", _BENCH, min=1)] = 1,
+    threads: Annotated[
+        bool, _option("One host thread for each stream, or one for all.", _BENCH, "--threads/--no-threads")
+    ] = False,
+    depth: Annotated[int, _option("Queries in flight a stream; 1 exposes the transfers.", _BENCH, min=1)] = 2,
+    transfers: Annotated[
+        bool, _option("Copy inputs and outputs at every query.", _BENCH, "--transfers/--no-transfers")
+    ] = True,
+    single_calls: Annotated[
+        bool,
+        _option("Also time single calls end to end, from C++ and Python.", _BENCH, "--single-calls/--no-single-calls"),
+    ] = True,
+    layer_times: Annotated[bool, _option("Also time every layer (layers.json).", _BENCH, "--layer-times")] = False,
+    percentiles: Annotated[
+        str | None, _option("Further percentiles, such as 75,99.9; 50, 90, 95 and 99 are always there.", _BENCH)
+    ] = None,
+    profiler: Annotated[
+        bool, _option("Bound the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH, "--profiler")
+    ] = False,
+    export_times: Annotated[
+        Path | None, _option("Also write every query's times as trtexec's --exportTimes does.", _BENCH)
+    ] = None,
+    cuda_graph: Annotated[
+        bool, _option("Replay the engine as a CUDA graph.", _LOADING, "--cuda-graph/--no-cuda-graph")
+    ] = True,
+    spin: Annotated[
+        bool, _option("Wait by polling (least latency, a busy core) or asleep.", _LOADING, "--spin/--block")
+    ] = True,
+    profile: Annotated[
+        int | None, _option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
+    ] = None,
+    trust: Annotated[
+        bool, _option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
+    ] = False,
+    allow_host_code: Annotated[
+        bool, _option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
+    ] = False,
+    device: Annotated[int, _option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Run a TensorRT engine on arrays, check its outputs, or measure it. Everything lands in a run directory."""
+    from trt_workbench.bench.engine_measure import MeasureSettings
+    from trt_workbench.bench.engine_random import parse_shapes
+    from trt_workbench.bench.engine_run import InferRequest, write_times
+
+    measuring = not inputs if bench is None else bench
+    if export_times and not measuring:
+        msg = "--export-times needs --bench: with --input, nothing is measured by default."
+        raise UsageProblem(msg)
+    settings = MeasureSettings(
+        warmup_ms=warmup,
+        duration_s=duration,
+        iterations=iterations,
+        streams=streams,
+        threads=threads,
+        depth=depth,
+        spin=spin,
+        cuda_graph=cuda_graph,
+        transfers=transfers,
+        profiler=profiler,
+        single_calls=single_calls,
+        layer_times=layer_times,
+        percentiles=_percentiles(percentiles),
+    )
+    request = InferRequest(
+        plan=plan,
+        inputs=tuple(inputs or ()),
+        shapes=parse_shapes(shape or ()),
+        seed=seed,
+        save=save,
+        expect=expect,
+        rtol=rtol,
+        atol=atol,
+        check_finite=check_finite,
+        measure=settings if measuring else None,
+        profile=profile,
+        cuda_graph=cuda_graph,
+        spin=spin,
+        trust=trust,
+        allow_host_code=allow_host_code,
+        device=device,
+    )
+    outcome, directory = _run(request, output)
+    if export_times:
+        write_times(export_times, outcome.queries)
+    if as_json:
+        print_json({**outcome.metrics, "directory": str(directory)})
+    else:
+        from trt_workbench.cli.infer_tables import print_outcome
+
+        print_outcome(outcome, directory)
+    if outcome.failures:
+        more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
+        msg = f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}"
+        raise CheckFailed(msg)
+
+
+def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
+    from trt_workbench.bench.engine_run import infer
+    from trt_workbench.bench.rundir import run_directory
+
+    notes = stderr_console()
+
+    def say(text: str) -> None:
+        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    with run_directory("infer-engine", output) as directory:
+        outcome = infer(request, directory.path, say)
+        return outcome, directory.commit("complete", passed=not outcome.failures)
+
+
+def _percentiles(text: str | None) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        found = (-1.0,)
+    if not all(0 <= percent <= 100 for percent in found):
+        msg = f"--percentiles takes numbers from 0 to 100 apart by commas, not {text!r}."
+        raise UsageProblem(msg)
+    return found
+
+
+def main() -> None:
+    """Run `infer-engine`."""
+    single_command_app(infer_engine)()

@@ -1,0 +1,85 @@
+"""Tables of `infer-engine`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.cli.common import stdout_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.bench.engine_run import InferOutcome
+
+_MIB = 1 << 20
+# Parts of a query as people read them, by their key in metrics.json.
+_PARTS = {
+    "latency_ms": "latency (copies + compute)",
+    "h2d_ms": "host to device",
+    "compute_ms": "GPU compute",
+    "d2h_ms": "device to host",
+    "enqueue_ms": "enqueue (host)",
+    "end_to_end_ms": "end to end (host)",
+}
+
+
+def print_outcome(outcome: InferOutcome, directory: Path) -> None:
+    """Print outputs, checks, and what was measured."""
+    console = stdout_console(quiet=False)
+    metrics = outcome.metrics
+    _print_outputs(console, metrics)
+    if metrics["benchmark"]:
+        _print_benchmark(console, metrics["benchmark"])
+    memory = metrics["memory"]
+    buffers = sum(memory["runner_bytes"].values())
+    lines = [
+        f"{metrics['samples']} samples on {metrics['provenance']['gpu']}, TensorRT {metrics['provenance']['tensorrt']}",
+        f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
+        f"a context, runner {buffers / _MIB:.1f} MiB; CUDA graph {metrics['provenance']['cuda_graph']}",
+        *(f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())),
+        f"Run directory: {directory}",
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    compared = metrics["comparison"] is not None
+    figures = ("max abs error", "max rel error", "mismatches", "passed") if compared else ()
+    table = Table("output", "dtype", "NaN or inf", *figures, title="Outputs over all samples")
+    for name, found in metrics["outputs"].items():
+        row = [escape(name), found["dtype"], str(found["nonfinite"])]
+        if compared:
+            row += [f"{found['max_abs_error']:.3g}", f"{found['max_rel_error']:.3g}"]
+            row += [f"{found['mismatches']} of {found['elements']}", "yes" if found["passed"] else "NO"]
+        table.add_row(*row)
+    console.print(table)
+
+
+def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+
+    further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
+    columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]
+    rows = {label: measured[part] for part, label in _PARTS.items()}
+    for via, label in (("cpp", "single call, C++"), ("python", "single call, Python")):
+        if "single_calls" in measured:
+            rows[label] = measured["single_calls"][via]["end_to_end_ms"]
+    table = Table("", *columns, title=f"Milliseconds over {measured['queries']} queries")
+    for label, summary in rows.items():
+        table.add_row(label, *(f"{summary[column]:.3f}" for column in columns))
+    console.print(table)
+    graph = "on" if measured["cuda_graph"] else "off"
+    speed = f"Throughput {measured['throughput_qps']:.1f} queries/s over {measured['wall_ms'] / 1e3:.2f} s"
+    console.print(f"{speed}; CUDA graph {graph}", markup=False, highlight=False, soft_wrap=True)
+    weak = [f"p{percent}" for percent, least in MINIMUM_SAMPLES.items() if measured["queries"] < least]
+    if weak:
+        text = f"note: {measured['queries']} queries are too few to claim {', '.join(weak)}; measure longer."
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,243 @@
+# ruff: noqa: ARG001, ARG002, EM101, EM102 - it takes what the real core takes
+"""A double of the native core for tests of what surrounds it: a plan is the model itself, ONNX Runtime executes it.
+
+What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
+GPU's, TRTW_DOUBLE_SLEEP the seconds of a build, TRTW_DOUBLE_LOG a file that gets a line for every build.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+MAGIC = b"doubled plan "
+
+
+class NativeError(Exception):
+    pass
+
+
+class UsageProblem(NativeError):
+    pass
+
+
+class ComponentMissing(NativeError):
+    pass
+
+
+class DeviceFailure(NativeError):
+    pass
+
+
+class CheckFailed(NativeError):
+    pass
+
+
+class BuildOptions(SimpleNamespace):
+    pass
+
+
+class Profile(SimpleNamespace):
+    pass
+
+
+class Calibration(SimpleNamespace):
+    pass
+
+
+class RunnerOptions(SimpleNamespace):
+    pass
+
+
+class BenchOptions(SimpleNamespace):
+    pass
+
+
+class LetterboxSpec(SimpleNamespace):
+    pass
+
+
+def _version() -> str:
+    return os.environ.get("TRTW_DOUBLE_VERSION", "10.16.1")
+
+
+def build_info() -> dict[str, str]:
+    return {"version": "0.1.0", "cuda": "13.0"}
+
+
+def tensorrt_status(_: str | None = None) -> dict[str, Any]:
+    return {"available": True, "version": _version(), "error": None}
+
+
+load_tensorrt = tensorrt_status
+
+
+def cuda_status() -> dict[str, Any]:
+    return {"ok": True, "error": None}
+
+
+def devices() -> list[dict[str, Any]]:
+    capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
+    return [{"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}]
+
+
+def set_log_level(level: str) -> None:
+    assert level in ("error", "warning", "info", "verbose")
+
+
+def drain_log() -> list[tuple[str, str]]:
+    return [("info", "a line of the log")]
+
+
+def merge_timing_caches(caches: list[bytes]) -> bytes:
+    return b"".join(caches)
+
+
+def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleNamespace:
+    if log := os.environ.get("TRTW_DOUBLE_LOG"):
+        with Path(log).open("a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\n")
+    steps = 10
+    for step in range(steps):
+        time.sleep(float(os.environ.get("TRTW_DOUBLE_SLEEP", "0")) / steps)
+        assert progress is None or progress("build", step + 1, steps)
+    content = Path(model).read_bytes()
+    profiles = [{name: list(map(list, dims)) for name, dims in profile.shapes.items()} for profile in options.profiles]
+    header = json.dumps({"version": _version(), "profiles": profiles}).encode()
+    plan = MAGIC + len(header).to_bytes(4, "little") + header + content
+    engine = Engine(plan)
+    return SimpleNamespace(
+        plan=plan,
+        timing_cache=(options.timing_cache or b"") + b"t",
+        build_s=0.1,
+        layer_count=1,
+        skipped_tactics=0,
+        warnings=[],
+        inputs=engine.inputs,
+        outputs=engine.outputs,
+    )
+
+
+class Engine:
+    num_profiles = 1
+    device_memory_bytes = 1024
+    metadata = ""
+
+    def __init__(self, plan: bytes, *, allow_host_code: bool = False, device: int = 0) -> None:
+        import onnxruntime as ort
+
+        if not plan.startswith(MAGIC):
+            raise UsageProblem("The bytes are no plan.")
+        start = len(MAGIC) + 4
+        end = start + int.from_bytes(plan[len(MAGIC) : start], "little")
+        header = json.loads(plan[start:end])
+        if header["version"] != _version():
+            raise UsageProblem(f"The plan was made by TensorRT {header['version']}.")
+        self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+        self.inputs = tuple(_tensor(node, True, header["profiles"]) for node in self.session.get_inputs())
+        self.outputs = tuple(_tensor(node, False, []) for node in self.session.get_outputs())
+        self.tensors = (*self.inputs, *self.outputs)
+
+
+def _tensor(node: Any, is_input: bool, profiles: list[dict[str, Any]]) -> SimpleNamespace:
+    dtype = {"tensor(float)": "float32", "tensor(int64)": "int64"}[node.type]
+    return SimpleNamespace(
+        name=node.name,
+        is_input=is_input,
+        dtype=dtype,
+        shape=tuple(dim if isinstance(dim, int) else -1 for dim in node.shape),
+        profiles=tuple(tuple(map(tuple, profile[node.name])) for profile in profiles if node.name in profile),
+        values=(),
+        is_shape_tensor=False,
+        format="linear",
+        location="device",
+    )
+
+
+def inspect_engine(engine: Engine) -> dict[str, Any]:
+    names = [f"{tensor.name} [layer]" for tensor in engine.outputs]
+    return {"layer_count": len(names), "refittable": False, "layers_json": json.dumps({"Layers": names})}
+
+
+class ImageBatch:
+    """Letterboxes on the CPU, by the package's own reference."""
+
+    def __init__(self, images: list[Any], spec: LetterboxSpec) -> None:
+        from trt_workbench.backends.images import ImageTransform
+        from trt_workbench.pipeline.letterbox import preprocess
+
+        transform = ImageTransform(**vars(spec))
+        self.array = np.stack([preprocess(image, transform)[0] for image in images])
+
+
+class Runner:
+    def __init__(self, engine: Engine, options: RunnerOptions) -> None:
+        self.engine, self.options, self.closed = engine, options, False
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        assert not self.closed
+        arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
+        for tensor in self.engine.inputs:
+            for low, _, high in tensor.profiles:
+                shape = arrays[tensor.name].shape
+                if not all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)):
+                    raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
+        names = [tensor.name for tensor in self.engine.outputs]
+        return dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+
+    def graph_status(self) -> str:
+        return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"
+
+    def memory_bytes(self) -> dict[str, int]:
+        return {"device_inputs": 16, "pinned_inputs": 16}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class BenchResult(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.compute_ms)
+
+
+def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> BenchResult:
+    """A hundred queries a stream that take a millisecond each, with copies of a tenth before and after."""
+    engine.session.run(None, dict(inputs))
+    count = 100 * options.streams
+    start = np.arange(count) / options.streams
+    copy = np.full(count, 0.1 if options.transfers else 0.0)
+    compute = np.ones(count)
+    return BenchResult(
+        start_ms=start,
+        compute_start_ms=start + copy,
+        end_ms=start + compute + 2 * copy,
+        enqueue_ms=np.full(count, 0.05),
+        h2d_ms=copy,
+        compute_ms=compute,
+        d2h_ms=copy,
+        latency_ms=compute + 2 * copy,
+        host_start_ms=start,
+        end_to_end_ms=compute + 3 * copy,
+        stream=np.arange(count, dtype=np.int32) % options.streams,
+        wall_ms=100.0,
+        host_wall_ms=100.0,
+        throughput_qps=count * 10.0,
+        warmup_queries=7,
+        graph=options.cuda_graph,
+        graph_fallback=None,
+    )
+
+
+def bench_latency(
+    engine: Engine, inputs: Mapping[str, Any], options: BenchOptions, runner: RunnerOptions
+) -> BenchResult:
+    return bench(engine, inputs, BenchOptions(streams=1, transfers=True, cuda_graph=runner.cuda_graph))
+
+
+def profile_layers(engine: Engine, inputs: Mapping[str, Any], *, profile: int | None = None) -> list[SimpleNamespace]:
+    return [SimpleNamespace(name="first", milliseconds=np.ones(3)), SimpleNamespace(name="b", milliseconds=np.ones(3))]

@@ -1,0 +1,169 @@
+"""The backend trt on a double of the native core that runs the model."""
+
+import json
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.images import ImageSession, ImageTransform
+from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.engine.builder import build, export, prepare_build
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.pipeline.letterbox import preprocess
+
+pytestmark = pytest.mark.usefixtures("doubled_core")
+
+
+def write_model(path: Path, batch: int | str = "N") -> Path:
+    """The mean of every channel of images [batch, 3, 8, 8]."""
+    axes = numpy_helper.from_array(np.array([2, 3], np.int64), "axes")
+    node = helper.make_node("ReduceMean", ["images", "axes"], ["means"], keepdims=0)
+    graph = helper.make_graph(
+        [node],
+        "means",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, 8, 8])],
+        [helper.make_tensor_value_info("means", TensorProto.FLOAT, [batch, 3])],
+        [axes],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    helper.set_model_props(model, {"names": "{0: 'cube'}"})
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "means.onnx")
+
+
+@pytest.fixture
+def images() -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 256, (height, 6, 3), np.uint8) for height in (4, 9)]
+
+
+TRANSFORM = ImageTransform(8, 8)
+
+
+def test_a_model_is_built_kept_and_run(model: Path) -> None:
+    notes: list[str] = []
+    options = SessionOptions(extra={"max_batch": 4, "note": notes.append})
+    inputs = {"images": np.random.default_rng(1).random((3, 3, 8, 8), np.float32)}
+    with TrtBackend().load(model, options) as session, OrtCpuBackend().load(model) as reference:
+        np.testing.assert_array_equal(session.run(inputs)["means"], reference.run(inputs)["means"])
+        assert session.inputs == reference.inputs
+        assert session.metadata == {"names": "{0: 'cube'}"}
+        assert json.loads(json.dumps(session.provenance)) == session.provenance
+        assert session.provenance["manifest"]["profiles"] == ["images:1x3x8x8/4x3x8x8/4x3x8x8"]
+        assert session.provenance["cuda_graph"] == "on: 1 graph captured"
+    assert "Building a TensorRT engine (fp32)" in notes[0]
+    assert session.provenance["cuda_graph"] == "on: 1 graph captured"
+    notes.clear()
+    TrtBackend().load(model, options).close()
+    assert notes == []
+
+
+def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
+    session = TrtBackend().load(model)
+    assert isinstance(session, ImageSession)
+    session.close()
+    session.close()
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run({"images": np.zeros((1, 3, 8, 8), np.float32)})
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run_images(images[:1], TRANSFORM)
+
+
+def test_images_are_letterboxed_by_the_session(model: Path, images: list[Any]) -> None:
+    expected = np.stack([preprocess(image, TRANSFORM)[0] for image in images])
+    with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:
+        assert isinstance(session, ImageSession)
+        found = session.run_images(images, TRANSFORM)
+        np.testing.assert_array_equal(found["means"], session.run({"images": expected})["means"])
+
+
+def test_a_fixed_batch_is_filled_up(tmp_path: Path, images: list[Any]) -> None:
+    with TrtBackend().load(write_model(tmp_path / "fixed.onnx", 4)) as session:
+        assert isinstance(session, ImageSession)
+        found = session.run_images(images, TRANSFORM)
+        assert found["means"].shape == (2, 3)
+        with pytest.raises(UsageProblem, match="batches of exactly 4, not 6"):
+            session.run_images(images * 3, TRANSFORM)
+
+
+def test_many_threads_get_their_own_answers(model: Path) -> None:
+    failures: list[int] = []
+    with TrtBackend().load(model, SessionOptions(concurrency=4)) as session:
+        assert session.concurrency == 4
+
+        def work(number: int) -> None:
+            for _ in range(20):
+                value = np.full((1, 3, 8, 8), number, np.float32)
+                if not np.allclose(session.run({"images": value})["means"], number):
+                    failures.append(number)
+
+        threads = [Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+
+
+def test_calls_are_measured_in_the_core(model: Path) -> None:
+    with TrtBackend().load(model) as session:
+        assert isinstance(session, MeasuringSession)
+        plan = MeasurePlan(warmup_ms=0, duration_s=0, max_iterations=30)
+        samples = session.measure({"images": np.zeros((1, 3, 8, 8), np.float32)}, plan)
+    assert samples.latency_ms.shape == (30,)
+    assert set(samples.split_ms) == {"enqueue", "host_to_device", "compute", "device_to_host"}
+    assert samples.wall_s == pytest.approx(0.0302)
+
+
+def test_a_plan_is_taken_with_its_own_precision_alone(model: Path, tmp_path: Path) -> None:
+    engine = build(
+        prepare_build(model, BuildSettings.model_validate({"precision": "fp16", "profiles": ["images:1x3x8x8"]}))
+    )
+    plan = tmp_path / "means.plan"
+    export(engine, plan)
+    TrtBackend().load(plan, SessionOptions(precision="fp16")).close()
+    TrtBackend().load(plan).close()
+    with pytest.raises(UsageProblem, match="built with fp16, not bf16"):
+        TrtBackend().load(plan, SessionOptions(precision="bf16"))
+
+
+def test_options_are_checked(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="did you mean cuda_graph"):
+        TrtBackend().load(model, SessionOptions(extra={"cuda_graf": False}))
+    with pytest.raises(UsageProblem, match="4 calls at once need as many slots, not 2"):
+        TrtBackend().load(model, SessionOptions(concurrency=4, extra={"slots": 2}))
+    with pytest.raises(UsageProblem, match=r"loads \.onnx or \.plan or \.engine files"):
+        TrtBackend().load(tmp_path / "model.pt")
+
+
+def test_the_core_errors_arrive_in_the_workbench_words(model: Path) -> None:
+    with TrtBackend().load(model) as session, pytest.raises(UsageProblem, match="outside"):
+        session.run({"images": np.zeros((9, 3, 8, 8), np.float32)})
+
+
+def test_availability_names_the_first_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert TrtBackend().availability().ok
+
+    def absent() -> None:
+        msg = "The native core is not installed."
+        raise ComponentMissing(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trt_workbench.engine.native.native", absent)
+        found = TrtBackend().availability()
+    assert not found.ok
+    assert found.reason == "The native core is not installed."
