@@ -63,7 +63,7 @@ class TrtSession(Session):
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """What executes the model: the plan, its manifest, TensorRT, the GPU, and whether CUDA graphs are in use now."""
+        """What executes the model: plan, manifest, TensorRT, GPU, and whether CUDA graphs are in use now."""
         plan, target = self._loaded.plan, self._loaded.target
         return {
             "tensorrt": target.tensorrt_version,

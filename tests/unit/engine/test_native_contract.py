@@ -1,0 +1,109 @@
+"""What Python asks of the native core is what the core's stub files declare; the doubles offer nothing else."""
+
+import ast
+import dataclasses
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.bench.engine_measure import PARTS, MeasureSettings
+from trt_workbench.engine.native_options import native_values
+from trt_workbench.engine.options import BuildSettings
+
+ROOT = Path(__file__).parents[3]
+STUBS = sorted((ROOT / "cpp" / "python" / "trt_workbench_native").glob("*.pyi"))
+PACKAGE = ROOT / "python" / "src" / "trt_workbench"
+
+
+def definitions() -> dict[str, ast.AST]:
+    """Functions and classes of the stubs by name, members as `Class.member`."""
+    found: dict[str, ast.AST] = {}
+    for stub in STUBS:
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found[node.name] = node
+            for member in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(member, ast.FunctionDef):
+                    found.setdefault(f"{node.name}.{member.name}", member)
+                elif isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
+                    found[f"{node.name}.{member.target.id}"] = member
+    return found
+
+
+DEFINED = definitions()
+
+
+def arguments(name: str) -> set[str]:
+    node = DEFINED[name]
+    assert isinstance(node, ast.FunctionDef)
+    return {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)} - {"self"}
+
+
+def required() -> set[str]:
+    """Every name that the package asks `native.require` for."""
+    names = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in ("native.require", "require")
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                names.add(node.args[0].value)
+    return names
+
+
+def test_every_required_name_is_declared() -> None:
+    assert {"build_engine", "Engine", "Runner", "bench"} <= required() <= DEFINED.keys()
+
+
+def test_build_options_exist() -> None:
+    missing = {name for name in native_values(BuildSettings(), b"") if f"BuildOptions.{name}" not in DEFINED}
+    assert missing == set()
+
+
+def test_run_and_bench_options_exist() -> None:
+    assert MeasureSettings().bench_options(None).keys() <= arguments("BenchOptions.__init__")
+    runner = {"slots", "cuda_graph", "spin", "graph_includes_transfers", "profile", "state"}
+    assert runner <= arguments("RunnerOptions.__init__")
+    assert {field.name for field in dataclasses.fields(ImageTransform)} == arguments("LetterboxSpec.__init__")
+
+
+@pytest.mark.parametrize(
+    ("owner", "members"),
+    [
+        ("BenchResult", [f"{part}_ms" for part in PARTS]),
+        (
+            "BenchResult",
+            ["start_ms", "compute_start_ms", "end_ms", "host_start_ms", "stream", "wall_ms", "host_wall_ms"],
+        ),
+        ("BenchResult", ["throughput_qps", "warmup_queries", "graph", "graph_fallback", "__len__"]),
+        ("BuildResult", ["plan", "timing_cache", "build_s", "layer_count", "skipped_tactics", "warnings"]),
+        ("BuildResult", ["inputs", "outputs"]),
+        ("Engine", ["inputs", "outputs", "tensors", "num_profiles", "device_memory_bytes", "metadata"]),
+        ("EngineTensor", ["name", "is_input", "dtype", "shape", "location", "is_shape_tensor", "format", "profiles"]),
+        ("EngineTensor", ["values"]),
+        ("Runner", ["run", "graph_status", "memory_bytes", "reset_state", "close"]),
+        ("LayerTime", ["name", "milliseconds"]),
+    ],
+)
+def test_members_exist(owner: str, members: list[str]) -> None:
+    assert [name for name in members if f"{owner}.{name}" not in DEFINED] == []
+
+
+def test_the_file_double_offers_nothing_that_the_core_lacks() -> None:
+    path = ROOT / "tests" / "doubles" / "trt_workbench_native" / "__init__.py"
+    spec = importlib.util.spec_from_file_location("native_double", path)
+    assert spec
+    assert spec.loader
+    double = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(double)
+    own = {"SimpleNamespace", "MAGIC", "Path", "Any", "Mapping"}
+    public = {name for name in vars(double) if not name.startswith("_") and name[0].isalpha()}
+    functions = {name for name in public - own if callable(getattr(double, name))}
+    assert functions <= DEFINED.keys()
+    for name in ("Engine", "Runner"):
+        members = {member for member in vars(getattr(double, name)) if not member.startswith("_")}
+        assert {f"{name}.{member}" for member in members} <= DEFINED.keys()
