@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import cast
 
 import typer
 
@@ -19,12 +20,15 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     from rich.table import Column, Table
 
     from trt_workbench.backends.registry import availabilities
-    from trt_workbench.system.doctor import Finding, examine
+    from trt_workbench.engine.native import examine_core
+    from trt_workbench.system.doctor import Finding, State, examine
 
     findings = examine()
-    for name, state in availabilities().items():
-        text = "serves here" if state.ok else state.reason
-        findings.append(Finding(f"backend {name}", "ok" if state.ok else "absent", text, state.mend))
+    state, text, mend = examine_core()
+    findings.append(Finding("C++ core", cast(State, state), text, mend))
+    for name, found in availabilities().items():
+        text = "serves here" if found.ok else found.reason
+        findings.append(Finding(f"backend {name}", "ok" if found.ok else "absent", text, found.mend))
     broken = any(finding.state == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})

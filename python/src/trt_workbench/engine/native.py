@@ -97,6 +97,23 @@ def tensorrt_status() -> dict[str, Any]:
     return status
 
 
+def examine_core() -> tuple[str, str, str]:
+    """Return state ("ok", "absent" or "problem"), what was found and the mend, about the native core for `doctor`."""
+    try:
+        info, status = native().build_info(), tensorrt_status()
+    except ComponentMissing as error:
+        return ("problem" if is_installed() else "absent"), str(error).removesuffix(MEND).rstrip(), MEND
+    lacks = [part for part, key in (("CUDA", "cuda"), ("TensorRT headers", "tensorrt_headers")) if not info.get(key)]
+    found = f"version {info['version']}, CUDA {info.get('cuda')}, TensorRT headers {info.get('tensorrt_headers')}"
+    # without TensorRT set up, nothing is wrong with a core that cannot use it
+    state = "problem" if library_dir() else "absent"
+    if lacks:
+        return state, f"{found}: built without {' and '.join(lacks)}", MEND
+    if not status["available"]:
+        return state, f"{found}: {status['error']}", SETUP
+    return "ok", f"{found}, opened TensorRT {status['version']}", ""
+
+
 def load_tensorrt() -> dict[str, Any]:
     """Open TensorRT for this process, with its plugins, and return its status.
 

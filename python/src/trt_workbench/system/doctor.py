@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.system.environment import installed_packages
+from trt_workbench.system.environment import installed_distributions, installed_packages
 from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.tensorrt import examine_tensorrt
 from trt_workbench.system.workspace import output_root, workspace_root
 
 State = Literal["ok", "absent", "problem"]
@@ -33,7 +34,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Examine this machine. Never raises."""
-    return [_python(), _workspace(), *_driver(), *_onnxruntime()]
+    return [_python(), _workspace(), *_driver(), *_tensorrt(), *_onnxruntime(), *_cudnn()]
 
 
 def _python() -> Finding:
@@ -69,6 +70,22 @@ def _driver() -> list[Finding]:
         for gpu in report["gpus"]
     ]
     return [Finding("NVIDIA driver", "ok", versions), *gpus]
+
+
+def _tensorrt() -> list[Finding]:
+    return [Finding(component, cast(State, state), found, mend) for component, state, found, mend in examine_tensorrt()]
+
+
+def _cudnn() -> list[Finding]:
+    """Of the wheels: what ONNX Runtime's CUDA provider loads."""
+    packages = installed_distributions("nvidia-cudnn-cu")
+    if not packages:
+        mend = f'ONNX Runtime on CUDA needs it: pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"'
+        return [Finding("cuDNN", "absent", "no wheel of it is installed", mend)]
+    found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
+    if len(packages) > 1:
+        return [Finding("cuDNN", "problem", found, "Keep the one for the CUDA in use: pip uninstall the other.")]
+    return [Finding("cuDNN", "ok", found)]
 
 
 def _onnxruntime() -> list[Finding]:

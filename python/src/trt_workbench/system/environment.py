@@ -74,6 +74,12 @@ def installed_packages() -> dict[str, str]:
     return versions
 
 
+def installed_distributions(prefix: str) -> dict[str, str]:
+    """Return the versions of the installed packages whose names begin with `prefix`."""
+    found = ((entry.metadata["Name"], entry.version) for entry in importlib.metadata.distributions())
+    return {name: version for name, version in found if name and name.lower().startswith(prefix)}
+
+
 def available_processors() -> int:
     """Return how many processors this process may run on."""
     return len(psutil.Process().cpu_affinity() or range(os.cpu_count() or 1))

@@ -16,6 +16,7 @@ SETUP = "Run `trtw setup-tensorrt` (or `pixi run setup-tensorrt`)."
 # Oldest version that the native core supports.
 MINIMUM_VERSION = (8, 6, 0)
 
+_NO_TRTEXEC = "Needed for comparisons alone: `trtw setup-tensorrt --from DIR` links that of an unpacked archive."
 _HEADER_PART = r"^\s*#define\s+(?:NV_TENSORRT_{0}|TRT_{0}_ENTERPRISE)\s+(\d+)"
 # Asked in a process of its own: an opened library stays mapped, and a second TensorRT beside it breaks both.
 _ASK_VERSION = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).getInferLibVersion())"
@@ -187,11 +188,11 @@ def examine_tensorrt() -> list[tuple[str, str, str, str]]:
         _row("TensorRT library", tree.library_version and format_version(tree.library_version), tree.library),
         _row("TensorRT plugins", tree.plugin.name if tree.plugin else None, tree.plugin),
         _row("TensorRT ONNX parser", tree.parser.name if tree.parser else None, tree.parser),
-        _row("trtexec", "linked" if tree.trtexec else None, tree.trtexec),
+        _row("trtexec", "linked" if tree.trtexec else None, tree.trtexec, _NO_TRTEXEC),
     ]
     mend = f"{SETUP} Use --from DIR to choose another TensorRT."
     return rows + [("TensorRT", "problem", problem, mend) for problem in tree.problems()]
 
 
-def _row(component: str, found: str | None, where: Path | None) -> tuple[str, str, str, str]:
-    return (component, "ok", f"{found}, {where}", "") if found else (component, "absent", "not found", "")
+def _row(component: str, found: str | None, where: Path | None, mend: str = SETUP) -> tuple[str, str, str, str]:
+    return (component, "ok", f"{found}, {where}", "") if found else (component, "absent", "not found", mend)
