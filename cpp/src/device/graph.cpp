@@ -50,6 +50,8 @@ Graph Graph::capture(cudaStream_t stream, const std::function<void()>& enqueue) 
     }
     // First launch pays for the upload otherwise.
     TRTW_CUDA(cudaGraphUpload(result.handle_, stream));
+    // The graph may be dropped before its first launch, but not while it is on its way.
+    TRTW_CUDA(cudaStreamSynchronize(stream));
     return result;
 }
 

@@ -41,6 +41,13 @@ BenchStream::BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Inp
     warm_and_capture();
 }
 
+BenchStream::~BenchStream() {
+    // After an error queries may be in flight still.
+    for (const device::Stream* stream : {&input_, &compute_, &output_}) {
+        static_cast<void>(cudaStreamSynchronize(stream->get()));
+    }
+}
+
 void BenchStream::allocate(const std::vector<Input>& inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
@@ -133,6 +140,12 @@ void BenchStream::launch() {
     } else {
         execution_->enqueue(compute_.get());
     }
+}
+
+void BenchStream::run_once(nvinfer1::IProfiler* profiler) {
+    execution_->context().setProfiler(profiler);
+    execution_->enqueue(compute_.get());
+    compute_.synchronize();
 }
 
 void BenchStream::query() {

@@ -34,6 +34,7 @@ std::unique_ptr<Execution> ContextCache::take_from_entry(int profile) {
     for (auto& [key, entry] : entries_) {
         if (entry.own && entry.profile == profile) {
             entry.graph = {};
+            entry.uses = 0; // shapes in alternation must not capture at every call
             return std::move(entry.own);
         }
     }

@@ -44,12 +44,16 @@ void give_scratch(nvinfer1::IExecutionContext& context, void* scratch, [[maybe_u
 
 std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, int profile, void* scratch,
                                              cudaStream_t stream) {
+    const std::scoped_lock lock{plan->context_mutex()};
     const LogCapture capture{logger().buffer()};
     std::unique_ptr<Execution> made{new Execution};
     made->plan_ = std::move(plan);
     made->profile_ = profile;
     made->context_.reset(new_context(made->plan_->engine()));
     if (!made->context_) {
+        if (capture.errors().find("rofile") != std::string::npos) {
+            return nullptr;
+        }
         raise_device("creating an execution context", capture.errors());
     }
     nvinfer1::IExecutionContext& context = *made->context_;

@@ -6,6 +6,7 @@
 #include "trtw/engine/host_array.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 namespace trtw::engine {
@@ -21,6 +22,13 @@ float milliseconds(std::chrono::steady_clock::duration duration) {
 
 device::EventKind kind_of(const RunnerOptions& options) {
     return options.timing ? device::EventKind::timing : device::EventKind::order;
+}
+
+// Whether an address lies in the buffer: then the caller passes (part of) a view of it.
+bool holds(const device::PinnedBuffer& buffer, const void* address) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
+    const auto position = reinterpret_cast<std::uintptr_t>(address);
+    return position >= begin && position < begin + buffer.capacity();
 }
 
 std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options, const StateStore& state) {
@@ -87,9 +95,7 @@ void Slot::launch(const Call& call) {
             state_.advance(output_shapes_);
         }
         if (generation_ != published_generation_) {
-            publish(entry.data_dependent && options_.cuda_graph
-                        ? "an output's shape depends on the data, so a captured graph could not hold it"
-                        : "");
+            publish(options_.cuda_graph ? entry.no_graph : "");
         }
     } catch (const UsageProblem&) {
         if (in_flight_) {
@@ -123,16 +129,25 @@ const std::vector<Output>& Slot::wait() {
 // Fills the pinned buffer, unless the caller wrote there already.
 void Slot::stage(const Call& call, std::size_t input) {
     const Input& source = call.inputs[input];
-    void* target = io_.inputs[input].host.data();
+    const device::PinnedBuffer& buffer = io_.inputs[input].host;
     const TensorInfo& tensor = plan_->inputs()[input];
-    if (source.data == target) {
-        ++in_place_inputs_;
-    } else if (source.strides.empty()) {
-        std::memcpy(target, source.data, byte_size(tensor, source.shape));
-    } else {
-        ++strided_copies_;
-        copy_strided(target, source.data, source.shape, source.strides, tensor.bits / 8);
+    if (source.strides.empty()) {
+        if (source.data == buffer.data()) {
+            ++in_place_inputs_;
+        } else {
+            // The source may be another part of this very buffer.
+            std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
+        }
+        return;
     }
+    ++strided_copies_;
+    if (!holds(buffer, source.data)) {
+        copy_strided(buffer.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+        return;
+    }
+    std::vector<std::byte> packed(byte_size(tensor, source.shape));
+    copy_strided(packed.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+    std::memcpy(buffer.data(), packed.data(), packed.size());
 }
 
 // Stages and transfers, piece by piece where that lets both overlap.
@@ -141,7 +156,7 @@ void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) 
     const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
     auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
     auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
-    const bool pieces = source.strides.empty() && source.data != host;
+    const bool pieces = source.strides.empty() && !holds(io_.inputs[input].host, source.data);
     if (!pieces) {
         stage(call, input);
     }
@@ -174,9 +189,14 @@ void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t st
 
 void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
 #ifdef TRTW_WITH_KERNELS
+    bool letterboxed = false;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         const Input& input = call.inputs[i];
         if (input.source == Source::images) {
+            if (letterboxed) {
+                TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
+            }
+            letterboxed = true;
             letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
         }
     }
@@ -285,9 +305,24 @@ void Slot::enqueue(Prepared& entry, Execution* execution) {
     if (entry.graph) {
         entry.graph.launch(compute_.get());
     } else {
-        execution->enqueue(compute_.get());
+        try {
+            execution->enqueue(compute_.get());
+        } catch (const DeviceFailure&) {
+            refuse_full_memory(entry);
+            throw;
+        }
     }
     timing_.enqueue_ms = milliseconds(Clock::now() - begin);
+}
+
+// TensorRT's own words do not tell why an output found no room.
+void Slot::refuse_full_memory(const Prepared& entry) const {
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (entry.output_data_dependent[o] && io_.outputs[o].allocator->ran_out_of_memory()) {
+            throw device::OutOfMemory("The GPU is out of memory: output '" + plan_->outputs()[o].name +
+                                      "', whose size depends on the data, did not fit.");
+        }
+    }
 }
 
 // TensorRT reports these shapes before enqueueV3 returns.
@@ -342,6 +377,10 @@ void Slot::collect_outputs(const Call& call, const Prepared& entry) {
 }
 
 void Slot::set_state(std::size_t input, const Input& value) {
+    if (value.source == Source::device && value.producer) {
+        produced_.record(*value.producer);
+        compute_.wait(produced_);
+    }
     generation_ += state_.set(input, value, compute_.get()) ? 1 : 0;
 }
 
@@ -382,6 +421,7 @@ void Slot::publish(const std::string& fallback) {
 void Slot::abandon() noexcept {
     in_flight_ = false;
     last_ = nullptr;
+    published_generation_ = 0; // the graphs are gone: tell at the next call
     for (const device::Stream* stream : {&input_, &compute_, &output_}) {
         static_cast<void>(cudaStreamSynchronize(stream->get()));
     }

@@ -7,7 +7,7 @@
 
 namespace trtw::engine {
 
-SlotPool::SlotPool(int count) : count_{count} {
+SlotPool::SlotPool(int count, Patience patience) : count_{count}, patience_{patience} {
     for (int slot = 0; slot < count; ++slot) {
         free_.push_back(slot);
     }
@@ -21,14 +21,13 @@ bool SlotPool::all_parked_by(std::thread::id thread) const {
 int SlotPool::lease() {
     std::unique_lock lock{mutex_};
     const std::thread::id self = std::this_thread::get_id();
-    freed_.wait(lock, [&] {
-        if (free_.empty() && all_parked_by(self)) {
+    while (!freed_.wait_for(lock, patience_, [&] { return !free_.empty(); })) {
+        if (all_parked_by(self)) {
             throw UsageProblem("Every slot of the runner (" + std::to_string(count_) +
-                               ") holds a call that this thread submitted and has not waited for. Call wait with an "
+                               ") holds a call that this thread submitted and nobody waits for. Call wait with an "
                                "earlier ticket first, or make the runner with more slots.");
         }
-        return !free_.empty();
-    });
+    }
     const int slot = free_.front();
     free_.pop_front();
     return slot;

@@ -4,6 +4,7 @@
 #include "trtw/engine/profile_choice.hpp"
 #include "trtw/engine/slot.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace trtw::engine {
@@ -157,7 +158,13 @@ void Slot::work_out(const Call& call, Prepared& entry) {
     }
     if (entry.data_dependent) {
         entry.fused = false;
+        entry.no_graph = "an output's shape depends on the data, so a captured graph could not hold it";
+    } else if (std::any_of(plan_->outputs().begin(), plan_->outputs().end(),
+                           [](const TensorInfo& output) { return output.on_host; })) {
+        // A replay would leave what another call wrote there.
+        entry.no_graph = "TensorRT writes an output in host memory while it enqueues, which a graph does not repeat";
     }
+    entry.capture_failed = !entry.no_graph.empty();
     entry.profile = profile;
     reserve_outputs(call, entry);
     bind(call, entry, *roamer.execution);

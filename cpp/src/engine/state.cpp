@@ -72,6 +72,9 @@ bool StateStore::reserve(device::DeviceBuffer& buffer, const Pair& pair, std::si
 bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream) {
     Pair& pair = pairs_[static_cast<std::size_t>(by_input_[input])];
     const TensorInfo& tensor = plan_->inputs()[input];
+    if (value.source == Source::images) {
+        throw UsageProblem("State input '" + tensor.name + "' takes an array, no images.");
+    }
     device::DeviceBuffer& buffer = pair.buffers[reading()];
     const std::size_t bytes = byte_size(tensor, value.shape);
     const bool changed = reserve(buffer, pair, bytes, -1);

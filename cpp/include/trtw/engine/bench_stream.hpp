@@ -17,6 +17,9 @@ class BenchStream {
 public:
     BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Input>& inputs, const BenchOptions& options,
                 int number);
+    ~BenchStream();
+    BenchStream(const BenchStream&) = delete;
+    BenchStream& operator=(const BenchStream&) = delete;
 
     /// Makes all work of this stream come after `start`, which is zero on the device's clock.
     void wait_for(const device::Event& start, BenchClock::time_point host_start);
@@ -27,6 +30,9 @@ public:
     double collect(const device::Event& start, std::vector<Sample>& samples);
     /// Waits for every query in flight.
     void collect_all(const device::Event& start, std::vector<Sample>& samples);
+
+    /// One run without transfers, waited for; `profiler` is told the time of every layer.
+    void run_once(nvinfer1::IProfiler* profiler);
 
     [[nodiscard]] bool has_graph() const noexcept { return bool{graph_}; }
     [[nodiscard]] const std::string& graph_fallback() const noexcept { return graph_fallback_; }

@@ -75,6 +75,7 @@ private:
     void run_fused(const Call& call, Prepared& entry, Execution* execution);
     void run_split(const Call& call, Prepared& entry, Execution* execution);
     void enqueue(Prepared& entry, Execution* execution);
+    void refuse_full_memory(const Prepared& entry) const;
     void capture(const Call& call, Prepared& entry);
     void read_data_dependent_shapes(const Call& call, const Prepared& entry);
     void collect_outputs(const Call& call, const Prepared& entry);

@@ -1,6 +1,7 @@
 // Hands slots to threads, in turn.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -15,10 +16,12 @@ namespace trtw::engine {
 /// ticket (its call is in flight and somebody will wait for it).
 class SlotPool {
 public:
-    explicit SlotPool(int count);
+    using Patience = std::chrono::steady_clock::duration;
+    /// `patience`: how long `lease` waits while every slot is parked under tickets of the calling thread.
+    explicit SlotPool(int count, Patience patience = std::chrono::seconds{10});
 
-    /// The slot that was free for longest; waits until one is. Throws UsageProblem where every slot is parked under
-    /// tickets of the calling thread: nobody else would ever free one.
+    /// The slot that was free for longest; waits until one is. Throws UsageProblem where the calling thread itself
+    /// holds the tickets of every slot and no other thread waits for one within `patience`.
     int lease();
     /// Ends a lease, or takes a parked slot's place back among the free ones.
     void release(int slot);
@@ -44,6 +47,7 @@ private:
     std::unordered_map<std::uint64_t, Parked> parked_;
     std::uint64_t next_ticket_ = 1;
     int count_;
+    Patience patience_;
 };
 
 } // namespace trtw::engine
