@@ -14,10 +14,22 @@ constexpr int block_height = 8;
 
 __device__ void store(float* output, std::size_t index, float value) { output[index] = value; }
 __device__ void store(__half* output, std::size_t index, float value) { output[index] = __float2half_rn(value); }
-__device__ void store(std::uint8_t* output, std::size_t index, float value) { output[index] = to_uint8(value); }
+__device__ void store(std::uint8_t* output, std::size_t index, float value) {
+    output[index] = static_cast<std::uint8_t>(value); // a grey level: the spec allows no normalisation
+}
+
+/// What the kernel needs of a spec.
+struct Target {
+    int height;
+    int width;
+    int pad_value;
+    Layout layout;
+    Channels channels;
+    Affine normalisation;
+};
 
 template <class T>
-__global__ void letterbox_kernel(const DeviceImage* images, LetterboxSpec spec, T* output) {
+__global__ void letterbox_kernel(const DeviceImage* images, Target spec, T* output) {
     const int x = static_cast<int>(blockIdx.x * block_width + threadIdx.x);
     const int y = static_cast<int>(blockIdx.y * block_height + threadIdx.y);
     if (x >= spec.width || y >= spec.height) {
@@ -43,7 +55,7 @@ __global__ void letterbox_kernel(const DeviceImage* images, LetterboxSpec spec, 
     for (int c = 0; c < 3; ++c) {
         const int value = bgr[spec.channels == Channels::bgr ? c : 2 - c];
         store(item, output_index(spec.layout, spec.height, spec.width, c, y, x),
-              normalise(value, spec.scale, spec.mean[c], spec.std[c]));
+              normalise(value, spec.normalisation.factor[c], spec.normalisation.offset[c]));
     }
 }
 
@@ -54,15 +66,16 @@ void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec&
     const dim3 block(block_width, block_height);
     const dim3 grid((spec.width + block_width - 1) / block_width, (spec.height + block_height - 1) / block_height,
                     count);
+    const Target target{spec.height, spec.width, spec.pad_value, spec.layout, spec.channels, affine(spec)};
     switch (spec.element) {
     case Element::float32:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<float*>(output));
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<float*>(output));
         break;
     case Element::float16:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<__half*>(output));
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<__half*>(output));
         break;
     case Element::uint8:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, spec, static_cast<std::uint8_t*>(output));
+        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<std::uint8_t*>(output));
         break;
     }
     device::check(cudaGetLastError(), "letterbox kernel");

@@ -40,15 +40,16 @@ std::uint16_t convert<std::uint16_t>(float value) {
 }
 template <>
 std::uint8_t convert<std::uint8_t>(float value) {
-    return to_uint8(value);
+    return static_cast<std::uint8_t>(value); // a grey level: the spec allows no normalisation
 }
 
 template <class T>
 LookUp<T> look_up(const LetterboxSpec& spec) {
+    const Affine normalisation = affine(spec);
     LookUp<T> table{};
     for (std::size_t c = 0; c < 3; ++c) {
         for (int v = 0; v < 256; ++v) {
-            table[c][static_cast<std::size_t>(v)] = convert<T>(normalise(v, spec.scale, spec.mean[c], spec.std[c]));
+            table[c][static_cast<std::size_t>(v)] = convert<T>(normalise(v, normalisation.factor[c], normalisation.offset[c]));
         }
     }
     return table;
@@ -121,8 +122,18 @@ void LetterboxSpec::validate() const {
     if (pad_value < 0 || pad_value > 255) {
         throw UsageProblem("The pad value is a grey level of 0 to 255; got " + std::to_string(pad_value) + ".");
     }
-    if (std::any_of(std::begin(std), std::end(std), [](float s) { return s == 0.0F || !std::isfinite(s); })) {
-        throw UsageProblem("Each standard deviation of a letterbox must be finite and not zero.");
+    if (std::any_of(std.begin(), std.end(), [](double s) { return s == 0.0 || !std::isfinite(s); }) ||
+        !std::all_of(mean.begin(), mean.end(), [](double m) { return std::isfinite(m); }) || !std::isfinite(scale)) {
+        throw UsageProblem("Scale, mean and std of a letterbox must be finite, and no std zero.");
+    }
+    if (element == Element::uint8) {
+        const Affine normalisation = affine(*this);
+        for (std::size_t c = 0; c < 3; ++c) {
+            if (normalisation.factor[c] != 1.0F || normalisation.offset[c] != 0.0F) {
+                throw UsageProblem("A uint8 input tensor holds grey levels as they are; set scale 1, mean 0 and "
+                                   "std 1.");
+            }
+        }
     }
 }
 
@@ -139,8 +150,13 @@ Geometry letterbox_geometry(int source_height, int source_width, const Letterbox
     Geometry geometry;
     geometry.source_height = source_height;
     geometry.source_width = source_width;
-    geometry.new_height = std::clamp(round_half_even(source_height * ratio), 1, spec.height);
-    geometry.new_width = std::clamp(round_half_even(source_width * ratio), 1, spec.width);
+    const auto side = [&](int source, int most) {
+        const double scaled = source * ratio;
+        return std::clamp(spec.rounding == Rounding::nearest ? round_half_even(scaled) : static_cast<int>(scaled), 1,
+                          most);
+    };
+    geometry.new_height = side(source_height, spec.height);
+    geometry.new_width = side(source_width, spec.width);
     if (spec.placement == Placement::centre) {
         // The odd pixel of padding goes to the bottom and the right.
         geometry.top = std::max(round_half_even((spec.height - geometry.new_height) / 2.0 - 0.1), 0);

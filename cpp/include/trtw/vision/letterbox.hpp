@@ -1,12 +1,14 @@
 // Letterbox: resize with the aspect ratio kept, pad, normalise, reorder channels and memory. CPU reference.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace trtw::vision {
 
 enum class Placement : std::uint8_t { centre, top_left };
+enum class Rounding : std::uint8_t { nearest, down };
 enum class Layout : std::uint8_t { nchw, nhwc };
 enum class Channels : std::uint8_t { rgb, bgr };
 enum class Element : std::uint8_t { float32, float16, uint8 };
@@ -16,18 +18,19 @@ constexpr std::size_t element_bytes(Element element) noexcept {
 }
 
 /// How a decoded image becomes one item of a model's input tensor.
-/// A grey level v of channel c becomes (v * scale - mean[c]) / std[c], in float32; mean and std follow `channels`.
-/// As uint8 the result is rounded half to even and clamped to 0..255.
+/// A grey level v of channel c becomes (v * scale - mean[c]) / std[c], in float32 as one multiplication and one
+/// addition; mean and std follow `channels`. As uint8 the grey levels stay as they are.
 struct LetterboxSpec {
     int height = 0;
     int width = 0;
     Placement placement = Placement::centre;
     int pad_value = 114; ///< grey level of the padding, normalised like any other
     bool scale_up = true;
+    Rounding rounding = Rounding::nearest; ///< of the resized sides: half to even, or down
     Channels channels = Channels::rgb;
-    float scale = 1.0F / 255.0F;
-    float mean[3] = {0.0F, 0.0F, 0.0F};
-    float std[3] = {1.0F, 1.0F, 1.0F};
+    double scale = 1.0 / 255.0;
+    std::array<double, 3> mean = {0.0, 0.0, 0.0};
+    std::array<double, 3> std = {1.0, 1.0, 1.0};
     Layout layout = Layout::nchw;
     Element element = Element::float32;
 
@@ -37,6 +40,21 @@ struct LetterboxSpec {
     /// Throws UsageProblem where a value makes no sense.
     void validate() const;
 };
+
+/// The normalisation of a spec as v * factor[c] + offset[c].
+struct Affine {
+    float factor[3];
+    float offset[3];
+};
+
+inline Affine affine(const LetterboxSpec& spec) noexcept {
+    Affine result{};
+    for (std::size_t c = 0; c < 3; ++c) {
+        result.factor[c] = static_cast<float>(spec.scale / spec.std[c]);
+        result.offset[c] = static_cast<float>(-spec.mean[c] / spec.std[c]);
+    }
+    return result;
+}
 
 /// Where an image of `source` size lands: x_dst = x_src * (new_width / source_width) + left, likewise y.
 struct Geometry {

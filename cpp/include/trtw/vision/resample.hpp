@@ -61,19 +61,14 @@ TRTW_HOST_DEVICE int blend(int top_left, int top_right, int bottom_left, int bot
     return (((y.first_weight * (top >> 4)) >> 16) + ((y.second_weight * (bottom >> 4)) >> 16) + 2) >> 2;
 }
 
-/// (value * scale - mean) / std with a rounding after each step.
-TRTW_HOST_DEVICE float normalise(int value, float scale, float mean, float std) {
+/// value * factor + offset with a rounding after each step.
+TRTW_HOST_DEVICE float normalise(int value, float factor, float offset) {
 #ifdef __CUDA_ARCH__
-    return __fdiv_rn(__fsub_rn(__fmul_rn(static_cast<float>(value), scale), mean), std);
+    return __fadd_rn(__fmul_rn(static_cast<float>(value), factor), offset);
 #else
-    const volatile float scaled = static_cast<float>(value) * scale;
-    return (scaled - mean) / std;
+    const volatile float scaled = static_cast<float>(value) * factor;
+    return scaled + offset;
 #endif
-}
-
-TRTW_HOST_DEVICE std::uint8_t to_uint8(float value) {
-    const float rounded = rintf(value);
-    return static_cast<std::uint8_t>(rounded < 0.0F ? 0.0F : rounded > 255.0F ? 255.0F : rounded);
 }
 
 /// Index of channel c (in the tensor's order) of pixel (y, x) in one item.
