@@ -381,7 +381,7 @@ class Runner:
         """Start a call and return its ticket; waits while every slot is busy. Host arrays may change afterwards.
 
         Raises:
-            UsageProblem: as `run`; also if every slot holds a call that this very thread has not waited for.
+            UsageProblem: as `run`; also if every slot holds a call of this very thread that nobody waits for in 10 s.
             DeviceFailure: as `run`.
         """
     def wait(self, ticket: int, *, copy: bool = True, out: Mapping[str, HostArray] | None = None) -> dict[str, Any]:

@@ -1,0 +1,77 @@
+// The machine's GPUs, and arrays on them.
+#include "bindings.hpp"
+
+#ifdef TRTW_WITH_CUDA
+#include "bind_device_array.hpp"
+#include "trtw/device/status.hpp"
+
+#include <pybind11/stl.h>
+#endif
+
+namespace py = pybind11;
+
+#ifdef TRTW_WITH_CUDA
+
+namespace {
+
+namespace td = trtw::device;
+
+py::object version_or_none(int number) {
+    return number == 0 ? py::object(py::none())
+                       : py::str(std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10));
+}
+
+py::dict cuda_status() {
+    td::Status status;
+    {
+        const py::gil_scoped_release unlocked;
+        status = td::status();
+    }
+    py::dict result;
+    result["ok"] = status.ok;
+    result["device_count"] = status.device_count;
+    result["driver_version"] = version_or_none(status.driver_version);
+    result["runtime_version"] = version_or_none(status.runtime_version);
+    result["error"] = trtw::bindings::text_or_none(status.error);
+    return result;
+}
+
+py::list devices() {
+    std::vector<td::DeviceInfo> found;
+    {
+        const py::gil_scoped_release unlocked;
+        found = td::devices();
+    }
+    py::list result;
+    for (const td::DeviceInfo& info : found) {
+        py::dict device;
+        device["index"] = info.index;
+        device["name"] = info.name;
+        device["compute_capability"] = std::to_string(info.major) + "." + std::to_string(info.minor);
+        device["memory_total_bytes"] = info.memory_total_bytes;
+        device["memory_free_bytes"] = info.memory_free_bytes;
+        device["multiprocessors"] = info.multiprocessors;
+        device["l2_bytes"] = info.l2_bytes;
+        device["uuid"] = info.uuid;
+        device["pci_id"] = info.pci_id;
+        result.append(device);
+    }
+    return result;
+}
+
+} // namespace
+
+void trtw::bindings::bind_device(py::module_& m) {
+    m.def("cuda_status", &cuda_status, "Tells whether a GPU can be used, and why not. Never raises.");
+    m.def("devices", &devices, "Returns every visible GPU.\n\nRaises:\n    DeviceFailure: The driver failed.");
+    m.def("profiler_start", &td::profiler_start, "Begins the range that Nsight records.");
+    m.def("profiler_stop", &td::profiler_stop, "Ends that range.");
+    bind_device_array(m);
+}
+
+#else
+
+// Without CUDA this build knows no devices; Python reports what the build lacks.
+void trtw::bindings::bind_device(py::module_& /*m*/) {}
+
+#endif

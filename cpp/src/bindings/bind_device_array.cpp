@@ -1,0 +1,251 @@
+#include "bind_device_array.hpp"
+
+#include "dlpack_abi.hpp"
+#include "trtw/device/check.hpp"
+#include "trtw/engine/host_array.hpp"
+
+#include <pybind11/stl.h>
+
+#include <array>
+#include <string_view>
+
+namespace py = pybind11;
+
+namespace trtw::bindings {
+
+namespace {
+
+struct TypeEntry {
+    std::string_view name;
+    char kind; ///< numpy's, for __cuda_array_interface__; 0 where numpy lacks the type
+    int bytes;
+    std::uint8_t dlpack;
+    int numpy; ///< type number of the array that holds it
+};
+
+using Api = py::detail::npy_api;
+constexpr int half_number = 23; // NPY_HALF, which pybind11 does not name
+
+constexpr std::array<TypeEntry, 9> types = {{
+    {"float32", 'f', 4, dlpack::code_float, Api::NPY_FLOAT_},
+    {"float16", 'f', 2, dlpack::code_float, half_number},
+    {"int8", 'i', 1, dlpack::code_int, Api::NPY_BYTE_},
+    {"int32", 'i', 4, dlpack::code_int, Api::NPY_INT_},
+    {"int64", 'i', 8, dlpack::code_int, Api::NPY_LONG_},
+    {"uint8", 'u', 1, dlpack::code_uint, Api::NPY_UBYTE_},
+    {"bool", 'b', 1, dlpack::code_bool, Api::NPY_BOOL_},
+    {"bfloat16", 0, 2, dlpack::code_bfloat, Api::NPY_USHORT_},
+    {"fp8", 0, 1, dlpack::code_float8_e4m3fn, Api::NPY_UBYTE_},
+}};
+
+const TypeEntry* find(std::string_view name) {
+    for (const TypeEntry& entry : types) {
+        if (entry.name == name) {
+            return &entry;
+        }
+    }
+    return nullptr;
+}
+
+// ---- what this module hands out ----------------------------------------------------------------------
+
+py::dict cuda_array_interface(const DeviceArray& array) {
+    const TypeEntry* type = find(array.dtype);
+    if (type == nullptr || type->kind == 0) {
+        throw py::attribute_error("numpy has no " + array.dtype +
+                                  ", so __cuda_array_interface__ cannot describe it; use DLPack");
+    }
+    py::dict description;
+    description["shape"] = shape_tuple(array.shape);
+    description["typestr"] = std::string{type->bytes == 1 ? '|' : '<'} + type->kind + std::to_string(type->bytes);
+    description["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(array.block->data()), false);
+    description["strides"] = py::none();
+    description["version"] = 3;
+    description["stream"] = py::none(); // complete already
+    return description;
+}
+
+// Freed by whoever takes the array, in any thread and without the GIL.
+struct Exported {
+    dlpack::ManagedTensor managed{};
+    std::shared_ptr<device::DeviceMemory> block;
+    engine::Shape shape;
+};
+
+py::capsule to_dlpack(const DeviceArray& array, const py::object& /*stream*/, const py::object& /*max_version*/,
+                      const std::optional<std::pair<int, int>>& device, std::optional<bool> copy) {
+    const TypeEntry* type = find(array.dtype);
+    const std::pair<int, int> here{dlpack::device_cuda, array.device};
+    if (type == nullptr || copy.value_or(false) || device.value_or(here) != here) {
+        throw py::buffer_error("a device array is handed over as it is: not copied, not to another device, and not "
+                               "of dtype " +
+                               array.dtype);
+    }
+    auto exported = std::make_unique<Exported>();
+    exported->block = array.block;
+    exported->shape = array.shape;
+    dlpack::Tensor& tensor = exported->managed.tensor;
+    tensor.data = array.block->data();
+    tensor.device = {dlpack::device_cuda, array.device};
+    tensor.ndim = static_cast<std::int32_t>(array.shape.size());
+    tensor.dtype = {type->dlpack, static_cast<std::uint8_t>(type->bytes * 8), 1};
+    tensor.shape = exported->shape.data();
+    exported->managed.owner = exported.get();
+    exported->managed.deleter = [](dlpack::ManagedTensor* self) { delete static_cast<Exported*>(self->owner); };
+    PyObject* capsule = PyCapsule_New(&exported->managed, dlpack::capsule_name, [](PyObject* object) {
+        // A consumer renames the capsule and frees the tensor itself.
+        if (PyCapsule_IsValid(object, dlpack::capsule_name) != 0) {
+            auto* unused = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object, dlpack::capsule_name));
+            unused->deleter(unused);
+        }
+    });
+    if (capsule == nullptr) {
+        throw py::error_already_set();
+    }
+    static_cast<void>(exported.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return py::reinterpret_steal<py::capsule>(capsule);
+}
+
+py::array to_numpy(const DeviceArray& array) {
+    py::array result = new_array(array.dtype, array.shape);
+    void* target = result.mutable_data();
+    const py::gil_scoped_release unlocked;
+    if (array.bytes > 0) {
+        TRTW_CUDA(cudaMemcpy(target, array.block->data(), array.bytes, cudaMemcpyDeviceToHost));
+    }
+    return result;
+}
+
+// ---- what others hand in -----------------------------------------------------------------------------
+
+std::string type_of_string(const std::string& typestr) {
+    for (const TypeEntry& entry : types) {
+        if (entry.kind != 0 && typestr.size() >= 3 && typestr[0] != '>' && typestr[1] == entry.kind &&
+            typestr.substr(2) == std::to_string(entry.bytes)) {
+            return std::string{entry.name};
+        }
+    }
+    return "'" + typestr + "'";
+}
+
+std::optional<cudaStream_t> producer_of(const py::dict& description) {
+    if (!description.contains("stream")) {
+        // Older versions of the interface say nothing; torch's default stream is the legacy one.
+        return cudaStreamLegacy;
+    }
+    const py::object stream = description["stream"];
+    if (stream.is_none()) {
+        return std::nullopt;
+    }
+    const auto handle = stream.cast<std::uintptr_t>();
+    // 1 and 2 stand for the legacy and the per-thread default stream, here as in CUDA's headers.
+    return reinterpret_cast<cudaStream_t>(handle); // NOLINT(performance-no-int-to-ptr)
+}
+
+ForeignArray from_interface(const py::dict& description, const py::handle& owner) {
+    ForeignArray array;
+    array.keep = py::reinterpret_borrow<py::object>(owner);
+    array.shape = description["shape"].cast<engine::Shape>();
+    array.dtype = type_of_string(description["typestr"].cast<std::string>());
+    const auto data = description["data"].cast<py::tuple>();
+    array.data = reinterpret_cast<const void*>(data[0].cast<std::uintptr_t>()); // NOLINT(performance-no-int-to-ptr)
+    if (description.contains("strides") && !py::object(description["strides"]).is_none()) {
+        const TypeEntry* type = find(array.dtype);
+        array.contiguous = type != nullptr && engine::is_contiguous(array.shape,
+                                                                    description["strides"].cast<engine::Shape>(),
+                                                                    static_cast<std::size_t>(type->bytes));
+    }
+    array.producer = producer_of(description);
+    return array;
+}
+
+std::string type_of_dlpack(const dlpack::DataType& dtype) {
+    for (const TypeEntry& entry : types) {
+        if (entry.dlpack == dtype.code && entry.bytes * 8 == dtype.bits && dtype.lanes == 1) {
+            return std::string{entry.name};
+        }
+    }
+    return "DLPack code " + std::to_string(dtype.code) + " of " + std::to_string(dtype.bits) + " bits";
+}
+
+ForeignArray from_dlpack(const py::handle& value) {
+    // After this, the legacy default stream comes after the array's producer.
+    const py::object object = value.attr("__dlpack__")(py::arg("stream") = 1);
+    auto* managed = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object.ptr(), dlpack::capsule_name));
+    if (managed == nullptr) {
+        throw py::error_already_set();
+    }
+    const dlpack::Tensor& tensor = managed->tensor;
+    ForeignArray array;
+    array.keep = object; // not renamed: the producer's capsule frees the tensor
+    array.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+    array.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+    array.dtype = type_of_dlpack(tensor.dtype);
+    array.contiguous =
+        tensor.strides == nullptr ||
+        engine::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
+    array.producer = cudaStreamLegacy;
+    return array;
+}
+
+bool is_on_gpu_by_dlpack(const py::handle& value) {
+    if (!py::hasattr(value, "__dlpack_device__")) {
+        return false;
+    }
+    const auto device = value.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+    return device.first == dlpack::device_cuda || device.first == dlpack::device_cuda_managed;
+}
+
+} // namespace
+
+std::optional<ForeignArray> foreign_array(const py::handle& value) {
+    // False also where reading the attribute fails, as torch's does for dtypes that the interface lacks.
+    if (py::hasattr(value, "__cuda_array_interface__")) {
+        return from_interface(value.attr("__cuda_array_interface__").cast<py::dict>(), value);
+    }
+    if (is_on_gpu_by_dlpack(value)) {
+        return from_dlpack(value);
+    }
+    return std::nullopt;
+}
+
+py::dtype numpy_dtype(const std::string& name) {
+    const TypeEntry* type = find(name);
+    if (type == nullptr) {
+        throw UsageProblem("numpy has no type that could hold " + name + ".");
+    }
+    return py::dtype(type->numpy);
+}
+
+py::array new_array(const std::string& dtype, const engine::Shape& shape) {
+    return {numpy_dtype(dtype), std::vector<py::ssize_t>(shape.begin(), shape.end())};
+}
+
+py::tuple shape_tuple(const engine::Shape& shape) {
+    py::tuple result(shape.size());
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+        result[i] = shape[i];
+    }
+    return result;
+}
+
+void bind_device_array(py::module_& m) {
+    py::class_<DeviceArray>(m, "DeviceArray", "A row-major array in device memory, alive as long as this object.")
+        .def_property_readonly("shape", [](const DeviceArray& a) { return shape_tuple(a.shape); })
+        .def_readonly("dtype", &DeviceArray::dtype)
+        .def_readonly("nbytes", &DeviceArray::bytes)
+        .def_readonly("device", &DeviceArray::device)
+        .def_property_readonly("pointer",
+                               [](const DeviceArray& a) { return reinterpret_cast<std::uintptr_t>(a.block->data()); })
+        .def("numpy", &to_numpy, "Copies to the host.")
+        .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
+        .def("__dlpack__", &to_dlpack, py::kw_only(), py::arg("stream") = py::none(),
+             py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
+        .def("__dlpack_device__", [](const DeviceArray& a) { return py::make_tuple(dlpack::device_cuda, a.device); })
+        .def("__repr__", [](const DeviceArray& a) {
+            return "DeviceArray(" + a.dtype + " " + engine::bracketed(a.shape) + ", device " +
+                   std::to_string(a.device) + ")";
+        });
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,48 @@
+// Arrays in device memory, as Python hands them over and takes them.
+#pragma once
+
+#include "trtw/device/memory.hpp"
+#include "trtw/engine/tensor.hpp"
+
+#include <cuda_runtime_api.h>
+#include <pybind11/numpy.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace trtw::bindings {
+
+/// An array that this module made. Complete: whoever reads it need not wait for a stream.
+struct DeviceArray {
+    std::shared_ptr<device::DeviceMemory> block;
+    engine::Shape shape;
+    std::string dtype; ///< numpy's name, or "bfloat16", "fp8"
+    std::size_t bytes = 0;
+    int device = 0;
+};
+
+/// An array that somebody else made, seen through __cuda_array_interface__ or DLPack.
+struct ForeignArray {
+    const void* data = nullptr;
+    engine::Shape shape;
+    std::string dtype;
+    bool contiguous = true;
+    std::optional<cudaStream_t> producer; ///< its work so far writes the array
+    pybind11::object keep;                ///< keeps the memory alive
+};
+
+/// nullopt where the object is no array on a GPU. Throws UsageProblem where its description is broken.
+std::optional<ForeignArray> foreign_array(const pybind11::handle& value);
+
+/// numpy's type for a tensor's dtype: bfloat16 is uint16 there, eight-bit floats are uint8.
+pybind11::dtype numpy_dtype(const std::string& name);
+
+/// A new array in the host's memory.
+pybind11::array new_array(const std::string& dtype, const engine::Shape& shape);
+
+pybind11::tuple shape_tuple(const engine::Shape& shape);
+
+void bind_device_array(pybind11::module_& m);
+
+} // namespace trtw::bindings

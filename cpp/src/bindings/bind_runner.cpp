@@ -1,0 +1,340 @@
+// The runner, and the parts that belong to running.
+#include "bindings.hpp"
+
+#include "bind_device_array.hpp"
+#include "bind_runner_call.hpp"
+#include "bind_vision.hpp"
+#include "trtw/engine/host_array.hpp"
+#include "trtw/error.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <thread>
+#include <unordered_map>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+using Names = std::optional<std::vector<std::string>>;
+
+/// A runner as Python holds it. Its own members are touched with the GIL held only.
+class PyRunner {
+public:
+    PyRunner(std::shared_ptr<te::Plan> plan, const std::optional<te::RunnerOptions>& options)
+        : plan_{std::move(plan)}, options_{options.value_or(te::RunnerOptions{})} {
+        {
+            const py::gil_scoped_release unlocked;
+            runner_ = std::make_shared<te::Runner>(plan_, options_);
+        }
+        default_ = default_selection();
+    }
+    ~PyRunner() { close(); }
+    PyRunner(const PyRunner&) = delete;
+    PyRunner& operator=(const PyRunner&) = delete;
+
+    py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
+                 const py::object& device_outputs) {
+        const std::shared_ptr<te::Runner> runner = open();
+        const Request request = make(inputs, outputs, device_outputs);
+        const te::Runner::Finished finished = [&] {
+            const py::gil_scoped_release unlocked;
+            return runner->run(request.call);
+        }();
+        timings_[std::this_thread::get_id()] = finished.timing();
+        return collect(*plan_, finished, request.selection, copy, out);
+    }
+
+    std::uint64_t submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs) {
+        const std::shared_ptr<te::Runner> runner = open();
+        Request request = make(inputs, outputs, device_outputs);
+        const std::uint64_t ticket = [&] {
+            const py::gil_scoped_release unlocked;
+            return runner->submit(request.call);
+        }();
+        pending_.emplace(ticket, Pending{std::move(request.selection), std::move(request.keep)});
+        return ticket;
+    }
+
+    py::dict wait(std::uint64_t ticket, bool copy, const OutputArrays& out) {
+        const std::shared_ptr<te::Runner> runner = open();
+        // Taken before the GIL is given away: of two waits for one ticket the runner refuses the second.
+        const auto found = pending_.find(ticket);
+        Pending pending;
+        if (found != pending_.end()) {
+            pending = std::move(found->second);
+            pending_.erase(found);
+        }
+        const te::Runner::Finished finished = [&] {
+            const py::gil_scoped_release unlocked;
+            return runner->wait(ticket);
+        }();
+        timings_[std::this_thread::get_id()] = finished.timing();
+        return collect(*plan_, finished, pending.selection, copy, out);
+    }
+
+    te::Timing timing() const {
+        const auto found = timings_.find(std::this_thread::get_id());
+        if (found == timings_.end()) {
+            throw UsageProblem("This thread has finished no call of the runner yet.");
+        }
+        return found->second;
+    }
+
+    py::array input_buffer(const std::string& name, const std::optional<te::Shape>& shape, int slot) {
+        const std::shared_ptr<te::Runner> runner = open();
+        const std::size_t index = input_index(name);
+        const te::TensorInfo& tensor = plan_->inputs()[index];
+        const te::Shape& wanted = shape ? *shape : tensor.shape;
+        if (std::any_of(wanted.begin(), wanted.end(), [](std::int64_t dim) { return dim < 0; })) {
+            throw UsageProblem("Input '" + name + "' has the shape " + te::bracketed(wanted) +
+                               "; say which one the buffer is for.");
+        }
+        using Owner = std::shared_ptr<device::PinnedMemory>;
+        auto owner = std::make_unique<Owner>();
+        {
+            const py::gil_scoped_release unlocked;
+            *owner = runner->input_block(slot, index, te::byte_size(tensor, wanted));
+        }
+        void* data = (*owner)->data();
+        const py::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
+        static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+        return {numpy_dtype(tensor.dtype), std::vector<py::ssize_t>(wanted.begin(), wanted.end()), data, base};
+    }
+
+    void reset_state(const py::object& values) {
+        const std::shared_ptr<te::Runner> runner = open();
+        if (options_.state.empty()) {
+            throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
+        }
+        std::vector<py::object> keep;
+        std::vector<std::pair<std::size_t, te::Input>> inputs;
+        const py::dict named = values.is_none() ? py::dict() : py::dict(values);
+        for (const auto& item : named) {
+            inputs.push_back(state_value(py::str(item.first), item.second, keep));
+        }
+        const py::gil_scoped_release unlocked;
+        runner->reset_state();
+        for (const auto& [index, input] : inputs) {
+            runner->set_state(index, input);
+        }
+    }
+
+    [[nodiscard]] te::SlotStatus status() const { return open()->status(); }
+    [[nodiscard]] std::string graph_text() const { return open()->graph_status(); }
+    [[nodiscard]] const te::RunnerOptions& options() const { return options_; }
+    [[nodiscard]] const std::shared_ptr<te::Plan>& plan() const { return plan_; }
+
+    void close() {
+        std::shared_ptr<te::Runner> last = std::move(runner_);
+        {
+            const py::gil_scoped_release unlocked;
+            last.reset(); // waits for calls in flight; those of other threads in `run` end first
+        }
+        pending_.clear();
+    }
+
+private:
+    struct Pending {
+        Selection selection;
+        std::vector<py::object> keep;
+    };
+
+    [[nodiscard]] std::shared_ptr<te::Runner> open() const {
+        if (!runner_) {
+            throw UsageProblem("The runner is closed; make a new one.");
+        }
+        return runner_;
+    }
+
+    [[nodiscard]] Selection default_selection() const {
+        Selection selection;
+        for (const te::TensorInfo& tensor : plan_->outputs()) {
+            const bool wanted = options_.outputs
+                                    ? std::find(options_.outputs->begin(), options_.outputs->end(), tensor.name) !=
+                                          options_.outputs->end()
+                                    : !options_.state.contains(tensor.name);
+            selection.to_host.push_back(wanted);
+            selection.to_device.push_back(false);
+        }
+        return selection;
+    }
+
+    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs) {
+        Request request = make_request(*plan_, inputs, options_.state);
+        const bool is_default = !outputs && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
+        request.selection =
+            is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs);
+        if (!is_default) {
+            request.call.to_host = request.selection.to_host;
+        }
+        return request;
+    }
+
+    [[nodiscard]] std::size_t input_index(const std::string& name) const {
+        const auto& inputs = plan_->inputs();
+        const auto found =
+            std::find_if(inputs.begin(), inputs.end(), [&](const te::TensorInfo& t) { return t.name == name; });
+        if (found == inputs.end()) {
+            throw UsageProblem("The engine has no input '" + name + "'.");
+        }
+        return static_cast<std::size_t>(found - inputs.begin());
+    }
+
+    std::pair<std::size_t, te::Input> state_value(const std::string& name, const py::handle& value,
+                                                  std::vector<py::object>& keep) const {
+        const std::size_t index = input_index(name);
+        const bool is_state = std::any_of(options_.state.begin(), options_.state.end(),
+                                          [&](const auto& pair) { return pair.second == name; });
+        if (!is_state) {
+            throw UsageProblem("Input '" + name + "' is no state of this runner.");
+        }
+        return {index, make_input(*plan_, plan_->inputs()[index], value, keep)};
+    }
+
+    std::shared_ptr<te::Plan> plan_;
+    te::RunnerOptions options_;
+    std::shared_ptr<te::Runner> runner_;
+    Selection default_;
+    std::unordered_map<std::uint64_t, Pending> pending_;
+    std::unordered_map<std::thread::id, te::Timing> timings_;
+};
+
+struct GraphStatus {
+    int graphs;
+    std::string fallback;
+    std::string text;
+};
+
+te::RunnerOptions make_options(int slots, bool cuda_graph, bool spin, bool timing,
+                               std::optional<bool> graph_includes_transfers, std::optional<int> profile,
+                               const std::optional<std::map<std::string, std::string>>& state, const Names& outputs,
+                               int graph_cache) {
+    te::RunnerOptions options;
+    options.slots = slots;
+    options.cuda_graph = cuda_graph;
+    options.spin = spin;
+    options.timing = timing;
+    options.graph_includes_transfers = graph_includes_transfers;
+    options.profile = profile;
+    options.state = state.value_or(std::map<std::string, std::string>{});
+    options.outputs = outputs;
+    options.graph_cache = graph_cache;
+    return options;
+}
+
+void bind_options(py::module_& m) {
+    using Options = te::RunnerOptions;
+    py::class_<Options>(m, "RunnerOptions", "How an engine is run.")
+        .def(py::init(&make_options), py::kw_only(), py::arg("slots") = 1, py::arg("cuda_graph") = true,
+             py::arg("spin") = true, py::arg("timing") = true, py::arg("graph_includes_transfers") = py::none(),
+             py::arg("profile") = py::none(), py::arg("state") = py::none(), py::arg("outputs") = py::none(),
+             py::arg("graph_cache") = 16)
+        .def_readwrite("slots", &Options::slots)
+        .def_readwrite("cuda_graph", &Options::cuda_graph)
+        .def_readwrite("spin", &Options::spin)
+        .def_readwrite("timing", &Options::timing)
+        .def_readwrite("graph_includes_transfers", &Options::graph_includes_transfers)
+        .def_readwrite("profile", &Options::profile)
+        .def_readwrite("state", &Options::state)
+        .def_readwrite("outputs", &Options::outputs)
+        .def_readwrite("graph_cache", &Options::graph_cache);
+}
+
+void bind_reports(py::module_& m) {
+    using te::Timing;
+    const auto milliseconds = [](float Timing::*field) {
+        return [field](const Timing& t) { return static_cast<double>(t.*field); };
+    };
+    py::class_<Timing>(m, "CallTiming", "Milliseconds of one call.")
+        .def_property_readonly("enqueue_ms", milliseconds(&Timing::enqueue_ms))
+        .def_property_readonly("h2d_ms", milliseconds(&Timing::h2d_ms))
+        .def_property_readonly("compute_ms", milliseconds(&Timing::compute_ms))
+        .def_property_readonly("d2h_ms", milliseconds(&Timing::d2h_ms))
+        .def_property_readonly("end_to_end_ms", milliseconds(&Timing::end_to_end_ms));
+    py::class_<GraphStatus>(m, "GraphStatus", "Whether CUDA graphs are in use; as text one line.")
+        .def_readonly("graphs", &GraphStatus::graphs)
+        .def_property_readonly("fallback", [](const GraphStatus& s) { return text_or_none(s.fallback); })
+        .def("__str__", [](const GraphStatus& s) { return s.text; });
+}
+
+py::dict memory_bytes(const PyRunner& runner) {
+    const te::MemoryUse use = runner.status().memory;
+    py::dict result;
+    result["device_scratch"] = use.device_scratch;
+    result["device_inputs"] = use.device_inputs;
+    result["device_outputs"] = use.device_outputs;
+    result["device_state"] = use.device_state;
+    result["device_images"] = use.device_images;
+    result["pinned_inputs"] = use.pinned_inputs;
+    result["pinned_outputs"] = use.pinned_outputs;
+    result["pinned_images"] = use.pinned_images;
+    return result;
+}
+
+py::dict counters(const PyRunner& runner) {
+    const te::SlotStatus status = runner.status();
+    py::dict result;
+    result["strided_copies"] = status.strided_copies;
+    result["in_place_inputs"] = status.in_place_inputs;
+    return result;
+}
+
+void bind_py_runner(py::module_& m) {
+    const py::tuple none_on_device(0);
+    py::class_<PyRunner>(m, "Runner", "Runs an engine with a bounded number of calls in flight. Thread-safe.")
+        .def(py::init<std::shared_ptr<te::Plan>, const std::optional<te::RunnerOptions>&>(), py::arg("engine"),
+             py::arg("options") = py::none())
+        .def_property_readonly("engine", &PyRunner::plan)
+        .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
+        .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
+             py::arg("out") = py::none(), py::arg("outputs") = py::none(),
+             py::arg("device_outputs") = none_on_device, "Executes the engine once.")
+        .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
+             py::arg("device_outputs") = none_on_device, "Starts a call and returns its ticket.")
+        .def("wait", &PyRunner::wait, py::arg("ticket"), py::kw_only(), py::arg("copy") = true,
+             py::arg("out") = py::none(), "Waits for a submitted call and returns its outputs.")
+        .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")
+        .def("graph_status",
+             [](const PyRunner& runner) {
+                 const te::SlotStatus status = runner.status();
+                 return GraphStatus{status.graphs, status.graph_fallback, runner.graph_text()};
+             })
+        .def("input_buffer", &PyRunner::input_buffer, py::arg("name"), py::arg("shape") = py::none(), py::kw_only(),
+             py::arg("slot") = 0, "Returns a writable view of a slot's pinned input buffer.")
+        .def("reset_state", &PyRunner::reset_state, py::arg("values") = py::none(),
+             "Forgets all state, then sets the named values.")
+        .def("memory_bytes", &memory_bytes, "Returns what all slots hold, graphs and weights left out.")
+        .def("counters", &counters, "Returns strided_copies and in_place_inputs.")
+        .def("close", &PyRunner::close, "Waits for the calls in flight and releases memory; safe to call twice.")
+        .def("__enter__", [](py::object self) { return self; })
+        .def("__exit__", [](PyRunner& runner, const py::args&) { runner.close(); });
+}
+
+std::size_t count_nonfinite(const py::array& array) {
+    if ((array.flags() & py::array::c_style) == 0) {
+        throw UsageProblem("The array to search for NaN and infinity must be C-contiguous.");
+    }
+    const std::string dtype = py::str(array.dtype().attr("name"));
+    const void* data = array.data();
+    const auto count = static_cast<std::size_t>(array.size());
+    const py::gil_scoped_release unlocked;
+    return te::count_nonfinite(data, count, dtype);
+}
+
+} // namespace
+
+void bind_runner(py::module_& m) {
+    bind_engine(m);
+    bind_options(m);
+    bind_reports(m);
+    bind_py_runner(m);
+    bind_bench(m);
+    m.def("count_nonfinite", &count_nonfinite, py::arg("array"), "Returns how many elements are NaN or infinite.");
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,155 @@
+// Measurements.
+#include "bind_runner_call.hpp"
+#include "bindings.hpp"
+#include "trtw/engine/bench.hpp"
+#include "trtw/engine/layer_profile.hpp"
+#include "trtw/error.hpp"
+
+#include <pybind11/stl.h>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+using te::BenchOptions;
+using te::BenchResult;
+using te::Sample;
+using PlanPointer = std::shared_ptr<te::Plan>;
+
+Request host_request(const te::Plan& plan, const py::object& inputs) {
+    Request request = make_request(plan, inputs, {});
+    for (const te::Input& input : request.call.inputs) {
+        if (input.source != te::Source::host) {
+            throw UsageProblem("A measurement starts from arrays in host memory; pass numpy arrays.");
+        }
+    }
+    return request;
+}
+
+BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options) {
+    const Request request = host_request(*plan, inputs);
+    const py::gil_scoped_release unlocked;
+    return te::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
+}
+
+BenchResult bench_latency(const PlanPointer& plan, const py::object& inputs,
+                          const std::optional<BenchOptions>& options,
+                          const std::optional<te::RunnerOptions>& runner_options) {
+    const Request request = host_request(*plan, inputs);
+    const py::gil_scoped_release unlocked;
+    return te::bench_latency(plan, request.call.inputs, options.value_or(BenchOptions{}),
+                             runner_options.value_or(te::RunnerOptions{}));
+}
+
+std::vector<te::LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
+                                          std::optional<int> profile) {
+    const Request request = host_request(*plan, inputs);
+    const py::gil_scoped_release unlocked;
+    return te::profile_layers(plan, request.call.inputs, iterations, profile);
+}
+
+// One field of every sample as an array.
+template <class Value, class Field>
+auto column(Field Sample::*field) {
+    return [field](const BenchResult& result) {
+        py::array_t<Value> values(static_cast<py::ssize_t>(result.samples.size()));
+        Value* target = values.mutable_data();
+        for (const Sample& sample : result.samples) {
+            *target++ = static_cast<Value>(sample.*field);
+        }
+        return values;
+    };
+}
+
+BenchOptions make_options(int iterations, double duration_s, double warmup_ms, int streams, bool threads, int depth,
+                          bool spin, bool transfers, bool cuda_graph, bool profiler, std::optional<int> profile) {
+    BenchOptions options;
+    options.iterations = iterations;
+    options.duration_s = duration_s;
+    options.warmup_ms = warmup_ms;
+    options.streams = streams;
+    options.threads = threads;
+    options.depth = depth;
+    options.spin = spin;
+    options.transfers = transfers;
+    options.cuda_graph = cuda_graph;
+    options.profiler = profiler;
+    options.profile = profile;
+    return options;
+}
+
+void bind_options(py::module_& m) {
+    const BenchOptions defaults;
+    py::class_<BenchOptions>(m, "BenchOptions", "What `bench` does; the method is trtexec's.")
+        .def(py::init(&make_options), py::kw_only(), py::arg("iterations") = defaults.iterations,
+             py::arg("duration_s") = defaults.duration_s, py::arg("warmup_ms") = defaults.warmup_ms,
+             py::arg("streams") = defaults.streams, py::arg("threads") = defaults.threads,
+             py::arg("depth") = defaults.depth, py::arg("spin") = defaults.spin,
+             py::arg("transfers") = defaults.transfers, py::arg("cuda_graph") = defaults.cuda_graph,
+             py::arg("profiler") = defaults.profiler, py::arg("profile") = py::none())
+        .def_readwrite("iterations", &BenchOptions::iterations)
+        .def_readwrite("duration_s", &BenchOptions::duration_s)
+        .def_readwrite("warmup_ms", &BenchOptions::warmup_ms)
+        .def_readwrite("streams", &BenchOptions::streams)
+        .def_readwrite("threads", &BenchOptions::threads)
+        .def_readwrite("depth", &BenchOptions::depth)
+        .def_readwrite("spin", &BenchOptions::spin)
+        .def_readwrite("transfers", &BenchOptions::transfers)
+        .def_readwrite("cuda_graph", &BenchOptions::cuda_graph)
+        .def_readwrite("profiler", &BenchOptions::profiler)
+        .def_readwrite("profile", &BenchOptions::profile);
+}
+
+void bind_result(py::module_& m) {
+    py::class_<BenchResult>(m, "BenchResult", "Every query of a measurement, by start, the warm-up left out.")
+        .def("__len__", [](const BenchResult& r) { return r.samples.size(); })
+        .def_property_readonly("start_ms", column<double>(&Sample::start_ms))
+        .def_property_readonly("compute_start_ms", column<double>(&Sample::compute_start_ms))
+        .def_property_readonly("end_ms", column<double>(&Sample::end_ms))
+        .def_property_readonly("enqueue_ms", column<double>(&Sample::enqueue_ms))
+        .def_property_readonly("h2d_ms", column<double>(&Sample::h2d_ms))
+        .def_property_readonly("compute_ms", column<double>(&Sample::compute_ms))
+        .def_property_readonly("d2h_ms", column<double>(&Sample::d2h_ms))
+        .def_property_readonly("latency_ms", column<double>(&Sample::latency_ms))
+        .def_property_readonly("host_start_ms", column<double>(&Sample::host_start_ms))
+        .def_property_readonly("end_to_end_ms", column<double>(&Sample::end_to_end_ms))
+        .def_property_readonly("stream", column<std::int32_t>(&Sample::stream))
+        .def_readonly("wall_ms", &BenchResult::wall_ms)
+        .def_readonly("host_wall_ms", &BenchResult::host_wall_ms)
+        .def_property_readonly("throughput_qps",
+                               [](const BenchResult& r) {
+                                   return r.wall_ms > 0.0 ? static_cast<double>(r.samples.size()) * 1000.0 / r.wall_ms
+                                                          : 0.0;
+                               })
+        .def_readonly("warmup_queries", &BenchResult::warmup_queries)
+        .def_readonly("graph", &BenchResult::graph)
+        .def_property_readonly("graph_fallback", [](const BenchResult& r) { return text_or_none(r.graph_fallback); });
+}
+
+void bind_layers(py::module_& m) {
+    using te::LayerTime;
+    py::class_<LayerTime>(m, "LayerTime", "Device time of one layer.")
+        .def_readonly("name", &LayerTime::name)
+        .def_property_readonly("milliseconds", [](const LayerTime& layer) {
+            return py::array_t<float>(static_cast<py::ssize_t>(layer.milliseconds.size()), layer.milliseconds.data());
+        });
+    m.def("profile_layers", &profile_layers, py::arg("engine"), py::arg("inputs"), py::kw_only(),
+          py::arg("iterations") = 20, py::arg("profile") = py::none(), "Times every layer, in execution order.");
+}
+
+} // namespace
+
+void bind_bench(py::module_& m) {
+    bind_options(m);
+    bind_result(m);
+    bind_layers(m);
+    m.def("bench", &bench, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
+          "Measures an engine by trtexec's method.");
+    m.def("bench_latency", &bench_latency, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
+          py::arg("runner_options") = py::none(), "Measures single calls through a runner, host memory to host memory.");
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,310 @@
+#include "bind_runner_call.hpp"
+
+#include "bind_device_array.hpp"
+#include "bind_vision.hpp"
+#include "trtw/device/check.hpp"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace py = pybind11;
+
+namespace trtw::bindings {
+
+namespace {
+
+using engine::Input;
+using engine::Plan;
+using engine::Shape;
+using engine::Source;
+using engine::TensorInfo;
+
+// Copies below this size are done before another thread could have taken the GIL.
+constexpr std::size_t release_limit = std::size_t{64} << 10U;
+// TensorRT's demand on addresses.
+constexpr std::uintptr_t alignment = 256;
+
+std::string described(const TensorInfo& tensor) {
+    return tensor.name + " " + tensor.dtype + " " + engine::bracketed(tensor.shape);
+}
+
+std::string all_described(const std::vector<TensorInfo>& tensors) {
+    std::string text;
+    for (const TensorInfo& tensor : tensors) {
+        text += (text.empty() ? "" : ", ") + described(tensor);
+    }
+    return text;
+}
+
+[[noreturn]] void refuse_dtype(const TensorInfo& tensor, const std::string& got) {
+    throw UsageProblem("Input '" + tensor.name + "' has dtype " + got + "; the engine takes " + described(tensor) +
+                       ". Convert it first.");
+}
+
+bool holds_bits(const TensorInfo& tensor, const py::dtype& dtype) {
+    // numpy lacks these: their bits as unsigned integers, or ml_dtypes' types.
+    if (tensor.dtype == "bfloat16" || tensor.dtype == "fp8") {
+        const std::string name = py::str(dtype.attr("name"));
+        return static_cast<std::size_t>(dtype.itemsize()) * 8 == tensor.bits &&
+               (dtype.kind() == 'u' || name == "bfloat16" || name == "float8_e4m3fn");
+    }
+    return false;
+}
+
+void check_dtype(const TensorInfo& tensor, const py::array& array) {
+    const py::dtype dtype = array.dtype();
+    if (dtype.byteorder() == '>') {
+        throw UsageProblem("Input '" + tensor.name + "' is in foreign byte order (" +
+                           py::str(dtype.attr("str")).cast<std::string>() + "); use .astype('" + tensor.dtype + "').");
+    }
+    if (tensor.dtype == "bfloat16" || tensor.dtype == "fp8") {
+        if (!holds_bits(tensor, dtype)) {
+            refuse_dtype(tensor, py::str(dtype.attr("name")));
+        }
+        return;
+    }
+    const py::dtype wanted = numpy_dtype(tensor.dtype);
+    if (dtype.kind() != wanted.kind() || dtype.itemsize() != wanted.itemsize()) {
+        refuse_dtype(tensor, py::str(dtype.attr("name")));
+    }
+}
+
+Input from_host(const TensorInfo& tensor, const py::array& array) {
+    check_dtype(tensor, array);
+    Input input;
+    input.source = Source::host;
+    input.data = array.data();
+    input.shape.assign(array.shape(), array.shape() + array.ndim());
+    if ((array.flags() & py::array::c_style) == 0) {
+        input.strides.assign(array.strides(), array.strides() + array.ndim());
+    }
+    return input;
+}
+
+Input from_images(const TensorInfo& tensor, const ImageBatch& batch) {
+    if (element_name(batch.spec.element) != tensor.dtype) {
+        refuse_dtype(tensor, element_name(batch.spec.element) + " of its letterbox");
+    }
+    Input input;
+    input.source = Source::images;
+    input.shape = batch_shape(batch.views.size(), batch.spec);
+    input.images = batch.views;
+    input.spec = batch.spec;
+    return input;
+}
+
+void check_place(const Plan& plan, const TensorInfo& tensor, const void* address) {
+    cudaPointerAttributes attributes{};
+    const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
+    const bool on_device = status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
+                                                     attributes.type == cudaMemoryTypeManaged);
+    if (!on_device) {
+        static_cast<void>(cudaGetLastError());
+        throw UsageProblem("Input '" + tensor.name + "' says that it lies on a GPU, but its address does not.");
+    }
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device != plan.device()) {
+        throw UsageProblem("Input '" + tensor.name + "' lies on GPU " + std::to_string(attributes.device) +
+                           ", the engine on GPU " + std::to_string(plan.device()) + ".");
+    }
+    if (reinterpret_cast<std::uintptr_t>(address) % alignment != 0) {
+        throw UsageProblem("Input '" + tensor.name +
+                           "' lies on the GPU at an address that is no multiple of 256, which TensorRT demands; pass a "
+                           "copy (.clone()).");
+    }
+}
+
+Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray& array) {
+    if (array.dtype != tensor.dtype) {
+        refuse_dtype(tensor, array.dtype);
+    }
+    if (!array.contiguous) {
+        throw UsageProblem("Input '" + tensor.name + "' lies on the GPU with gaps or in another order than row-major; "
+                                                     "pass a contiguous copy (.contiguous()).");
+    }
+    Input input;
+    input.source = Source::device;
+    input.data = array.data;
+    input.shape = array.shape;
+    input.producer = array.producer;
+    if (engine::volume(array.shape) == 0) {
+        input.source = Source::host; // nothing to read, and often no address
+        input.producer.reset();
+        return input;
+    }
+    check_place(plan, tensor, array.data);
+    return input;
+}
+
+void refuse_unknown(const Plan& plan, const py::dict& values) {
+    for (const auto& item : values) {
+        const std::string name = py::str(item.first);
+        const bool known = std::any_of(plan.inputs().begin(), plan.inputs().end(),
+                                       [&](const TensorInfo& tensor) { return tensor.name == name; });
+        if (!known) {
+            throw UsageProblem("The engine has no input '" + name + "'; it takes " + all_described(plan.inputs()) +
+                               ".");
+        }
+    }
+}
+
+std::vector<bool> flags_of(const Plan& plan, const std::vector<std::string>& names) {
+    std::vector<bool> flags(plan.outputs().size(), false);
+    for (const std::string& name : names) {
+        const auto found = std::find_if(plan.outputs().begin(), plan.outputs().end(),
+                                        [&](const TensorInfo& tensor) { return tensor.name == name; });
+        if (found == plan.outputs().end()) {
+            throw UsageProblem("The engine has no output '" + name + "'; it gives " + all_described(plan.outputs()) +
+                               ".");
+        }
+        flags[static_cast<std::size_t>(found - plan.outputs().begin())] = true;
+    }
+    return flags;
+}
+
+void copy_bytes(void* target, const void* source, std::size_t bytes) {
+    if (bytes < release_limit) {
+        if (bytes > 0) {
+            std::memcpy(target, source, bytes);
+        }
+        return;
+    }
+    const py::gil_scoped_release unlocked;
+    std::memcpy(target, source, bytes);
+}
+
+py::array view_of(const engine::Output& output) {
+    using Owner = std::shared_ptr<device::PinnedMemory>;
+    auto owner = std::make_unique<Owner>(output.host);
+    const py::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
+    static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return {numpy_dtype(output.tensor->dtype), std::vector<py::ssize_t>(output.shape.begin(), output.shape.end()),
+            output.host->data(), base};
+}
+
+py::array checked_target(const engine::Output& output, py::array target) {
+    const bool fits = static_cast<std::size_t>(target.ndim()) == output.shape.size() &&
+                      std::equal(output.shape.begin(), output.shape.end(), target.shape()) &&
+                      target.dtype().kind() == numpy_dtype(output.tensor->dtype).kind() &&
+                      static_cast<std::size_t>(target.nbytes()) == output.bytes;
+    if (!fits || !target.writeable() || (target.flags() & py::array::c_style) == 0) {
+        throw UsageProblem("The array to write output '" + output.tensor->name + "' into must be " +
+                           output.tensor->dtype + " " + engine::bracketed(output.shape) +
+                           ", C-contiguous and writeable.");
+    }
+    return target;
+}
+
+py::array host_output(const engine::Output& output, bool copy, const OutputArrays& out) {
+    if (out) {
+        if (const auto given = out->find(output.tensor->name); given != out->end()) {
+            py::array target = checked_target(output, given->second);
+            copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
+            return target;
+        }
+    }
+    if (!copy) {
+        return view_of(output);
+    }
+    py::array target = new_array(output.tensor->dtype, output.shape);
+    copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
+    return target;
+}
+
+} // namespace
+
+Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& value, std::vector<py::object>& keep) {
+    if (py::isinstance<py::array>(value)) {
+        keep.push_back(py::reinterpret_borrow<py::object>(value));
+        return from_host(tensor, py::reinterpret_borrow<py::array>(value));
+    }
+    if (py::isinstance<ImageBatch>(value)) {
+        keep.push_back(py::reinterpret_borrow<py::object>(value));
+        return from_images(tensor, value.cast<const ImageBatch&>());
+    }
+    if (const auto foreign = foreign_array(value)) {
+        keep.push_back(foreign->keep);
+        return from_device(plan, tensor, *foreign);
+    }
+    const auto array = py::array::ensure(value);
+    if (!array) {
+        throw UsageProblem("Input '" + tensor.name + "' is no array but " +
+                           py::str(py::type::of(value)).cast<std::string>() + ".");
+    }
+    keep.push_back(array);
+    return from_host(tensor, array);
+}
+
+Request make_request(const Plan& plan, const py::object& inputs, const std::map<std::string, std::string>& state) {
+    const py::dict values = py::isinstance<py::dict>(inputs) ? py::reinterpret_borrow<py::dict>(inputs)
+                                                             : py::dict(inputs);
+    Request request;
+    std::size_t used = 0;
+    for (const TensorInfo& tensor : plan.inputs()) {
+        PyObject* value = PyDict_GetItemString(values.ptr(), tensor.name.c_str());
+        if (value != nullptr) {
+            ++used;
+            request.call.inputs.push_back(make_input(plan, tensor, value, request.keep));
+            continue;
+        }
+        const bool is_state = std::any_of(state.begin(), state.end(),
+                                          [&](const auto& pair) { return pair.second == tensor.name; });
+        if (!is_state) {
+            refuse_unknown(plan, values); // a wrong name explains more than a missing one
+            throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
+                               all_described(plan.inputs()) + ".");
+        }
+        Input kept;
+        kept.source = Source::state;
+        request.call.inputs.push_back(std::move(kept));
+    }
+    if (used != values.size()) {
+        refuse_unknown(plan, values);
+    }
+    return request;
+}
+
+Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
+                         const std::optional<std::vector<std::string>>& outputs, const py::object& device_outputs) {
+    Selection selection;
+    selection.to_host = outputs ? flags_of(plan, *outputs) : default_to_host;
+    if (py::isinstance<py::bool_>(device_outputs)) {
+        selection.to_device.assign(plan.outputs().size(), device_outputs.cast<bool>());
+    } else {
+        selection.to_device = flags_of(plan, device_outputs.cast<std::vector<std::string>>());
+    }
+    for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
+        if (!selection.to_device[o]) {
+            continue;
+        }
+        if (plan.outputs()[o].on_host) {
+            throw UsageProblem("Output '" + plan.outputs()[o].name +
+                               "' is written in host memory by TensorRT; it cannot be had on the device.");
+        }
+        selection.to_host[o] = false;
+    }
+    return selection;
+}
+
+py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, const Selection& selection, bool copy,
+                 const OutputArrays& out) {
+    if (out) {
+        for (const auto& [name, array] : *out) {
+            static_cast<void>(flags_of(plan, {name}));
+        }
+    }
+    py::dict results;
+    for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
+        const engine::Output& output = finished.outputs()[o];
+        const char* name = output.tensor->name.c_str();
+        if (selection.to_device[o]) {
+            results[name] = DeviceArray{output.device, output.shape, output.tensor->dtype, output.bytes, plan.device()};
+        } else if (selection.to_host[o]) {
+            results[name] = host_output(output, copy, out);
+        }
+    }
+    return results;
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,50 @@
+// From Python's arrays to a call, and from a finished call to Python's arrays.
+#pragma once
+
+#include "trtw/engine/runner.hpp"
+
+#include <pybind11/numpy.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trtw::bindings {
+
+/// What of a call goes back to Python; one entry an output.
+struct Selection {
+    std::vector<bool> to_host;
+    std::vector<bool> to_device;
+};
+
+struct Request {
+    engine::Call call;
+    Selection selection;
+    std::vector<pybind11::object> keep; ///< owners of the memory that the call reads
+};
+
+using OutputArrays = std::optional<std::map<std::string, pybind11::array>>;
+
+/// Checks names, dtypes, byte orders and places; shapes are the runner's part. Inputs named in `state` may lack.
+/// Throws UsageProblem.
+Request make_request(const engine::Plan& plan, const pybind11::object& inputs,
+                     const std::map<std::string, std::string>& state);
+
+/// One input; the array or its owner goes into `keep`.
+engine::Input make_input(const engine::Plan& plan, const engine::TensorInfo& tensor, const pybind11::handle& value,
+                         std::vector<pybind11::object>& keep);
+
+/// The selection that the arguments `outputs` and `device_outputs` of run and submit ask for.
+Selection select_outputs(const engine::Plan& plan, const std::vector<bool>& default_to_host,
+                         const std::optional<std::vector<std::string>>& outputs,
+                         const pybind11::object& device_outputs);
+
+/// `copy`: arrays of their own, else views of the slot's pinned memory. `out`: arrays to write into, by name.
+pybind11::dict collect(const engine::Plan& plan, const engine::Runner::Finished& finished, const Selection& selection,
+                       bool copy, const OutputArrays& out);
+
+void bind_engine(pybind11::module_& m);
+void bind_bench(pybind11::module_& m);
+
+} // namespace trtw::bindings

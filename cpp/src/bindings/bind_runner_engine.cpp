@@ -1,0 +1,117 @@
+// Deserialised plans.
+#include "bind_device_array.hpp"
+#include "bind_runner_call.hpp"
+#include "bindings.hpp"
+#include "trtw/error.hpp"
+
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+using PlanPointer = std::shared_ptr<te::Plan>;
+using Folder = std::optional<std::filesystem::path>;
+
+te::PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir) {
+    return {allow_host_code, library_dir.value_or(std::filesystem::path{}), device};
+}
+
+PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device, const Folder& library_dir) {
+    const py::buffer_info bytes = plan.request();
+    if (bytes.ndim != 1 || (bytes.size > 0 && bytes.strides[0] != bytes.itemsize)) {
+        throw UsageProblem("A plan is given as contiguous bytes.");
+    }
+    const std::span<const std::byte> view{static_cast<const std::byte*>(bytes.ptr),
+                                          static_cast<std::size_t>(bytes.size * bytes.itemsize)};
+    const py::gil_scoped_release unlocked;
+    return te::Plan::load(view, plan_options(allow_host_code, device, library_dir));
+}
+
+std::vector<std::byte> read_file(const std::filesystem::path& path) {
+    std::ifstream file{path, std::ios::binary | std::ios::ate};
+    if (!file) {
+        throw UsageProblem("The engine file cannot be opened: " + path.string());
+    }
+    std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::streamoff>(file.tellg(), 0)));
+    file.seekg(0);
+    if (!file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()))) {
+        throw UsageProblem("The engine file cannot be read to its end: " + path.string());
+    }
+    return bytes;
+}
+
+PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir) {
+    const py::gil_scoped_release unlocked;
+    return te::Plan::load(read_file(path), plan_options(allow_host_code, device, library_dir));
+}
+
+py::tuple ranges_tuple(const std::vector<te::ProfileRange>& ranges) {
+    py::tuple result(ranges.size());
+    for (std::size_t p = 0; p < ranges.size(); ++p) {
+        result[p] =
+            py::make_tuple(shape_tuple(ranges[p].min), shape_tuple(ranges[p].opt), shape_tuple(ranges[p].max));
+    }
+    return result;
+}
+
+py::tuple tensors_tuple(const std::vector<te::TensorInfo>& tensors) {
+    py::tuple result(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        result[i] = py::cast(tensors[i]);
+    }
+    return result;
+}
+
+void bind_tensor(py::module_& m) {
+    using te::TensorInfo;
+    py::class_<TensorInfo>(m, "EngineTensor", "An input or output of an engine.")
+        .def_readonly("name", &TensorInfo::name)
+        .def_readonly("is_input", &TensorInfo::is_input)
+        .def_readonly("dtype", &TensorInfo::dtype)
+        .def_property_readonly("shape", [](const TensorInfo& t) { return shape_tuple(t.shape); })
+        .def_property_readonly("location", [](const TensorInfo& t) { return t.on_host ? "host" : "device"; })
+        .def_readonly("is_shape_tensor", &TensorInfo::is_shape_tensor)
+        .def_readonly("is_linear", &TensorInfo::is_linear)
+        .def_readonly("format", &TensorInfo::format)
+        .def_property_readonly("profiles", [](const TensorInfo& t) { return ranges_tuple(t.profiles); })
+        .def_property_readonly("values", [](const TensorInfo& t) { return ranges_tuple(t.values); })
+        .def("__repr__", [](const TensorInfo& t) {
+            return "EngineTensor(" + t.name + " " + t.dtype + " " + te::bracketed(t.shape) + ")";
+        });
+}
+
+} // namespace
+
+void bind_engine(py::module_& m) {
+    using te::Plan;
+    bind_tensor(m);
+    py::class_<Plan, PlanPointer>(m, "Engine", "A deserialised plan. A plan is executable code: load none whose "
+                                               "origin you do not trust.")
+        .def(py::init(&load_bytes), py::arg("plan"), py::kw_only(), py::arg("allow_host_code") = false,
+             py::arg("device") = -1, py::arg("library_dir") = py::none())
+        .def_static("from_file", &load_file, py::arg("path"), py::kw_only(), py::arg("allow_host_code") = false,
+                    py::arg("device") = -1, py::arg("library_dir") = py::none())
+        .def_property_readonly("tensors", [](const Plan& p) { return tensors_tuple(p.tensors()); })
+        .def_property_readonly("inputs", [](const Plan& p) { return tensors_tuple(p.inputs()); })
+        .def_property_readonly("outputs", [](const Plan& p) { return tensors_tuple(p.outputs()); })
+        .def_property_readonly("num_profiles", &Plan::num_profiles)
+        .def_property_readonly("num_layers", [](const Plan& p) { return p.engine().getNbLayers(); })
+        .def_property_readonly("name",
+                               [](const Plan& p) {
+                                   const char* name = p.engine().getName();
+                                   return std::string{name != nullptr ? name : ""};
+                               })
+        .def_property_readonly("device_memory_bytes", &Plan::device_memory_bytes)
+        .def_property_readonly("device", &Plan::device)
+        .def_property_readonly("metadata", &Plan::metadata);
+}
+
+} // namespace trtw::bindings

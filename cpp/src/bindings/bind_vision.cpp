@@ -1,0 +1,242 @@
+// The letterbox on the CPU and, where there are CUDA kernels, on the GPU.
+#include "bind_vision.hpp"
+
+#include "bindings.hpp"
+#include "trtw/error.hpp"
+
+#ifdef TRTW_WITH_KERNELS
+#include "bind_device_array.hpp"
+#include "trtw/device/check.hpp"
+#include "trtw/device/stream.hpp"
+#include "trtw/vision/letterbox_gpu.hpp"
+
+#include <mutex>
+#endif
+
+#include <pybind11/stl.h>
+
+#include <utility>
+
+namespace py = pybind11;
+namespace tv = trtw::vision;
+
+namespace trtw::bindings {
+
+namespace {
+
+template <class Enum>
+using Words = std::vector<std::pair<std::string, Enum>>;
+
+const Words<tv::Placement> placements = {{"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}};
+const Words<tv::Rounding> roundings = {{"nearest", tv::Rounding::nearest}, {"down", tv::Rounding::down}};
+const Words<tv::Channels> channel_orders = {{"rgb", tv::Channels::rgb}, {"bgr", tv::Channels::bgr}};
+const Words<tv::Layout> layouts = {{"nchw", tv::Layout::nchw}, {"nhwc", tv::Layout::nhwc}};
+const Words<tv::Element> elements = {
+    {"float32", tv::Element::float32}, {"float16", tv::Element::float16}, {"uint8", tv::Element::uint8}};
+
+template <class Enum>
+Enum parse(const Words<Enum>& words, const std::string& text, const char* field) {
+    std::string known;
+    for (const auto& [word, value] : words) {
+        if (word == text) {
+            return value;
+        }
+        known += (known.empty() ? "" : ", ") + word;
+    }
+    throw UsageProblem("A letterbox has no " + std::string{field} + " '" + text + "'; there are: " + known + ".");
+}
+
+template <class Enum>
+std::string word_of(const Words<Enum>& words, Enum wanted) {
+    for (const auto& [word, value] : words) {
+        if (value == wanted) {
+            return word;
+        }
+    }
+    return {};
+}
+
+tv::LetterboxSpec make_spec(int height, int width, const std::string& placement, int pad_value, bool scale_up,
+                            const std::string& rounding, const std::string& channels, double scale,
+                            const std::array<double, 3>& mean, const std::array<double, 3>& std,
+                            const std::string& layout, const std::string& dtype) {
+    tv::LetterboxSpec spec;
+    spec.height = height;
+    spec.width = width;
+    spec.placement = parse(placements, placement, "placement");
+    spec.pad_value = pad_value;
+    spec.scale_up = scale_up;
+    spec.rounding = parse(roundings, rounding, "rounding");
+    spec.channels = parse(channel_orders, channels, "channels");
+    spec.scale = scale;
+    spec.mean = mean;
+    spec.std = std;
+    spec.layout = parse(layouts, layout, "layout");
+    spec.element = parse(elements, dtype, "dtype");
+    spec.validate();
+    return spec;
+}
+
+tv::ImageView view_of(const py::array& array) {
+    const bool is_image = py::isinstance<py::array_t<std::uint8_t>>(array) && array.ndim() == 3 &&
+                          array.shape(2) == 3 && array.shape(0) > 0 && array.shape(1) > 0;
+    if (!is_image) {
+        throw UsageProblem("An image is a uint8 array of [height, width, 3] in BGR; got " +
+                           py::str(array.dtype()).cast<std::string>() + " " +
+                           py::str(array.attr("shape")).cast<std::string>() + ".");
+    }
+    return {static_cast<const std::uint8_t*>(array.data()), static_cast<int>(array.shape(0)),
+            static_cast<int>(array.shape(1)), static_cast<std::ptrdiff_t>(array.strides(0))};
+}
+
+// Rows may lie apart (a crop), pixels and channels may not: anything else is copied.
+py::array tight_pixels(const py::handle& value) {
+    if (!py::isinstance<py::array>(value)) {
+        throw UsageProblem("An image is a numpy array, uint8 of [height, width, 3] in BGR; got " +
+                           py::str(py::type::of(value)).cast<std::string>() + ".");
+    }
+    auto array = py::reinterpret_borrow<py::array>(value);
+    if (array.ndim() == 3 && (array.strides(2) != 1 || array.strides(1) != 3)) {
+        array = array.attr("copy")("C");
+    }
+    return array;
+}
+
+py::array letterbox_cpu(const py::object& image, const tv::LetterboxSpec& spec) {
+    const py::array pixels = tight_pixels(image);
+    const tv::ImageView view = view_of(pixels);
+    const engine::Shape batch = batch_shape(1, spec);
+    py::array result(py::dtype(element_name(spec.element)), std::vector<py::ssize_t>(batch.begin() + 1, batch.end()));
+    void* target = result.mutable_data();
+    const py::gil_scoped_release unlocked;
+    tv::letterbox_cpu(view, spec, target);
+    return result;
+}
+
+void bind_spec(py::module_& m) {
+    using Spec = tv::LetterboxSpec;
+    using Triple = std::array<double, 3>;
+    const auto triple = [](const Triple& values) { return py::make_tuple(values[0], values[1], values[2]); };
+    py::class_<Spec>(m, "LetterboxSpec", "How a decoded image becomes one item of a model's input tensor.")
+        .def(py::init(&make_spec), py::arg("height"), py::arg("width"), py::kw_only(), py::arg("placement") = "centre",
+             py::arg("pad_value") = 114, py::arg("scale_up") = true, py::arg("rounding") = "nearest",
+             py::arg("channels") = "rgb", py::arg("scale") = 1.0 / 255.0, py::arg("mean") = Triple{0.0, 0.0, 0.0},
+             py::arg("std") = Triple{1.0, 1.0, 1.0}, py::arg("layout") = "nchw", py::arg("dtype") = "float32")
+        .def_readonly("height", &Spec::height)
+        .def_readonly("width", &Spec::width)
+        .def_property_readonly("placement", [](const Spec& s) { return word_of(placements, s.placement); })
+        .def_readonly("pad_value", &Spec::pad_value)
+        .def_readonly("scale_up", &Spec::scale_up)
+        .def_property_readonly("rounding", [](const Spec& s) { return word_of(roundings, s.rounding); })
+        .def_property_readonly("channels", [](const Spec& s) { return word_of(channel_orders, s.channels); })
+        .def_readonly("scale", &Spec::scale)
+        .def_property_readonly("mean", [triple](const Spec& s) { return triple(s.mean); })
+        .def_property_readonly("std", [triple](const Spec& s) { return triple(s.std); })
+        .def_property_readonly("layout", [](const Spec& s) { return word_of(layouts, s.layout); })
+        .def_property_readonly("dtype", [](const Spec& s) { return element_name(s.element); });
+}
+
+void bind_geometry(py::module_& m) {
+    using tv::Geometry;
+    py::class_<Geometry>(m, "LetterboxGeometry", "Where an image lies in the input, in pixels.")
+        .def_readonly("source_height", &Geometry::source_height)
+        .def_readonly("source_width", &Geometry::source_width)
+        .def_readonly("new_height", &Geometry::new_height)
+        .def_readonly("new_width", &Geometry::new_width)
+        .def_readonly("top", &Geometry::top)
+        .def_readonly("left", &Geometry::left);
+    m.def("letterbox_geometry", &tv::letterbox_geometry, py::arg("height"), py::arg("width"), py::arg("spec"),
+          "Returns where an image of height by width pixels lands.\n\nRaises:\n    UsageProblem: A size is not positive.");
+}
+
+#ifdef TRTW_WITH_KERNELS
+
+class Letterbox {
+public:
+    Letterbox(tv::LetterboxSpec spec, int device) : spec_{std::move(spec)}, device_{use(device)} {}
+
+    DeviceArray operator()(const py::sequence& images) {
+        const ImageBatch batch = image_batch(images, spec_);
+        DeviceArray result;
+        result.shape = batch_shape(batch.views.size(), spec_);
+        result.dtype = element_name(spec_.element);
+        result.bytes = batch.views.size() * spec_.item_bytes();
+        result.device = device_;
+        const py::gil_scoped_release unlocked;
+        const std::scoped_lock lock{mutex_};
+        use(device_);
+        result.block = std::make_shared<device::DeviceMemory>(result.bytes);
+        kernel_.enqueue(batch.views, spec_, result.block->data(), stream_.get());
+        stream_.synchronize();
+        return result;
+    }
+
+private:
+    static int use(int device) {
+        if (device >= 0) {
+            TRTW_CUDA(cudaSetDevice(device));
+        }
+        TRTW_CUDA(cudaGetDevice(&device));
+        return device;
+    }
+
+    tv::LetterboxSpec spec_;
+    int device_; // selected before the stream is made
+    device::Stream stream_;
+    tv::LetterboxGpu kernel_;
+    std::mutex mutex_;
+};
+
+void bind_gpu(py::module_& m) {
+    py::class_<Letterbox>(m, "Letterbox", "Letterbox on the GPU without a runner.")
+        .def(py::init<tv::LetterboxSpec, int>(), py::arg("spec"), py::kw_only(), py::arg("device") = -1)
+        .def("__call__", &Letterbox::operator(), py::arg("images"));
+}
+
+#else
+
+void bind_gpu(py::module_& /*m*/) {}
+
+#endif
+
+} // namespace
+
+ImageBatch image_batch(const py::sequence& images, const tv::LetterboxSpec& spec) {
+    ImageBatch batch;
+    batch.spec = spec;
+    for (const py::handle image : images) {
+        batch.arrays.push_back(tight_pixels(image));
+        batch.views.push_back(view_of(batch.arrays.back()));
+    }
+    if (batch.views.empty()) {
+        throw UsageProblem("A batch of images holds at least one.");
+    }
+    return batch;
+}
+
+engine::Shape batch_shape(std::size_t count, const tv::LetterboxSpec& spec) {
+    const auto images = static_cast<std::int64_t>(count);
+    return spec.layout == tv::Layout::nchw ? engine::Shape{images, 3, spec.height, spec.width}
+                                           : engine::Shape{images, spec.height, spec.width, 3};
+}
+
+std::string element_name(tv::Element element) { return word_of(elements, element); }
+
+void bind_vision(py::module_& m) {
+    bind_spec(m);
+    bind_geometry(m);
+    m.def("letterbox_cpu", &letterbox_cpu, py::arg("image"), py::arg("spec"), "Letterboxes one image on the CPU.");
+    py::class_<ImageBatch>(m, "ImageBatch", "Images of any sizes as the value of one input.")
+        .def(py::init(&image_batch), py::arg("images"), py::arg("spec"))
+        .def("__len__", [](const ImageBatch& batch) { return batch.views.size(); })
+        .def_property_readonly("shape", [](const ImageBatch& batch) {
+            py::list dims;
+            for (const std::int64_t dim : batch_shape(batch.views.size(), batch.spec)) {
+                dims.append(dim);
+            }
+            return py::tuple(dims);
+        });
+    bind_gpu(m);
+}
+
+} // namespace trtw::bindings

@@ -1,0 +1,30 @@
+// Images that Python hands over to be letterboxed.
+#pragma once
+
+#include "trtw/engine/tensor.hpp"
+#include "trtw/vision/letterbox.hpp"
+
+#include <pybind11/numpy.h>
+
+#include <string>
+#include <vector>
+
+namespace trtw::bindings {
+
+/// The value of one input: views of numpy arrays that this object keeps alive.
+struct ImageBatch {
+    std::vector<pybind11::array> arrays;
+    std::vector<vision::ImageView> views;
+    vision::LetterboxSpec spec;
+};
+
+/// Throws UsageProblem for an empty list or for an array that is no uint8 [H, W, 3].
+ImageBatch image_batch(const pybind11::sequence& images, const vision::LetterboxSpec& spec);
+
+/// [count, 3, H, W] or [count, H, W, 3].
+engine::Shape batch_shape(std::size_t count, const vision::LetterboxSpec& spec);
+
+/// "float32", "float16" or "uint8".
+std::string element_name(vision::Element element);
+
+} // namespace trtw::bindings
