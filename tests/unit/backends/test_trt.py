@@ -144,6 +144,10 @@ def test_a_plan_is_taken_with_its_own_precision_alone(model: Path, tmp_path: Pat
 def test_options_are_checked(model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="did you mean cuda_graph"):
         TrtBackend().load(model, SessionOptions(extra={"cuda_graf": False}))
+    with pytest.raises(UsageProblem, match="Option max_batch of backend trt is wrong"):
+        TrtBackend().load(model, SessionOptions(extra={"max_batch": "many"}))
+    with pytest.raises(UsageProblem, match=r"setting precision|precision: "):
+        TrtBackend().load(model, SessionOptions(precision="fp17"))
     with pytest.raises(UsageProblem, match="4 calls at once need as many slots, not 2"):
         TrtBackend().load(model, SessionOptions(concurrency=4, extra={"slots": 2}))
     with pytest.raises(UsageProblem, match=r"loads \.onnx or \.plan or \.engine files"):

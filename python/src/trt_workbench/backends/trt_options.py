@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.engine.options import BuildSettings
@@ -13,8 +15,7 @@ from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.errors import UsageProblem
 
 
-@dataclass(frozen=True)
-class RunnerChoice:
+class RunnerChoice(BaseModel):
     """How an engine is loaded and run. Every field is an extra option of the backend.
 
     Attributes:
@@ -32,16 +33,18 @@ class RunnerChoice:
         note: called with what a person should know, such as a long build that starts.
     """
 
-    slots: int | None = None
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slots: Annotated[int, Field(ge=1)] | None = None
     cuda_graph: bool = True
     spin: bool = True
     graph_includes_transfers: bool | None = None
-    profile: int | None = None
+    profile: Annotated[int, Field(ge=0)] | None = None
     state: Mapping[str, str] | None = None
     trust: bool = False
     allow_host_code: bool = False
     force: bool = False
-    max_batch: int = 1
+    max_batch: Annotated[int, Field(ge=1)] = 1
     config: Path | None = None
     note: Callable[[str], None] | None = None
 
@@ -51,7 +54,7 @@ class RunnerChoice:
             self.note(text)
 
 
-_RUNNER_KEYS = tuple(field.name for field in fields(RunnerChoice))
+_RUNNER_KEYS = tuple(RunnerChoice.model_fields)
 
 
 def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]:
@@ -69,7 +72,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}."
             msg = f"Backend trt has no option {key!r}; {hint}"
             raise UsageProblem(msg)
-    choice = RunnerChoice(**{key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
+    choice = _choice({key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
     overrides = {key: value for key, value in options.extra.items() if key in BuildSettings.model_fields}
     # the session's precision counts unless a settings file decides and nothing else was asked for
     if "precision" not in overrides and (choice.config is None or options.precision != "fp32" or options.tf32):
@@ -79,3 +82,13 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
         msg = f"{options.concurrency} calls at once need as many slots, not {choice.slots}."
         raise UsageProblem(msg)
     return choice, settings
+
+
+def _choice(given: Mapping[str, Any]) -> RunnerChoice:
+    try:
+        return RunnerChoice.model_validate(given)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name, reason = ".".join(map(str, details["loc"])), details["msg"]
+        msg = f"Option {name} of backend trt is wrong ({reason[0].lower()}{reason[1:]}): {details['input']!r}."
+        raise UsageProblem(msg) from error
