@@ -25,7 +25,6 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 using Ranges = std::map<std::string, std::tuple<Dims, Dims, Dims>>;
-using Rules = std::vector<std::pair<std::string, std::string>>;
 
 std::map<std::string, te::ProfileRange> from_python(const Ranges& ranges) {
     std::map<std::string, te::ProfileRange> made;
@@ -115,22 +114,21 @@ void bind_containers(py::class_<te::BuildOptions>& options) {
     sequence("profiles", &te::BuildOptions::profiles);
     sequence("plugins", &te::BuildOptions::plugins);
     sequence("plugins_to_serialize", &te::BuildOptions::plugins_to_serialize);
+    // As a dict, whose order is that of the rules.
     const auto rules = [&options](const char* name, std::vector<te::LayerRule> te::BuildOptions::* member) {
         options.def_property(
             name,
             [member](const te::BuildOptions& self) {
-                Rules pairs;
+                py::dict copy;
                 for (const te::LayerRule& rule : self.*member) {
-                    pairs.emplace_back(rule.pattern, rule.dtype);
+                    copy[py::str(rule.pattern)] = rule.dtype;
                 }
-                return tuple_of(pairs);
+                return read_only(copy);
             },
-            [member](te::BuildOptions& self, const py::object& given) {
-                const py::object pairs = py::isinstance<py::dict>(given) ? given.attr("items")() : given;
+            [member](te::BuildOptions& self, const py::dict& given) {
                 std::vector<te::LayerRule> made;
-                for (const py::handle pair : pairs) {
-                    auto [pattern, dtype] = pair.cast<std::pair<std::string, std::string>>();
-                    made.push_back({std::move(pattern), std::move(dtype)});
+                for (const auto& [pattern, dtype] : given) {
+                    made.push_back({pattern.cast<std::string>(), dtype.cast<std::string>()});
                 }
                 self.*member = std::move(made);
             });
