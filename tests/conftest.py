@@ -1,8 +1,10 @@
 """What tests of several folders share."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,3 +24,63 @@ def doubled_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     yield
     sys.modules.pop(native.MODULE, None)
     native.native.cache_clear()
+
+
+LLM_VOCABULARY, LLM_POSITIONS = 300, 64
+_SIZE = {"vocab_size": LLM_VOCABULARY, "bos_token_id": 0, "eos_token_id": 0}
+_LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+_LLAMA |= {"max_position_embeddings": LLM_POSITIONS, **_SIZE}
+_GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LLM_POSITIONS, **_SIZE}
+_OPT = {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "word_embed_proj_dim": 32}
+LLM_FAMILIES: dict[str, dict[str, Any]] = {
+    "gpt2": _GPT2,
+    "llama": {**_LLAMA, "num_key_value_heads": 2},  # grouped-query attention
+    "qwen2": {**_LLAMA, "num_key_value_heads": 1},
+    "opt": {**_OPT, "max_position_embeddings": LLM_POSITIONS, "pad_token_id": 1, **_SIZE},
+    "mistral": {**_LLAMA, "num_key_value_heads": 2, "sliding_window": 8},
+    # builds its local masks by itself, which a static cache does not go with
+    "gpt_neo": {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
+    | {"window_size": 8, "max_position_embeddings": LLM_POSITIONS, **_SIZE},
+}
+
+
+@pytest.fixture(scope="session")
+def llm_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return a function that makes a small random language model with a tokenizer, once for each family."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=LLM_VOCABULARY, special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator([Path(__file__).read_text(encoding="utf-8")], trainer)
+
+    @cache
+    def make(family: str) -> Path:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+        from trt_workbench.onnxtools.export_llm_model import quiet_transformers
+
+        folder = tmp_path_factory.mktemp(family)
+        torch.set_num_threads(1)  # models this small only lose time to further threads
+        torch.manual_seed(0)
+        with quiet_transformers():
+            config = AutoConfig.for_model(family, **LLM_FAMILIES[family])
+            model = AutoModelForCausalLM.from_config(config)
+            # weights large enough for the logits to differ between tokens
+            with torch.no_grad():
+                for weight in model.parameters():
+                    if weight.ndim > 1:
+                        weight.normal_(0, 0.2)
+            model.save_pretrained(folder)
+        wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|end|>", eos_token="<|end|>")
+        wrapped.save_pretrained(folder)
+        return folder
+
+    return make

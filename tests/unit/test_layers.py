@@ -54,6 +54,8 @@ def test_only_backends_and_the_engine_import_a_runtime(module: Path) -> None:
     if module.parts[0] == "backends":
         return
     allowed = {"trt_workbench_native"} if module.parts[0] == "engine" else set()
+    if module.parts[0] == "onnxtools" and module.stem.startswith("export_"):
+        allowed = {"torch", "transformers"}  # where a model comes from, not what executes it
     assert used <= allowed
 
 

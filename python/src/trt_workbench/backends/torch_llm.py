@@ -1,0 +1,223 @@
+"""A causal language model on PyTorch by transformers: eval-llm's reference, and its torch and torch-compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm, quiet_transformers
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+_DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+class TorchLlm:
+    """A loaded model. `logits` runs it without a cache, `prefill` and `step` with one. A context manager.
+
+    Attributes:
+        name: "torch" or "torch-compile".
+        precision: of weights and computation.
+        parameters: number of weights.
+        provenance: what executes the model, for the record.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, device: str, precision: str, compiled: bool) -> None:
+        """Move a model that `load_causal_lm` loaded to `device`; `load_torch_llm` does both.
+
+        Raises:
+            DeviceFailure: the device has too little memory.
+        """
+        import torch
+
+        self.name = "torch-compile" if compiled else "torch"
+        self.precision = precision
+        with device_errors():
+            self._model: Any = model.to(device=torch.device(device), dtype=getattr(torch, _DTYPES[precision]))
+        self._device = device
+        self.parameters = model.num_parameters()
+        # one graph for all lengths; the uncached loop would compile for each of them otherwise
+        self._forward: Any = torch.compile(self._model, dynamic=True) if compiled else self._model
+        self._compiled_step: Any = torch.compile(self._model, dynamic=False) if compiled else None
+        self._cache: Any = None
+        self._position: Any = None
+        self.provenance: Mapping[str, Any] = {
+            "torch": str(torch.__version__),
+            "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+            "precision": precision,
+            "attention": model.config._attn_implementation,
+            "compiled": compiled,
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+        }
+
+    def logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Run the model once on whole sequences.
+
+        Args:
+            input_ids: int64 [B,S].
+
+        Returns:
+            float32 [B,S,V].
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+        with self._inference():
+            return _host(self._forward(input_ids=self._to_device(input_ids), use_cache=False).logits)
+
+    def prefill(self, input_ids: NDArray[np.int64], capacity: int) -> NDArray[np.float32]:
+        """Start sequences: forget earlier ones, run the prompt [B,S] and keep its keys and values.
+
+        Args:
+            input_ids: int64 [B,S].
+            capacity: longest sequence that will be reached, in tokens.
+
+        Returns:
+            float32 [B,V], logits of the last position.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+        import torch
+        from transformers import DynamicCache, StaticCache
+
+        with self._inference():
+            if self._compiled_step is None:
+                self._cache = DynamicCache(config=self._model.config)
+            else:
+                # of fixed size, so that the step is compiled once
+                self._cache = StaticCache(config=self._model.config, max_cache_len=capacity)
+            self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
+            output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
+            return _host(output.logits[:, -1])
+
+    def step(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Append one token [B] to every sequence and return the logits [B,V] after it.
+
+        Raises:
+            UsageProblem: nothing was started.
+            DeviceFailure: the device is out of memory or failed.
+        """
+        if self._cache is None:
+            msg = "A sequence starts with prefill; there is none to append to."
+            raise UsageProblem(msg)
+        with self._inference():
+            inputs = {"input_ids": self._to_device(tokens[:, None]), "past_key_values": self._cache, "use_cache": True}
+            if self._compiled_step is None:
+                return _host(self._model(**inputs).logits[:, -1])
+            logits = self._compiled_step(**inputs, position_ids=self._position).logits
+            self._position = self._position + 1
+            return _host(logits[:, -1])
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the most device memory in use so far; empty on the CPU."""
+        import torch
+
+        if not self._device.startswith("cuda"):
+            return {}
+        return {"device_peak": int(torch.cuda.max_memory_allocated(self._device))}
+
+    def close(self) -> None:
+        """Release the model and its memory."""
+        import torch
+
+        self._model = self._forward = self._compiled_step = self._cache = None
+        if self._device.startswith("cuda"):
+            torch.cuda.empty_cache()
+
+    def _to_device(self, array: NDArray[np.int64]) -> Tensor:
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
+
+    @contextmanager
+    def _inference(self) -> Iterator[None]:
+        import torch
+
+        # not inference_mode: compiled graphs of the cached step update tensors that were made outside of it
+        with torch.no_grad(), quiet_transformers(), device_errors():
+            yield
+
+
+def load_torch_llm(
+    directory: LlmDirectory, *, device: str = "auto", precision: str = "fp32", compiled: bool = False
+) -> TorchLlm:
+    """Load a model for running.
+
+    Args:
+        directory: a checked folder.
+        device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
+        precision: "fp32" (without TF32), "fp16" or "bf16".
+        compiled: compile it; the first calls take long.
+
+    Raises:
+        ComponentMissing: torch or transformers is missing, or the device is.
+        UsageProblem: the precision is unknown, or the model cannot be loaded.
+        DeviceFailure: there is not enough memory.
+    """
+    if precision not in PRECISIONS:
+        msg = f"torch runs a language model in {', '.join(PRECISIONS)}, not {precision!r}."
+        raise UsageProblem(msg)
+    chosen = choose_device(device)
+    return TorchLlm(load_causal_lm(directory, "sdpa"), device=chosen, precision=precision, compiled=compiled)
+
+
+def choose_device(device: str) -> str:
+    """Return the device that "auto" stands for, or the given one if it is there; forbid TF32.
+
+    Raises:
+        ComponentMissing: torch is missing, or the device is not there.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        msg = f"Language models need torch, which cannot be imported ({error}). {MEND}"
+        raise ComponentMissing(msg) from error
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    available = torch.cuda.is_available()
+    if device == "auto":
+        return "cuda" if available else "cpu"
+    if device.startswith("cuda") and not available:
+        msg = f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
+        raise ComponentMissing(msg)
+    return device
+
+
+@contextmanager
+def device_errors() -> Iterator[None]:
+    """Turn PyTorch's errors of a device that is out of memory or failed into DeviceFailure."""
+    import torch
+
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        msg = f"Out of memory on the device of PyTorch ({_first_line(error)}). Use a smaller batch or window."
+        raise DeviceFailure(msg) from error
+    except RuntimeError as error:
+        text = str(error)
+        if "can't allocate memory" in text or "not enough memory" in text:
+            msg = f"Out of memory ({_first_line(error)}). Use a smaller batch or window."
+            raise DeviceFailure(msg) from error
+        if "CUDA error" in text:
+            msg = f"The GPU failed ({_first_line(error)})."
+            raise DeviceFailure(msg) from error
+        raise
+
+
+def _host(tensor: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.float().cpu().numpy()
+    return array
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

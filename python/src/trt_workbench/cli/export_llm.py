@@ -1,0 +1,102 @@
+"""`export-llm`: a causal language model from Hugging Face's format to ONNX, proved against PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    single_command_app,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import UsageProblem
+
+
+@handled
+def export_llm(
+    model: Annotated[str, typer.Argument(help="Folder with config.json and safetensors; nothing is downloaded.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the ONNX files and export.json.")],
+    graphs: Annotated[
+        str, typer.Option(help="logits (one forward pass), cached (past and present), static (fixed cache length).")
+    ] = "logits",
+    opset: Annotated[int | None, typer.Option(help="ONNX operator set; 17, which TensorRT 8.6 reads.")] = None,
+    tensorrt: Annotated[
+        str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
+    ] = None,
+    cache_length: Annotated[
+        int | None, typer.Option(min=2, help="Slots of the static graph; the model's positions, at most 1024.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Fix the batch of the static graph, as state on a device needs.")
+    ] = None,
+    external_data: Annotated[
+        bool, typer.Option("--external-data", help="Weights beside the graph even if they would fit into it.")
+    ] = False,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Export a causal language model to ONNX, then compare the files with PyTorch on ONNX Runtime's CPU provider."""
+    from trt_workbench.evaluate.llm_export import ExportSettings, parse_graphs
+    from trt_workbench.evaluate.llm_export import export_llm as export
+    from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES
+    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+
+    settings = ExportSettings(
+        graphs=parse_graphs(graphs, GRAPHS),
+        opset=_opset(opset, tensorrt),
+        cache_length=cache_length,
+        batch=batch,
+        inline_limit_bytes=0 if external_data else INLINE_LIMIT_BYTES,
+    )
+    manifest = export(examine_llm_directory(model), output, settings, _say)
+    if as_json:
+        print_json({**manifest, "directory": str(output)})
+    else:
+        _show(manifest, output)
+
+
+def _opset(opset: int | None, tensorrt: str | None) -> int:
+    from trt_workbench.evaluate.llm_export import DEFAULT_OPSET
+    from trt_workbench.onnxtools.export_llm import OPSETS
+
+    if opset is not None and tensorrt is not None:
+        msg = "--opset and --tensorrt both choose the operator set; give one of them."
+        raise UsageProblem(msg)
+    if tensorrt is None:
+        return DEFAULT_OPSET if opset is None else opset
+    found = next((chosen for version, chosen in OPSETS.items() if f"{tensorrt}.".startswith(f"{version}.")), None)
+    if found is None:
+        msg = f"--tensorrt takes {', '.join(OPSETS)}, not {tensorrt!r}; --opset chooses freely."
+        raise UsageProblem(msg)
+    return found
+
+
+def _show(manifest: dict[str, Any], output: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    table = Table("graph", "file", "MB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
+    for entry in manifest["graphs"]:
+        cases = entry["proof"]["cases"]
+        worst = max(case["max_abs_difference"] for case in cases)
+        shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases)
+        table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, f"{worst:.2g}")
+    console.print(table)
+    console.print(f"Folder: {output}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _say(text: str) -> None:
+    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run `export-llm`."""
+    single_command_app(export_llm)()

@@ -1,0 +1,220 @@
+"""export-llm: load a model, export its graphs, prove each and write a manifest; kept by hash for eval-llm."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from trt_workbench.backends.torch_llm import TorchLlm
+from trt_workbench.engine.files import write_json
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.llm_proof import prove_export
+from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
+from trt_workbench.onnxtools.export_llm_model import load_causal_lm
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.system.workspace import output_root
+
+SCHEMA_VERSION = 1
+MANIFEST = "export.json"
+DEFAULT_OPSET = 17
+DEFAULT_CACHE_LENGTH = 1024
+# Raised when the way of exporting changes, so that files exported before are not taken again.
+_RECIPE = 1
+# Helps a person or a tool that meets the ONNX files later.
+_COPIED = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """What is exported, and how.
+
+    Attributes:
+        graphs: which graphs.
+        opset: version of the ONNX operator set.
+        cache_length: slots of a static graph; None for the model's own positions, at most 1024.
+        batch: fix the batch of the static graph; None leaves it dynamic.
+        inline_limit_bytes: weights above this go into a file of their own.
+    """
+
+    graphs: tuple[GraphKind, ...] = ("logits",)
+    opset: int = DEFAULT_OPSET
+    cache_length: int | None = None
+    batch: int | None = None
+    inline_limit_bytes: int = INLINE_LIMIT_BYTES
+
+    def slots(self, directory: LlmDirectory) -> int:
+        """Return the cache length that counts for a model.
+
+        Raises:
+            UsageProblem: it exceeds the model's positions.
+        """
+        positions = directory.positions
+        if self.cache_length and positions and self.cache_length > positions:
+            msg = f"The model has {positions} positions, so its cache cannot have {self.cache_length} slots."
+            raise UsageProblem(msg)
+        return self.cache_length or min(positions or DEFAULT_CACHE_LENGTH, DEFAULT_CACHE_LENGTH)
+
+
+def export_llm(
+    directory: LlmDirectory, output: Path, settings: ExportSettings, say: Note = lambda _: None
+) -> dict[str, Any]:
+    """Export a model into a folder and prove every graph.
+
+    Args:
+        directory: the model.
+        output: folder for the ONNX files and `export.json`; files of the same names are replaced.
+        settings: what and how.
+        say: called with what happens next.
+
+    Returns:
+        The content of `export.json`.
+
+    Raises:
+        UsageProblem: the model cannot be loaded or exported, or the folder cannot be written.
+        CheckFailed: an exported graph computes something else than PyTorch; nothing is kept.
+        ComponentMissing: torch, transformers or ONNX Runtime is missing.
+        DeviceFailure: there is not enough memory.
+    """
+    slots = settings.slots(directory)
+    if output.exists() and not output.is_dir():
+        msg = f"The output is a file; name a folder: {output}"
+        raise UsageProblem(msg)
+    say(f"Loading {directory.model_type} model {directory.path}")
+    model = load_causal_lm(directory)
+    reference = TorchLlm(model, device="cpu", precision="fp32", compiled=False)
+    vocabulary = model.get_input_embeddings().num_embeddings
+    output.parent.mkdir(parents=True, exist_ok=True)
+    entries = []
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+        for kind in settings.graphs:
+            say(f"Exporting the {kind} graph at opset {settings.opset}")
+            graph = export_graph(
+                model,
+                kind,
+                Path(folder) / f"{kind}.onnx",
+                opset=settings.opset,
+                cache_length=slots if kind == "static" else None,
+                batch=settings.batch if kind == "static" else None,
+                inline_limit_bytes=settings.inline_limit_bytes,
+            )
+            say(f"Comparing the {kind} graph with PyTorch")
+            entries.append(_entry(graph, prove_export(graph, reference, vocabulary, directory.positions)))
+        manifest = {
+            "schema_version": SCHEMA_VERSION,
+            "source": {
+                "path": str(directory.path.absolute()),
+                "model_type": directory.model_type,
+                "sha256": directory.sha256,
+                "parameters": reference.parameters,
+                "vocabulary": vocabulary,
+                "positions": directory.positions,
+            },
+            "versions": _versions(),
+            "opset": settings.opset,
+            "graphs": entries,
+        }
+        for name in _COPIED:
+            if (directory.path / name).is_file():
+                shutil.copy(directory.path / name, folder)
+        write_json(Path(folder) / MANIFEST, manifest)
+        _move(Path(folder), output)
+    return manifest
+
+
+def exported_graph(
+    directory: LlmDirectory, kind: GraphKind, settings: ExportSettings, say: Note = lambda _: None
+) -> ExportedGraph:
+    """Return one graph of a model from `tmp/exported-llm/`, exported and proved at its first use.
+
+    Raises:
+        As `export_llm`.
+    """
+    key = {
+        "recipe": _RECIPE,
+        "model": directory.sha256,
+        "kind": kind,
+        "opset": settings.opset,
+        "slots": settings.slots(directory) if kind == "static" else None,
+        "batch": settings.batch if kind == "static" else None,
+        "inline_limit_bytes": settings.inline_limit_bytes,
+        "versions": _versions(),
+    }
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    folder = output_root() / "exported-llm" / digest
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not (folder / MANIFEST).is_file():
+            export_llm(directory, folder, dataclasses.replace(settings, graphs=(kind,)), say)
+    entry = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["graphs"][0]
+    data = folder / entry["external_data"] if entry["external_data"] else None
+    return ExportedGraph(kind, folder / entry["file"], data, entry["layers"], entry["cache_length"])
+
+
+def _entry(graph: ExportedGraph, proof: dict[str, Any]) -> dict[str, Any]:
+    facts = examine_model(graph.path)
+    files = [graph.path, *([graph.data] if graph.data else [])]
+    return {
+        "kind": graph.kind,
+        "file": graph.path.name,
+        "external_data": graph.data.name if graph.data else None,
+        "size_bytes": sum(path.stat().st_size for path in files),
+        "layers": graph.layers,
+        "cache_length": graph.cache_length,
+        "inputs": [_tensor(tensor) for tensor in facts.inputs],
+        "outputs": [_tensor(tensor) for tensor in facts.outputs],
+        "proof": proof,
+    }
+
+
+def _tensor(tensor: Any) -> dict[str, Any]:
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape or ())}
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
+
+
+def _move(folder: Path, output: Path) -> None:
+    """Move finished files to their place, the manifest last: a folder without one holds no finished export."""
+    output.mkdir(exist_ok=True)
+    (output / MANIFEST).unlink(missing_ok=True)
+    for path in folder.glob("*.onnx"):
+        (output / f"{path.name}.data").unlink(missing_ok=True)  # of an earlier export
+    for path in sorted(folder.iterdir(), key=_order):
+        path.replace(output / path.name)
+
+
+def _order(path: Path) -> tuple[bool, bool]:
+    return path.name == MANIFEST, path.suffix == ".onnx"
+
+
+def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]:
+    """Return the graphs that a list such as "logits,cached" names.
+
+    Raises:
+        UsageProblem: a name is unknown, or there is none.
+    """
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        msg = f"--graphs takes some of {', '.join(known)}, apart by commas, not {text!r}."
+        raise UsageProblem(msg)
+    return tuple(kind for kind in known if kind in names)

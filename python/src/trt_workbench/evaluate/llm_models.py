@@ -1,0 +1,182 @@
+"""A language model as eval-llm runs it, whatever executes it: logits of whole sequences, or prefill and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.export_llm import ExportedGraph, state_names
+
+Logits = NDArray[np.float32]
+Tokens = NDArray[np.int64]
+
+
+class LogitsModel(Protocol):
+    """Runs whole sequences without a cache."""
+
+    def logits(self, input_ids: Tokens) -> Logits:
+        """Return the logits, float32 [B,S,V], of sequences int64 [B,S].
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def close(self) -> None:
+        """Release the model."""
+
+
+class CachedModel(Protocol):
+    """Runs sequences token by token with keys and values that are kept."""
+
+    def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
+        """Start sequences with a prompt, int64 [B,S], that will reach `capacity` tokens; return logits [B,V] after it.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def step(self, tokens: Tokens) -> Logits:
+        """Append one token, int64 [B], to every sequence; return logits [B,V] after it.
+
+        Raises:
+            UsageProblem: nothing was started.
+            DeviceFailure: the device is out of memory or failed.
+        """
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the runtime says it holds, by purpose; empty if it does not say."""
+
+    def close(self) -> None:
+        """Release the model."""
+
+
+class SessionLogits:
+    """The `logits` graph in a session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+
+    def logits(self, input_ids: Tokens) -> Logits:
+        """Run the graph once without padding."""
+        feed = {"input_ids": input_ids, "attention_mask": np.ones_like(input_ids)}
+        return self.session.run(_cast(feed, self._dtypes))["logits"].astype(np.float32, copy=False)
+
+    def close(self) -> None:
+        """Release the session."""
+        self.session.close()
+
+
+class SessionCache:
+    """The `cached` graph in a session: keys and values go out and come in again through host memory."""
+
+    def __init__(self, session: Session, graph: ExportedGraph) -> None:
+        self.session = session
+        self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+        self._before, self._after = state_names(graph.layers)
+        self._shapes = {spec.name: spec.shape for spec in session.inputs if spec.name in self._before}
+        self._state: dict[str, NDArray[Any]] = {}
+        self._length = 0
+
+    def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
+        """Run the prompt after keys and values of length 0."""
+        self._length = 0
+        self._state = {
+            name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
+            for name, shape in self._shapes.items()
+        }
+        return self._append(input_ids)
+
+    def step(self, tokens: Tokens) -> Logits:
+        """Append one token."""
+        if not self._state:
+            raise not_started()
+        return self._append(tokens[:, None])
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return the size of the keys and values."""
+        return {"state": sum(array.nbytes for array in self._state.values())}
+
+    def close(self) -> None:
+        """Release the session."""
+        self._state = {}
+        self.session.close()
+
+    def _append(self, input_ids: Tokens) -> Logits:
+        self._length += input_ids.shape[1]
+        feed = {"input_ids": input_ids, "attention_mask": np.ones((input_ids.shape[0], self._length), np.int64)}
+        outputs = self.session.run({**_cast(feed, self._dtypes), **self._state})
+        self._state = dict(zip(self._before, (outputs[name] for name in self._after), strict=True))
+        return outputs["logits"][:, -1].astype(np.float32, copy=False)
+
+
+class SessionSlots:
+    """The `static` graph in a session: every step has the same shapes.
+
+    Where the session keeps state on its device it takes no keys and values and gives none; elsewhere they pass through
+    host memory.
+    """
+
+    def __init__(self, session: Session, graph: ExportedGraph) -> None:
+        self.session = session
+        self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+        before, after = state_names(graph.layers)
+        given = {spec.name for spec in session.outputs}
+        self._pairs = [(new, old) for new, old in zip(after, before, strict=True) if new in given]
+        self._shapes = {spec.name: spec.shape for spec in session.inputs if spec.name in before}
+        self._capacity = graph.cache_length or 0
+        self._state: dict[str, NDArray[Any]] = {}
+        self._position: int | None = None
+
+    def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
+        """Run the prompt at position 0; what earlier sequences left behind is never seen."""
+        if capacity > self._capacity:
+            msg = f"The graph has {self._capacity} slots; {capacity} tokens need one exported with a longer cache."
+            raise UsageProblem(msg)
+        self._position = 0
+        if not self._state:
+            self._state = {
+                name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
+                for name, shape in self._shapes.items()
+            }
+        return self._append(input_ids)
+
+    def step(self, tokens: Tokens) -> Logits:
+        """Append one token."""
+        return self._append(tokens[:, None])
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the session says it holds, else the size of the keys and values on the host."""
+        ask = getattr(self.session, "memory_bytes", None)
+        if ask is not None:
+            return dict(ask())
+        return {"state": sum(array.nbytes for array in self._state.values())}
+
+    def close(self) -> None:
+        """Release the session."""
+        self._state = {}
+        self.session.close()
+
+    def _append(self, input_ids: Tokens) -> Logits:
+        if self._position is None:
+            raise not_started()
+        feed = {"input_ids": input_ids, "start": np.array([self._position])}
+        outputs = self.session.run({**_cast(feed, self._dtypes), **self._state})
+        self._state = {old: outputs[new] for new, old in self._pairs}
+        self._position += input_ids.shape[1]
+        return outputs["logits"][:, -1].astype(np.float32, copy=False)
+
+
+def not_started() -> UsageProblem:
+    """Return the error for a step without a prompt before it."""
+    return UsageProblem("A sequence starts with prefill; there is none to append to.")
+
+
+def _cast(feed: Mapping[str, NDArray[Any]], dtypes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """Inputs that the session has, in its own integer types: TensorRT 8 takes int32 where the graph says int64."""
+    return {name: array.astype(dtypes[name], copy=False) for name, array in feed.items() if name in dtypes}

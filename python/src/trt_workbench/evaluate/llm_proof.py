@@ -1,0 +1,86 @@
+"""Proof of an export: ONNX Runtime on the CPU against PyTorch, on batches and lengths that the export never saw."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.errors import CheckFailed
+from trt_workbench.evaluate.llm_models import CachedModel, Logits, SessionCache, SessionLogits, SessionSlots, Tokens
+from trt_workbench.onnxtools.export_llm import ExportedGraph
+
+RELATIVE_TOLERANCE = 1e-4
+"""Largest difference of a logit, as a share of the largest logit or of 1: fp32 rounding is a hundred times smaller."""
+
+_CASES = ((1, 1), (3, 11), (1, 64))
+_PROMPT_SHARE = 3  # a third of the sequence is the prompt
+
+
+class Reference(Protocol):
+    """The model that was exported, on PyTorch."""
+
+    def logits(self, input_ids: Tokens) -> Logits:
+        """Return the logits, float32 [B,S,V], of sequences int64 [B,S]."""
+
+
+def prove_export(
+    graph: ExportedGraph, reference: Reference, vocabulary: int, positions: int | None, seed: int = 0
+) -> dict[str, Any]:
+    """Run random tokens through the exported graph and the model it came from.
+
+    A cached graph is started with a third of each sequence and then given single tokens.
+
+    Args:
+        graph: what was exported.
+        reference: the PyTorch model.
+        vocabulary: tokens are drawn below this.
+        positions: longest sequence that the model takes; None for any.
+        seed: of the tokens.
+
+    Returns:
+        `cases` with `batch`, `length`, `max_abs_difference` and `max_abs_logit`, and the `relative_tolerance`.
+
+    Raises:
+        CheckFailed: a logit differs by more than the tolerance, or is NaN on one side.
+        ComponentMissing: ONNX Runtime is not there.
+        UsageProblem: ONNX Runtime cannot load or run the graph.
+    """
+    random = np.random.default_rng(seed)
+    limit = min(size for size in (positions, graph.cache_length, _CASES[-1][1]) if size)
+    cases = []
+    with require_backend("ort-cpu").load(graph.path, SessionOptions()) as session:
+        fixed = session.inputs[0].shape[0]
+        for batch, length in dict.fromkeys((fixed or rows, min(tokens, limit)) for rows, tokens in _CASES):
+            tokens = random.integers(0, vocabulary, (batch, length))
+            expected = reference.logits(tokens)
+            if graph.kind == "logits":
+                got = SessionLogits(session).logits(tokens)
+            else:
+                model = SessionCache(session, graph) if graph.kind == "cached" else SessionSlots(session, graph)
+                expected, got = _last_logits(model, tokens, expected)
+            difference, size = float(np.max(np.abs(got - expected))), float(np.max(np.abs(expected)))
+            case = {"batch": batch, "length": length, "max_abs_difference": difference, "max_abs_logit": size}
+            cases.append(case)
+            if not difference <= RELATIVE_TOLERANCE * max(1.0, size):  # `not`: NaN fails
+                raise _wrong(graph, case)
+    return {"backend": "ort-cpu", "relative_tolerance": RELATIVE_TOLERANCE, "cases": cases}
+
+
+def _last_logits(model: CachedModel, tokens: Tokens, expected: Logits) -> tuple[Logits, Logits]:
+    """Expected and found logits [B,N,V] after the prompt and after each further token."""
+    length = tokens.shape[1]
+    prompt = max(1, length // _PROMPT_SHARE)
+    found = [model.prefill(tokens[:, :prompt], length)]
+    found += [model.step(tokens[:, position]) for position in range(prompt, length)]
+    return expected[:, prompt - 1 :], np.stack(found, axis=1)
+
+
+def _wrong(graph: ExportedGraph, case: dict[str, Any]) -> CheckFailed:
+    return CheckFailed(
+        f"The exported {graph.kind} graph does not compute what PyTorch computes: at batch {case['batch']}, length "
+        f"{case['length']} a logit differs by {case['max_abs_difference']:.3g} (largest logit "
+        f"{case['max_abs_logit']:.3g}). This architecture needs something that tracing does not keep."
+    )

@@ -1,0 +1,193 @@
+"""Export a causal language model to ONNX: one file per graph, weights beside it where they are large."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import onnx
+
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+GraphKind = Literal["logits", "cached", "static"]
+GRAPHS: tuple[GraphKind, ...] = get_args(GraphKind)
+
+# Newest operator set that the parser of a TensorRT release reads in full and that PyTorch's tracing exporter writes.
+OPSETS = {"8.6": 17, "10": 20, "11": 20}
+OLDEST_OPSET, NEWEST_OPSET = 14, 20
+# protobuf holds 2 GiB; the graph itself needs some of it
+INLINE_LIMIT_BYTES = 2_000_000_000
+
+# Sizes during tracing, all different, so that no two dimensions are taken for one.
+_BATCH, _SEQUENCE, _PAST = 2, 7, 5
+
+
+@dataclass(frozen=True)
+class ExportedGraph:
+    """An ONNX file that was written.
+
+    Attributes:
+        kind: which graph.
+        path: the file.
+        data: the file with its weights, None if they are inside.
+        layers: how many layers keep keys and values.
+        cache_length: slots of the keys and values of a static graph.
+    """
+
+    kind: GraphKind
+    path: Path
+    data: Path | None
+    layers: int
+    cache_length: int | None = None
+
+
+def state_names(layers: int) -> tuple[list[str], list[str]]:
+    """Return the names of the inputs and of the outputs for keys and values, in one order."""
+    parts = [f"{layer}.{part}" for layer in range(layers) for part in ("key", "value")]
+    return [f"past_key_values.{part}" for part in parts], [f"present.{part}" for part in parts]
+
+
+def export_graph(
+    model: PreTrainedModel,
+    kind: GraphKind,
+    path: Path,
+    *,
+    opset: int = 17,
+    cache_length: int | None = None,
+    batch: int | None = None,
+    inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+) -> ExportedGraph:
+    """Export one graph of a model that `load_causal_lm` loaded with eager attention.
+
+    Inputs and outputs: `logits` takes input_ids and attention_mask, int64 [batch, sequence], and gives logits, float32
+    [batch, sequence, vocabulary]. `cached` takes attention_mask [batch, past + sequence] and, for every layer,
+    past_key_values.N.key and .value [batch, heads, past, size], and gives present.N.key and .value as well. `static`
+    takes `start`, int64 [1], the position of the first token, instead of a mask, and keys and values of a fixed length.
+
+    Args:
+        model: in evaluation mode, fp32, on the CPU.
+        kind: which graph.
+        path: the ONNX file to write; a file of weights gets `.data` appended to its name.
+        opset: version of the ONNX operator set.
+        cache_length: for `static`, the longest sequence.
+        batch: fix the batch to this; None leaves it dynamic. State that starts on a device needs it fixed.
+        inline_limit_bytes: weights above this go into a file of their own.
+
+    Raises:
+        UsageProblem: an operator has no ONNX form at this opset, or the model cannot be traced.
+        OSError: the file cannot be written.
+    """
+    import torch
+
+    from trt_workbench.onnxtools import export_llm_graphs as graphs
+
+    if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
+        msg = f"Opset {opset} cannot be written; choose {OLDEST_OPSET} to {NEWEST_OPSET}."
+        raise UsageProblem(msg)
+    if kind == "static" and not cache_length:
+        msg = "A static graph needs the length of its cache."
+        raise UsageProblem(msg)
+    module = {"logits": graphs.LogitsGraph, "cached": graphs.CachedGraph, "static": graphs.StaticGraph}[kind](model)
+    rows = batch or _BATCH
+    past = [] if kind == "logits" else _example_past(model, rows, cache_length if kind == "static" else None)
+    arguments, names, axes = _example(kind, rows, past)
+    if batch:
+        axes = {name: {axis: symbol for axis, symbol in dims.items() if axis} for name, dims in axes.items()}
+    outputs = ["logits", *state_names(len(past) // 2)[1]]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
+        traced = Path(folder) / "traced.onnx"
+        with graphs.traceable_masks(), warnings.catch_warnings():
+            # the tracer warns of each Python value it makes a constant; the proof after the export decides
+            warnings.simplefilter("ignore")
+            try:
+                torch.onnx.export(
+                    module.eval(),
+                    arguments,
+                    traced,
+                    input_names=names,
+                    output_names=outputs,
+                    dynamic_axes=axes,
+                    opset_version=opset,
+                    dynamo=False,
+                    verbose=False,
+                )
+            except Exception as error:
+                raise _not_exportable(model, kind, opset, error) from error
+        data = _store(traced, path, {"graph": kind, "model_type": model.config.model_type}, inline_limit_bytes)
+    return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None)
+
+
+def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) -> list[Tensor]:
+    """Keys and values of a few tokens, or zeros of the static length, in the shapes that the model itself uses."""
+    import torch
+
+    tokens = torch.zeros((batch, _PAST), dtype=torch.int64)
+    with torch.no_grad():
+        cache = model(input_ids=tokens, use_cache=True).past_key_values
+    layers = getattr(cache, "layers", ())
+    found = [getattr(layer, part, None) for layer in layers for part in ("keys", "values")]
+    past = [tensor.clone() for tensor in found if isinstance(tensor, torch.Tensor) and tensor.ndim == 4]
+    if not past or len(past) != len(found):
+        msg = f"A {model.config.model_type} model keeps another state than keys and values; export its logits graph."
+        raise UsageProblem(msg)
+    if cache_length is None:
+        return past
+    return [tensor.new_zeros((*tensor.shape[:2], cache_length, tensor.shape[3])) for tensor in past]
+
+
+def _example(
+    kind: GraphKind, batch: int, past: Sequence[Tensor]
+) -> tuple[tuple[Tensor, ...], list[str], dict[str, dict[int, str]]]:
+    """Return example inputs, their names, and the dynamic dimensions of inputs and outputs."""
+    import torch
+
+    tokens = torch.zeros((batch, _SEQUENCE), dtype=torch.int64)
+    before, after = state_names(len(past) // 2)
+    axes: dict[str, dict[int, str]] = {name: {0: "batch", 1: "sequence"} for name in ("input_ids", "logits")}
+    if kind == "static":
+        axes |= {name: {0: "batch"} for name in (*before, *after)}
+        return (tokens, torch.tensor([_PAST]), *past), ["input_ids", "start", *before], axes
+    total = "total" if past else "sequence"
+    axes["attention_mask"] = {0: "batch", 1: total}
+    axes |= {name: {0: "batch", 2: "past"} for name in before} | {name: {0: "batch", 2: "total"} for name in after}
+    mask = torch.ones((batch, _SEQUENCE + (_PAST if past else 0)), dtype=torch.int64)
+    return (tokens, mask, *past), ["input_ids", "attention_mask", *before], axes
+
+
+def _store(traced: Path, path: Path, properties: dict[str, str], inline_limit_bytes: int) -> Path | None:
+    """Check the traced file and move it to its place, all large weights in one file beside it if need be."""
+    document = onnx.load(traced)
+    onnx.helper.set_model_props(document, {f"trt_workbench.{key}": value for key, value in properties.items()})
+    final, data_name = traced.with_name(path.name), f"{path.name}.data"
+    weights = sum(len(tensor.raw_data) for tensor in document.graph.initializer)
+    external = weights > inline_limit_bytes
+    onnx.save(document, final, save_as_external_data=external, location=data_name if external else None)
+    onnx.checker.check_model(str(final), full_check=not external)
+    data = path.with_name(data_name)
+    if external:
+        final.with_name(data_name).replace(data)  # first: the graph without its weights would be a broken model
+    else:
+        data.unlink(missing_ok=True)
+    final.replace(path)
+    return data if external else None
+
+
+def _not_exportable(model: PreTrainedModel, kind: str, opset: int, error: Exception) -> Exception:
+    import torch
+
+    what = f"The {kind} graph of this {model.config.model_type} model cannot be exported at opset {opset}"
+    text = " ".join(str(error).split())
+    if isinstance(error, torch.onnx.errors.UnsupportedOperatorError):
+        return UsageProblem(f"{what}: an operator has no ONNX form. {text}")
+    if isinstance(error, MemoryError | OSError):
+        return error
+    return UsageProblem(f"{what} ({text or type(error).__name__}).")

@@ -1,0 +1,168 @@
+"""The graphs a causal language model is exported as: modules that trace to plain ONNX operators.
+
+`logits`: one forward pass. `cached`: past keys and values come in, all of them so far go out, one position longer for
+every token. `static`: keys and values live in tensors of a fixed length, so that every step has the same shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface, causal_mask_function
+
+MASKED = -1e4
+"""Added to the score of a position that must not be seen: exp gives 0 for it, and fp16 can hold it."""
+
+
+class LogitsGraph(nn.Module):
+    """input_ids int64 [B,S], attention_mask int64 [B,S] -> logits [B,S,V]."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Run the model once without a cache."""
+        logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return logits
+
+
+class CachedGraph(nn.Module):
+    """input_ids [B,S], attention_mask [B,P+S], keys and values [B,H,P,D] by layer -> logits, the same at length P+S."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Run the model on S more tokens after P earlier ones; P may be 0."""
+        layers = [_GrowingLayer(*pair) for pair in zip(past[::2], past[1::2], strict=True)]
+        return _run(self.model, layers, input_ids=input_ids, attention_mask=attention_mask)
+
+
+class StaticGraph(nn.Module):
+    """input_ids [B,S], start int64 [1], keys and values [B,H,C,D] by layer -> logits, the same with S slots written."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Run the model on the tokens of positions start to start+S-1; what lies beyond them is never seen."""
+        layers = [_SlotLayer(*pair, start) for pair in zip(past[::2], past[1::2], strict=True)]
+        positions = (torch.arange(input_ids.shape[1]) + start)[None, :].expand(input_ids.shape[0], -1)
+        return _run(self.model, layers, input_ids=input_ids, position_ids=positions)
+
+
+def _run(model: PreTrainedModel, layers: list[CacheLayerMixin], **inputs: Tensor) -> tuple[Tensor, ...]:
+    output = model(**inputs, past_key_values=Cache(layers=list(layers)), use_cache=True)
+    state = [tensor for layer in layers for tensor in (layer.keys, layer.values) if tensor is not None]
+    return (output.logits, *state)
+
+
+class _Layer(CacheLayerMixin):
+    """Keys and values [B,H,T,D] of one layer."""
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.keys, self.values, self.is_initialized = keys, values, True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing is left to do."""
+
+    def get_max_length(self) -> int:
+        """Return that there is no maximum."""
+        return -1
+
+    def _length(self) -> int:
+        assert self.keys is not None
+        return self.keys.shape[-2]
+
+
+class _GrowingLayer(_Layer):
+    """Each update appends."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        assert self.keys is not None
+        assert self.values is not None
+        self.keys = torch.cat([self.keys, key_states], dim=-2)
+        self.values = torch.cat([self.values, value_states], dim=-2)
+        return self.keys, self.values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self._length()
+
+
+class _SlotLayer(_Layer):
+    """Each update writes into the slots from `start` on.
+
+    Every slot takes the row that belongs to it or keeps its own: a gather and a select, which any runtime has, with
+    shapes that do not depend on values.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, start: Tensor) -> None:
+        super().__init__(keys, values)
+        self._start = start
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        assert self.keys is not None
+        assert self.values is not None
+        row = torch.arange(self._length()) - self._start
+        written = (row >= 0) & (row < key_states.shape[-2])
+        source = row * written  # any row that exists, where nothing is written
+        written = written[None, None, :, None]
+        self.keys = torch.where(written, key_states.index_select(2, source), self.keys)
+        self.values = torch.where(written, value_states.index_select(2, source), self.values)
+        return self.keys, self.values
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the interface's name
+        return self._length(), 0
+
+    def get_seq_length(self) -> int:
+        return self._start  # type: ignore[return-value]  # a tensor, as in transformers' own StaticLayer
+
+
+@contextmanager
+def traceable_masks() -> Iterator[None]:
+    """Let transformers build attention masks with `_mask` while the block runs."""
+    before = ALL_MASK_ATTENTION_FUNCTIONS["eager"]
+    AttentionMaskInterface.register("eager", _mask)
+    try:
+        yield
+    finally:
+        AttentionMaskInterface.register("eager", before)
+
+
+def _mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
+    **_: Any,
+) -> Tensor:
+    """Additive mask [B,1,Q,K] by comparing positions: no vmap, no indexing by tensors, sizes stay dynamic.
+
+    `mask_function` is transformers' own, so that sliding windows and chunks are kept.
+    """
+    batch = torch.arange(batch_size)[:, None, None, None]
+    head = torch.zeros((1, 1, 1, 1), dtype=torch.int64)
+    query = (torch.arange(q_length) + q_offset)[None, None, :, None]
+    key = (torch.arange(kv_length) + kv_offset)[None, None, None, :]
+    allowed = mask_function(batch, head, query, key)
+    if attention_mask is not None:
+        allowed = allowed & attention_mask[:, None, None, :kv_length].to(torch.bool)
+    allowed = allowed.expand(batch_size, -1, q_length, kv_length)
+    return torch.where(allowed, torch.zeros((), dtype=dtype), torch.full((), MASKED, dtype=dtype))

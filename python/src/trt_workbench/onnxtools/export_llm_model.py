@@ -1,0 +1,87 @@
+"""Load a causal language model with transformers: a local folder, safetensors only, fp32, no code of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MEND = "Install them with `pip install 'trt-workbench[llm]'`."
+
+
+def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "sdpa"] = "eager") -> PreTrainedModel:
+    """Load the model on the CPU in fp32, in evaluation mode.
+
+    Args:
+        directory: a checked folder.
+        attention: transformers' implementation of attention; "eager" is the one that is exported.
+
+    Raises:
+        ComponentMissing: torch or transformers cannot be imported.
+        UsageProblem: transformers does not know the architecture, or the weights do not fit it.
+        DeviceFailure: there is not enough memory.
+    """
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {MEND}"
+        raise ComponentMissing(msg) from error
+    try:
+        with quiet_transformers():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                directory.path,
+                dtype=torch.float32,
+                attn_implementation=attention,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+    except MemoryError as error:
+        msg = f"Out of memory while loading the model: {directory.path}"
+        raise DeviceFailure(msg) from error
+    # whatever transformers and safetensors raise for a broken checkpoint: OSError, KeyError, SafetensorError, …
+    except Exception as error:
+        msg = f"transformers cannot load this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+        raise UsageProblem(msg) from error
+    _check_complete(directory, info)
+    loaded: PreTrainedModel = model.eval()
+    return loaded
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from logging and drawing bars while the block runs; its errors are exceptions anyway."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _check_complete(directory: LlmDirectory, info: dict[str, Any]) -> None:
+    where = directory.path
+    # transformers fills what is missing with random numbers and goes on
+    if missing := sorted(map(str, info["missing_keys"])):
+        msg = f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
+        raise UsageProblem(msg)
+    if wrong := sorted(map(str, info["mismatched_keys"])):
+        msg = f"{len(wrong)} weights have another shape than config.json says, the first is {wrong[0]}: {where}"
+        raise UsageProblem(msg)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,144 @@
+"""A folder with a causal language model in Hugging Face's format: what it holds, and if it is safe to load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.errors import UsageProblem
+
+# Configurations name the longest sequence differently.
+_POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+
+
+@dataclass(frozen=True)
+class LlmDirectory:
+    """A folder that was checked: a configuration, and weights as safetensors.
+
+    Attributes:
+        path: the folder.
+        config: content of config.json.
+        weights: the safetensors files, in order of name.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    weights: tuple[Path, ...]
+
+    @property
+    def model_type(self) -> str:
+        """Architecture as transformers names it, such as `llama`."""
+        return str(self.config["model_type"])
+
+    @property
+    def positions(self) -> int | None:
+        """Longest sequence that the model was made for, in tokens; None if the configuration does not say."""
+        text = self.config.get("text_config", self.config)
+        found = next((text[key] for key in _POSITION_KEYS if isinstance(text.get(key), int)), None)
+        return found if found and found > 0 else None
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash over the configuration and the weights: what decides the logits."""
+        total = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
+        for path in self.weights:
+            with path.open("rb") as file:
+                total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+        return total.hexdigest()
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether a file of any kind of tokenizer is there."""
+        return any((self.path / name).is_file() for name in _TOKENIZERS)
+
+
+def examine_llm_directory(path: Path | str) -> LlmDirectory:
+    """Check that `path` is a folder whose model can be loaded without executing anything that it brings.
+
+    Raises:
+        UsageProblem: it is no folder (such as a name on a model hub), the configuration is missing or wrong, the model
+            needs code of its own or is no causal language model, or its weights are missing, incomplete or pickles.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        msg = (
+            f"A model is a local folder here, nothing is downloaded by name. For a model of a hub, run "
+            f"`hf download NAME --local-dir DIR` and name that folder. There is no folder: {folder}"
+        )
+        raise UsageProblem(msg)
+    config = _read_json(folder / "config.json", "The folder is no model in Hugging Face's format: it lacks config.json")
+    _check_architecture(folder, config)
+    return LlmDirectory(folder, config, _find_weights(folder))
+
+
+def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
+    if "auto_map" in config:
+        msg = f"The model needs Python code from its own folder (auto_map), which is never executed here: {folder}"
+        raise UsageProblem(msg)
+    if not isinstance(config.get("model_type"), str):
+        msg = f"config.json does not name a model_type, so the architecture is unknown: {folder}"
+        raise UsageProblem(msg)
+    if config.get("is_encoder_decoder"):
+        msg = f"{config['model_type']} is an encoder-decoder; only causal language models are exported: {folder}"
+        raise UsageProblem(msg)
+
+
+def _find_weights(folder: Path) -> tuple[Path, ...]:
+    single = folder / "model.safetensors"
+    if single.is_file():
+        return (single,)
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        raise _no_weights(folder)
+    shards = _read_json(index, "The index of the weights is missing").get("weight_map")
+    if not isinstance(shards, dict) or not shards:
+        msg = f"The index lists no weights: {index}"
+        raise UsageProblem(msg)
+    names = sorted(set(shards.values()))
+    if outside := [name for name in names if Path(name).name != name]:
+        msg = f"The index names a file outside the model's folder, {outside[0]!r}: {index}"
+        raise UsageProblem(msg)
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        msg = f"{len(missing)} of {len(names)} weight files are missing, the first is {missing[0]}: {folder}"
+        raise UsageProblem(msg)
+    return tuple(folder / name for name in names)
+
+
+def _no_weights(folder: Path) -> UsageProblem:
+    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if not pickles:
+        return UsageProblem(f"The folder holds no weights (model.safetensors): {folder}")
+    return UsageProblem(
+        f"The weights are pickles ({pickles[0]}), which can execute code while loading, so they are refused. If you "
+        f"trust their origin, convert them once: load them with torch.load(..., weights_only=True) and write "
+        f"model.safetensors with safetensors.torch.save_model: {folder}"
+    )
+
+
+def _read_json(path: Path, absent: str) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        msg = f"{absent}: {path.parent}"
+        raise UsageProblem(msg) from error
+    except ValueError as error:
+        msg = f"Not valid JSON ({error}): {path}"
+        raise UsageProblem(msg) from error
+    if not isinstance(document, dict):
+        msg = f"A JSON object is expected: {path}"
+        raise UsageProblem(msg)
+    return document

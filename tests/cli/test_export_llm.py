@@ -1,0 +1,69 @@
+"""export-llm through its command line."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from trt_workbench.cli.common import single_command_app
+from trt_workbench.cli.export_llm import export_llm
+
+Folders = Callable[[str], Path]
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(single_command_app(export_llm), [str(argument) for argument in arguments])
+
+
+def test_an_export(llm_folder: Folders, tmp_path: Path) -> None:
+    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", "--graphs", "logits,static", "--tensorrt", "10")
+    assert result.exit_code == 0, result.output
+    for text in ("Opset 20", "logits.onnx", "static.onnx", "3x11", str(tmp_path / "out")):
+        assert text in result.stdout
+    assert "Comparing the static graph with PyTorch" in result.stderr
+
+
+def test_json(llm_folder: Folders, tmp_path: Path) -> None:
+    result = invoke(llm_folder("gpt2"), "--output", tmp_path / "out", "--json", "--external-data")
+    document = json.loads(result.stdout)
+    assert document["opset"] == 17
+    assert document["graphs"][0]["external_data"] == "logits.onnx.data"
+    assert document["source"]["model_type"] == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--opset", "17", "--tensorrt", "10"), "give one of them"),
+        (("--tensorrt", "7"), "8.6, 10, 11"),
+        (("--graphs", "decoder"), "logits, cached, static"),
+        (("--opset", "30"), "Opset 30"),
+        (("--graphs", "static", "--cache-length", "65"), "64 positions"),
+    ],
+)
+def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_hub_name(tmp_path: Path) -> None:
+    result = invoke("gpt2", "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "hf download" in result.stderr
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from trt_workbench.cli.export_llm import main; sys.argv = ['export-llm', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'torch', 'transformers', 'onnx', 'onnxruntime'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,93 @@
+"""What the exported graphs compute, on ONNX Runtime against PyTorch."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.evaluate.llm_export import (
+    ExportSettings,
+    export_llm,
+    exported_graph,
+    parse_graphs,
+)
+from trt_workbench.onnxtools.export_llm import GRAPHS
+
+Folders = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt", "mistral"])
+def test_every_graph_computes_what_pytorch_computes(llm_folder: Folders, tmp_path: Path, family: str) -> None:
+    directory = examine_llm_directory(llm_folder(family))
+    manifest = export_llm(directory, tmp_path / "out", ExportSettings(GRAPHS))
+    assert [entry["kind"] for entry in manifest["graphs"]] == list(GRAPHS)
+    for entry in manifest["graphs"]:
+        cases = entry["proof"]["cases"]
+        assert [(case["batch"], case["length"]) for case in cases] == [(1, 1), (3, 11), (1, 64)]
+        for case in cases:
+            assert case["max_abs_logit"] > 0.5  # differences are measured against something
+            assert case["max_abs_difference"] < 2e-5
+    assert json.loads((tmp_path / "out" / "export.json").read_text()) == manifest
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"logits.onnx", "cached.onnx", "static.onnx", "tokenizer.json", "config.json"} <= names
+
+
+def test_a_fixed_batch_is_proved_at_that_batch(llm_folder: Folders, tmp_path: Path) -> None:
+    directory = examine_llm_directory(llm_folder("gpt2"))
+    manifest = export_llm(directory, tmp_path / "out", ExportSettings(("static",), cache_length=32, batch=2))
+    cases = manifest["graphs"][0]["proof"]["cases"]
+    assert [(case["batch"], case["length"]) for case in cases] == [(2, 1), (2, 11), (2, 32)]
+
+
+def test_a_graph_that_computes_something_else_is_refused(llm_folder: Folders, tmp_path: Path) -> None:
+    directory = examine_llm_directory(llm_folder("gpt_neo"))
+    export_llm(directory, tmp_path / "good", ExportSettings(("logits", "cached")))
+    with pytest.raises(CheckFailed, match="static graph does not compute what PyTorch computes"):
+        export_llm(directory, tmp_path / "bad", ExportSettings(("static",)))
+    assert [path.name for path in tmp_path.iterdir()] == ["good"]
+
+
+def test_graphs_are_kept_by_what_they_depend_on(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    directory = examine_llm_directory(llm_folder("llama"))
+    said: list[str] = []
+    first = exported_graph(directory, "logits", ExportSettings(), said.append)
+    assert len(said) == 3
+    again = exported_graph(directory, "logits", ExportSettings(cache_length=8), said.append)
+    assert again == first  # a logits graph has no cache
+    assert len(said) == 3
+    other = exported_graph(directory, "logits", ExportSettings(opset=18, inline_limit_bytes=0), said.append)
+    assert other.path != first.path
+    assert other.data is not None
+    assert other.data.is_file()
+
+
+def test_a_second_export_replaces_the_first(llm_folder: Folders, tmp_path: Path) -> None:
+    directory = examine_llm_directory(llm_folder("llama"))
+    export_llm(directory, tmp_path, ExportSettings(inline_limit_bytes=0))
+    assert (tmp_path / "logits.onnx.data").is_file()
+    export_llm(directory, tmp_path, ExportSettings())
+    assert not (tmp_path / "logits.onnx.data").exists()
+
+
+def test_more_slots_than_positions() -> None:
+    directory = LlmDirectory(Path("m"), {"model_type": "llama", "max_position_embeddings": 64}, ())
+    assert ExportSettings().slots(directory) == 64
+    with pytest.raises(UsageProblem, match="64 positions"):
+        ExportSettings(cache_length=65).slots(directory)
+
+
+def test_names_of_graphs() -> None:
+    assert parse_graphs("cached, logits", GRAPHS) == ("logits", "cached")
+    for text in ("", "logits,decoder"):
+        with pytest.raises(UsageProblem, match="--graphs takes"):
+            parse_graphs(text, GRAPHS)

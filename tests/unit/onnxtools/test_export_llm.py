@@ -1,0 +1,125 @@
+"""Exports as files; that they compute the right thing is tested with ONNX Runtime in evaluate/test_llm_export.py."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.onnxtools.export_llm import export_graph, state_names  # noqa: E402
+from trt_workbench.onnxtools.export_llm_graphs import MASKED  # noqa: E402
+from trt_workbench.onnxtools.export_llm_model import load_causal_lm  # noqa: E402
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory  # noqa: E402
+
+Folders = Callable[[str], Path]
+
+
+class Bessel(torch.nn.Module):
+    """An activation that ONNX does not have."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return torch.special.i0(values)
+
+
+def test_inputs_and_outputs(llm_folder: Folders, tmp_path: Path) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
+    logits = examine_model(export_graph(model, "logits", tmp_path / "logits.onnx").path)
+    assert [(tensor.name, tensor.dtype, tensor.shape) for tensor in logits.inputs] == [
+        ("input_ids", "int64", ("batch", "sequence")),
+        ("attention_mask", "int64", ("batch", "sequence")),
+    ]
+    assert [(tensor.name, tensor.shape) for tensor in logits.outputs] == [("logits", ("batch", "sequence", 300))]
+    assert logits.opset == 17
+    assert logits.metadata["trt_workbench.graph"] == "logits"
+
+    cached = export_graph(model, "cached", tmp_path / "cached.onnx", opset=20)
+    facts = examine_model(cached.path)
+    before, after = state_names(2)
+    assert facts.opset == 20
+    assert cached.layers == 2
+    assert [tensor.name for tensor in facts.inputs] == ["input_ids", "attention_mask", *before]
+    assert [tensor.name for tensor in facts.outputs] == ["logits", *after]
+    assert facts.inputs[1].shape == ("batch", "total")
+    # 2 key and value heads of size 8 for 4 query heads
+    assert facts.inputs[2].shape == ("batch", 2, "past", 8)
+
+
+def test_a_static_graph_of_fixed_batch(llm_folder: Folders, tmp_path: Path) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
+    facts = examine_model(export_graph(model, "static", tmp_path / "m.onnx", cache_length=48, batch=3).path)
+    assert [(tensor.name, tensor.shape) for tensor in facts.inputs[:3]] == [
+        ("input_ids", (3, "sequence")),
+        ("start", (1,)),
+        ("past_key_values.0.key", (3, 2, 48, 8)),
+    ]
+    # the state that goes out fits the state that comes in
+    assert facts.outputs[1].shape == (3, 2, 48, 8)
+
+
+def test_masks_can_be_held_in_half_precision(llm_folder: Folders, tmp_path: Path) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
+    graph = onnx.load(export_graph(model, "logits", tmp_path / "m.onnx").path).graph
+    constants = [onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer]
+    constants += [onnx.numpy_helper.to_array(node.attribute[0].t) for node in graph.node if node.op_type == "Constant"]
+    values = np.concatenate([array.ravel() for array in constants if array.dtype == np.float32])
+    assert values.min() == np.float32(MASKED)
+    assert np.isfinite(values.astype(np.float16)).all()
+
+
+def test_weights_beside_the_graph(llm_folder: Folders, tmp_path: Path) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("gpt2")))
+    inline = export_graph(model, "logits", tmp_path / "a.onnx")
+    beside = export_graph(model, "logits", tmp_path / "b.onnx", inline_limit_bytes=1000)
+    assert inline.data is None
+    assert beside.data == tmp_path / "b.onnx.data"
+    assert examine_model(beside.path).external_files == (beside.data,)
+    assert beside.path.stat().st_size < inline.path.stat().st_size / 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.onnx", "b.onnx", "b.onnx.data"]
+
+
+def test_an_operator_without_an_onnx_form(
+    llm_folder: Folders, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
+    model.model.layers[0].mlp.act_fn = Bessel()
+    with pytest.raises(UsageProblem, match=r"operator has no ONNX form.*aten::i0.*opset version 17"):
+        export_graph(model, "logits", tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().out == ""
+
+
+def test_an_opset_that_cannot_be_written(llm_folder: Folders, tmp_path: Path) -> None:
+    model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
+    with pytest.raises(UsageProblem, match="Opset 9 cannot be written"):
+        export_graph(model, "logits", tmp_path / "m.onnx", opset=9)
+    with pytest.raises(UsageProblem, match="length of its cache"):
+        export_graph(model, "static", tmp_path / "m.onnx")
+
+
+def test_a_checkpoint_that_lacks_weights(llm_folder: Folders, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    source = llm_folder("llama")
+    (tmp_path / "config.json").write_bytes((source / "config.json").read_bytes())
+    weights = load_file(source / "model.safetensors")
+    first = sorted(weights)[0]
+    save_file({name: value for name, value in weights.items() if name != first}, tmp_path / "model.safetensors")
+    with pytest.raises(UsageProblem, match=f"lacks 1 weights of the model, the first is {first}"):
+        load_causal_lm(examine_llm_directory(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 64)
+    with pytest.raises(UsageProblem, match="cannot load this llama model"):
+        load_causal_lm(examine_llm_directory(tmp_path))
+
+
+def test_an_unknown_architecture(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "quantum"}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(UsageProblem, match="cannot load this quantum model"):
+        load_causal_lm(examine_llm_directory(tmp_path))
