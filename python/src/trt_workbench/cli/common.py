@@ -92,7 +92,8 @@ def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
 
 def single_command_app(command: Callable[..., Any]) -> typer.Typer:
     """Return an app for a console script of its own around one command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    # Without rich's markup, --help starts in half the time.
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command)
     return app
 
