@@ -1,0 +1,108 @@
+"""The documents show commands, options, settings and links that exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+import typer
+import yaml
+
+from trt_workbench.cli.main import app
+from trt_workbench.engine.cache import CacheKey
+from trt_workbench.engine.manifest import Manifest
+from trt_workbench.engine.options import BuildSettings
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs" / "guides").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
+)
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_FRONT = {"trtw", "pixi", "run", "tasks/run"}
+
+
+def shown_commands(text: str) -> list[list[str]]:
+    """Every command line of this project in fences and in single backquotes, split into words."""
+    fences = [body for kind, body in _FENCE.findall(text) if kind in ("sh", "console", "")]
+    lines = [line for body in fences for line in body.replace("\\\n", " ").splitlines()]
+    lines += _INLINE.findall(_FENCE.sub("", text))
+    found = []
+    for line in lines:
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            continue
+        while words and (words[0] in _FRONT or words[0] == "-e"):
+            words = words[2 if words[0] == "-e" else 1 :]
+        if words and words[0] in COMMANDS:
+            found.append(words)
+    return found
+
+
+def options_of(command: click.Command) -> set[str]:
+    return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_options_that_are_shown_exist(document: Path) -> None:
+    for name, *words in shown_commands(document.read_text(encoding="utf-8")):
+        known = options_of(COMMANDS[name]) | {"--help"}
+        for word in words:
+            if word.startswith("-") and not word.lstrip("-").replace(".", "").isdigit():
+                assert word.split("=")[0] in known, f"{name} {word}"
+
+
+def test_a_wrong_option_would_be_found() -> None:
+    words = shown_commands("```sh\npixi run -e rtx5090 build-engine m.onnx --precison fp16\n```\n")
+    assert words == [["build-engine", "m.onnx", "--precison", "fp16"]]
+    assert "--precison" not in options_of(COMMANDS["build-engine"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+def test_options_in_the_guides_of_the_engine_commands_exist() -> None:
+    """Options that are named alone, outside a command line, too."""
+    for name in ("build-engine", "infer-engine", "setup-tensorrt"):
+        text = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+        everything = {option for command in COMMANDS.values() for option in options_of(command)}
+        named = {
+            word for inline in _INLINE.findall(_FENCE.sub("", text)) for word in re.findall(r"--[a-z][\w-]*", inline)
+        }
+        assert named - everything - {"--capture-range", "--help"} == set()
+
+
+def test_every_build_option_is_in_its_guide() -> None:
+    text = (ROOT / "docs" / "guides" / "build-engine.md").read_text(encoding="utf-8")
+    long = {option for option in options_of(COMMANDS["build-engine"]) if option.startswith("--")}
+    opposites = {"--weakly-typed", "--plugin-instance-norm", "--help", "--plan", "--debug", "--device"}
+    assert {option for option in long - opposites if f"{option}" not in text} <= {
+        "--calibration-batch",
+        "--calibration-algorithm",
+    }
+
+
+def test_the_settings_in_the_guide_are_accepted() -> None:
+    text = (ROOT / "docs" / "guides" / "build-engine.md").read_text(encoding="utf-8")
+    bodies = [body for kind, body in _FENCE.findall(text) if kind == "yaml"]
+    assert bodies
+    for body in bodies:
+        assert BuildSettings.model_validate(yaml.safe_load(body)).precision_text == "fp16+int8"
+
+
+def test_the_references_name_every_field() -> None:
+    manifest = (ROOT / "docs" / "reference" / "manifest.md").read_text(encoding="utf-8")
+    assert [name for name in Manifest.model_fields if f"`{name}`" not in manifest] == []
+    cache = (ROOT / "docs" / "reference" / "engine-cache.md").read_text(encoding="utf-8")
+    parts = {"model_sha256", "options", "tensorrt_version", "driver_version", "gpu_name", "compute_capability"}
+    parts |= {"native_version", "calibration_sha256", "plugins_sha256"}
+    assert set(CacheKey.__dataclass_fields__) == parts  # a new part belongs into the document as well
+    assert "`timing_cache_strict`, `verbosity`, `max_threads`, `device`" in cache
