@@ -105,7 +105,7 @@ def export_graph(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
         traced = Path(folder) / "traced.onnx"
-        with graphs.traceable_masks(), warnings.catch_warnings():
+        with graphs.traceable_masks(), graphs.silent_exporter(), warnings.catch_warnings():
             # the tracer warns of each Python value it makes a constant; the proof after the export decides
             warnings.simplefilter("ignore")
             try:
@@ -118,7 +118,6 @@ def export_graph(
                     dynamic_axes=axes,
                     opset_version=opset,
                     dynamo=False,
-                    verbose=False,
                 )
             except Exception as error:
                 raise _not_exportable(model, kind, opset, error) from error

@@ -142,6 +142,20 @@ def traceable_masks() -> Iterator[None]:
         AttentionMaskInterface.register("eager", before)
 
 
+@contextmanager
+def silent_exporter() -> Iterator[None]:
+    """Keep PyTorch from printing the whole graph to stdout when an export fails; its log switch does not do that."""
+    before = getattr(torch._C, "_jit_onnx_log", None)
+    if before is None:
+        yield
+        return
+    torch._C._jit_onnx_log = lambda *_: None
+    try:
+        yield
+    finally:
+        torch._C._jit_onnx_log = before
+
+
 def _mask(
     batch_size: int,
     q_length: int,
