@@ -1,0 +1,57 @@
+"""Element types of ONNX as torch has them, and the one that floats are computed in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from trt_workbench.errors import UsageProblem
+
+TORCH_DTYPES: dict[int, torch.dtype] = {
+    onnx.TensorProto.FLOAT: torch.float32,
+    onnx.TensorProto.DOUBLE: torch.float64,
+    onnx.TensorProto.FLOAT16: torch.float16,
+    onnx.TensorProto.BFLOAT16: torch.bfloat16,
+    onnx.TensorProto.BOOL: torch.bool,
+    onnx.TensorProto.INT8: torch.int8,
+    onnx.TensorProto.INT16: torch.int16,
+    onnx.TensorProto.INT32: torch.int32,
+    onnx.TensorProto.INT64: torch.int64,
+    onnx.TensorProto.UINT8: torch.uint8,
+}
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def compute_dtype(dtype: torch.dtype, precision: torch.dtype) -> torch.dtype:
+    """Return what a tensor of `dtype` is held in: fp32 becomes `precision`, fp64 stays unless that is a half type."""
+    if dtype not in _FLOATS or precision == torch.float32:
+        return dtype
+    return precision
+
+
+def to_precision(tensor: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+    """Return a constant in the type it is computed in; finite values stay finite, as in a mask of -3e38."""
+    target = compute_dtype(tensor.dtype, precision)
+    if target == tensor.dtype:
+        return tensor
+    limits = torch.finfo(target)
+    return torch.where(tensor.isfinite(), tensor.clamp(limits.min, limits.max), tensor).to(target)
+
+
+def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return a copy of an array as a tensor; bfloat16, which numpy does not have, by its bits.
+
+    Raises:
+        UsageProblem: torch has no such type.
+    """
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(np.array(array))
+    except TypeError as error:
+        msg = f"Constants of type {array.dtype} have no counterpart in the torch backend."
+        raise UsageProblem(msg) from error

@@ -1,0 +1,144 @@
+"""The backends `torch` and `torch-compile`: PyTorch, eager and through torch.compile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.ort_common import check_counts
+from trt_workbench.backends.torch_common import (
+    chosen_device,
+    chosen_precision,
+    common_record,
+    torch_availability,
+)
+from trt_workbench.errors import ComponentMissing
+
+if TYPE_CHECKING:
+    import torch as torch_module
+
+    from trt_workbench.backends.torch_models import TorchModel
+
+Module = Callable[..., tuple["torch_module.Tensor", ...]]
+
+_OPTIONS: Mapping[str, Option] = {
+    "device": Option(str, help="cpu, cuda or cuda:N; the GPU if there is one by default."),
+    "channels_last": Option(bool, default=False, help="Hold images and filters with the channels innermost."),
+    "trust": Option(bool, default=False, help="Load a .pt2 file, which can carry code."),
+}
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_COMPILE_OPTIONS: Mapping[str, Option] = {
+    **_OPTIONS,
+    "mode": Option(_MODES, default="default", help="reduce-overhead captures CUDA graphs."),
+    "dynamic": Option(bool, help="Compile for any size; by default a size that varies becomes dynamic."),
+    "fullgraph": Option(bool, help="Fail instead of running a part uncompiled; by default wherever that is possible."),
+}
+_COMPILERS = ("g++", "clang++", "c++")
+
+
+class TorchBackend(Backend):
+    """PyTorch, operator by operator. ONNX files are converted to torch.fx; .pt2 files are what torch.export saves.
+
+    Extra options: `device`, `channels_last`, `trust` (for .pt2). Precision fp32, fp16 or bf16: weights and activations
+    are held in it, inputs and outputs keep the types of the file.
+    """
+
+    name: ClassVar[str] = "torch"
+    file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
+
+    def availability(self) -> Availability:
+        """Say whether PyTorch can be imported and is new enough; versions tell the device."""
+        return torch_availability()
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        extra = checked_extra(self.name, _OPTIONS, options.extra)
+        loaded, device, record = self._prepare(model, options, extra)
+        return self._session(loaded.module, loaded, model, device, options, record)
+
+    def _prepare(
+        self, model: Path, options: SessionOptions, extra: Mapping[str, Any]
+    ) -> tuple[TorchModel, torch_module.device, dict[str, Any]]:
+        """Return the model on its device, and the record."""
+        found = self.availability()
+        if not found.ok:
+            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
+            raise ComponentMissing(msg)
+        import torch
+
+        from trt_workbench.backends.torch_common import translated
+        from trt_workbench.backends.torch_models import load_model
+
+        check_counts(options)
+        device = chosen_device(extra["device"])
+        precision = chosen_precision(self.name, options.precision)
+        loaded = load_model(model, precision, trust=extra["trust"])
+        record = common_record(options, device, extra["device"])
+        try:
+            loaded.module.to(device)
+            if extra["channels_last"]:
+                loaded.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        except Exception as error:
+            if problem := translated(error, f"PyTorch cannot put the model on {device}", model):
+                raise problem from error
+            raise
+        return loaded, device, {**record, **loaded.record, "channels_last": extra["channels_last"]}
+
+    def _session(
+        self,
+        run: Module,
+        loaded: TorchModel,
+        model: Path,
+        device: torch_module.device,
+        options: SessionOptions,
+        record: Mapping[str, Any],
+        lock: threading.Lock | None = None,
+    ) -> Session:
+        from trt_workbench.backends.torch_session import TorchSession
+
+        return TorchSession(run, loaded, model, device, options, record, lock)
+
+
+class TorchCompileBackend(TorchBackend):
+    """PyTorch through torch.compile; each set of input shapes compiles at its first run, which takes a while.
+
+    Extra options: those of `torch`, and `mode` ("reduce-overhead" captures CUDA graphs), `dynamic`, `fullgraph`.
+    Runs take turns: compiled code with CUDA graphs has one set of buffers.
+    """
+
+    name: ClassVar[str] = "torch-compile"
+
+    def availability(self) -> Availability:
+        """Say whether PyTorch serves and has the C++ compiler that generated code needs."""
+        found = torch_availability()
+        if found.ok and compiler() is None:
+            named = os.environ.get("CXX")
+            reason = f"torch.compile needs a C++ compiler, and {named or 'none of ' + ', '.join(_COMPILERS)} is there."
+            mend = "Install one (`apt-get install g++`, or `cxx-compiler` from conda-forge) or set CXX to it."
+            return Availability(ok=False, reason=reason, mend=mend, versions=found.versions)
+        return found
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        extra = checked_extra(self.name, _COMPILE_OPTIONS, options.extra)
+        loaded, device, record = self._prepare(model, options, extra)
+        import torch
+
+        # a node that reads a tensor on the host splits the graph; without one a split would be a silent slow-down
+        fullgraph = extra["fullgraph"]
+        if fullgraph is None:
+            fullgraph = not record.get("host_reads")
+        settings = {"mode": extra["mode"], "dynamic": extra["dynamic"], "fullgraph": fullgraph}
+        run = torch.compile(loaded.module, **settings)
+        record = {**record, "compile": settings, "compiler": compiler()}
+        return self._session(run, loaded, model, device, options, record, threading.Lock())
+
+
+def compiler() -> str | None:
+    """Return the path of the C++ compiler that torch.compile will find: $CXX, else the usual names; None without."""
+    names = (os.environ["CXX"],) if os.environ.get("CXX") else _COMPILERS
+    return next(filter(None, map(shutil.which, names)), None)

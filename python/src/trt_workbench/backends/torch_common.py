@@ -1,0 +1,132 @@
+"""What the two PyTorch backends share: devices, precision, TF32, threads, errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.base import Availability, SessionOptions
+from trt_workbench.backends.tf32 import check_tf32_allowed
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+
+if TYPE_CHECKING:
+    import torch
+
+# Below: reading a crafted file with weights_only=True corrupts memory (CVE-2026-24747).
+MINIMUM_VERSION = (2, 10)
+PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_MEND = "Install it with `pip install 'torch>=2.10'`."
+
+
+def torch_availability() -> Availability:
+    """Say whether PyTorch can be imported here, is new enough, and which device it has."""
+    try:
+        import torch
+    except Exception as error:  # a broken install fails in many ways; each is the answer here
+        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", mend=_MEND)
+    versions = {"torch": str(torch.__version__), "cuda_of_torch": str(torch.version.cuda or "none")}
+    numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if numbers < MINIMUM_VERSION:
+        reason = f"torch {torch.__version__} is older than {'.'.join(map(str, MINIMUM_VERSION))}."
+        return Availability(ok=False, reason=reason, mend=_MEND, versions=versions)
+    versions["device"] = "cuda" if torch.cuda.is_available() else "cpu"
+    return Availability(ok=True, versions=versions)
+
+
+def chosen_device(name: str | None) -> torch.device:
+    """Return the device called `name`; for None the GPU if there is one, else the CPU.
+
+    Raises:
+        UsageProblem: there is no such kind of device, or no device of this number.
+        ComponentMissing: a GPU was asked for and PyTorch has none.
+    """
+    import torch
+
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        msg = f"The device is cpu, cuda or cuda:N, not {name!r}."
+        raise UsageProblem(msg) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU alone"
+        msg = (
+            f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; `trtw doctor` shows the driver."
+        )
+        raise ComponentMissing(msg)
+    if device.type not in ("cpu", "cuda") or (device.index or 0) >= max(torch.cuda.device_count(), 1):
+        msg = f"There is no device {name!r}: cpu, cuda or cuda:N with N below {torch.cuda.device_count()}."
+        raise UsageProblem(msg)
+    return device
+
+
+def chosen_precision(backend: str, precision: str) -> torch.dtype:
+    """Return the type that fp32 weights and activations are held in. Raises UsageProblem for an unknown one."""
+    import torch
+
+    if precision not in PRECISIONS:
+        msg = f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}."
+        raise UsageProblem(msg)
+    dtype: torch.dtype = getattr(torch, PRECISIONS[precision])
+    return dtype
+
+
+def set_tf32(allowed: bool) -> None:
+    """Allow or forbid TF32 in matrix products and convolutions; a switch of the process, so set before each run."""
+    import torch
+
+    # the older switches: PyTorch 2.13 itself asks them (torch.export does), and they refuse to answer once the newer
+    # fp32_precision has been set
+    if torch.backends.cuda.matmul.allow_tf32 != allowed:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+    if torch.backends.cudnn.allow_tf32 != allowed:
+        torch.backends.cudnn.allow_tf32 = allowed
+
+
+def common_record(options: SessionOptions, device: torch.device, extra_device: str | None) -> dict[str, Any]:
+    """Apply what is process-wide (threads) and return the record of the session.
+
+    Raises:
+        UsageProblem: TF32 was asked for and the process forbids it.
+    """
+    import torch
+
+    if options.tf32:
+        check_tf32_allowed()
+    if options.threads is not None:
+        torch.set_num_threads(max(1, options.threads // options.concurrency))
+    record: dict[str, Any] = {
+        "torch": str(torch.__version__),
+        "device": str(device),
+        "device_chosen_by": "option" if extra_device else "default: the GPU if there is one",
+        "precision": options.precision,
+        "tf32": options.tf32,
+        "concurrency": options.concurrency,
+        "threads": torch.get_num_threads(),
+        "processors": len(os.sched_getaffinity(0)),
+    }
+    if device.type == "cuda":
+        record["device_name"] = torch.cuda.get_device_name(device)
+        record["cuda"] = str(torch.version.cuda)
+        record["cudnn"] = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    return record
+
+
+def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
+    """Return the error to raise instead of one of PyTorch's, None for one that is a defect of ours."""
+    import torch
+
+    if isinstance(error, WorkbenchError):
+        return None
+    text = " ".join(str(error).split())[:600]
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text:
+        return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
+    if any(sign in text for sign in ("CUDA error", "cuDNN error", "CUBLAS_STATUS", "CUDNN_STATUS")):
+        return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
+    if type(error).__module__.startswith("torch._dynamo") or type(error).__module__.startswith("torch._inductor"):
+        return UsageProblem(f"{what}: it cannot be compiled ({text}). The backend torch runs it uncompiled: {model}")
+    if isinstance(error, RuntimeError | IndexError | ValueError):
+        return UsageProblem(f"{what} ({text}): {model}")
+    return None

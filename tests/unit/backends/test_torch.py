@@ -1,0 +1,170 @@
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.backends import torch as backend_module
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.torch import TorchBackend, TorchCompileBackend, compiler
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+torch = pytest.importorskip("torch")
+
+CPU = {"device": "cpu"}
+
+
+def options(precision: str = "fp32", **extra: Any) -> SessionOptions:
+    return SessionOptions(threads=1, precision=precision, extra={**CPU, **extra})
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).eval()
+    batch = torch.export.Dim("batch")
+    saved = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(saved, tmp_path / "m.pt2")
+    return tmp_path / "m.pt2"
+
+
+def test_an_onnx_file_gives_what_onnx_runtime_gives_at_any_batch(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    for make in (onnx_models.linear, onnx_models.reshaped):
+        model = make(tmp_path / f"{make.__name__}.onnx")
+        with TorchBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
+            assert session.inputs == reference.inputs
+            assert [spec.name for spec in session.outputs] == [spec.name for spec in reference.outputs]
+            assert session.provenance["host_reads"] == []  # shapes are computed without reading tensors
+            for batch in (1, 3):
+                shape = [batch if dim is None else dim for dim in session.inputs[0].shape]
+                x = np.random.default_rng(batch).standard_normal(shape).astype(np.float32)
+                np.testing.assert_allclose(
+                    session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6
+                )
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 3e-3), ("bf16", 2e-2)])
+def test_half_precision_keeps_the_types_of_the_file(
+    onnx_models: SimpleNamespace, tmp_path: Path, precision: str, tolerance: float
+) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    x = np.random.default_rng(0).random((8, 4), np.float32)
+    with TorchBackend().load(model, options()) as full, TorchBackend().load(model, options(precision)) as half:
+        exact, rounded = full.run({"x": x})["y"], half.run({"x": x})["y"]
+    assert rounded.dtype == np.float32
+    np.testing.assert_allclose(rounded, exact, rtol=tolerance)
+    assert not np.array_equal(rounded, exact)
+
+
+def test_a_finite_mask_stays_finite_in_half_precision(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["y"], axis=-1),
+    ]
+    mask = {"mask": np.full((1, 3), np.finfo(np.float32).min, np.float32)}
+    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": (1, 3)}, {"y": (TensorProto.FLOAT, (1, 3))}, mask)
+    with TorchBackend().load(model, options("fp16")) as session:
+        result = session.run({"x": np.zeros((1, 3), np.float32)})["y"]
+    np.testing.assert_allclose(result, np.full((1, 3), 1 / 3), atol=1e-3)
+
+
+def test_outputs_belong_to_the_caller(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Identity", ["w"], ["weight"])]
+    outputs = {"same": (TensorProto.FLOAT, (2,)), "weight": (TensorProto.FLOAT, (2,))}
+    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": (2,)}, outputs, {"w": np.ones(2, np.float32)})
+    x = np.arange(2, dtype=np.float32)
+    x.flags.writeable = False
+    with TorchBackend().load(model, options()) as session:
+        first = session.run({"x": x})
+        first["same"][:], first["weight"][:] = 7, 7
+        second = session.run({"x": x})
+    np.testing.assert_array_equal(second["same"], [0, 1])
+    np.testing.assert_array_equal(second["weight"], [1, 1])
+
+
+def test_runs_from_several_threads(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    wrong = []
+    with TorchBackend().load(model, SessionOptions(concurrency=2, extra=CPU)) as session:
+        inputs = [np.random.default_rng(i).random((1 + i % 3, 4), np.float32) for i in range(12)]
+        expected = [session.run({"x": x})["y"] for x in inputs]
+
+        def work() -> None:
+            for x, y in zip(inputs, expected, strict=True):
+                if not np.array_equal(session.run({"x": x})["y"], y):
+                    wrong.append(x.shape)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run({"x": inputs[0]})
+
+
+def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None:
+    with pytest.raises(UsageProblem, match="trust=true"):
+        TorchBackend().load(program, options())
+    with TorchBackend().load(program, options(trust=True)) as session:
+        assert session.inputs[0].shape == (None, 4)
+        assert session.run({session.inputs[0].name: np.ones((3, 4), np.float32)})[session.outputs[0].name].shape == (
+            3,
+            3,
+        )
+    with pytest.raises(UsageProblem, match="ask for fp32"):
+        TorchBackend().load(program, options("fp16", trust=True))
+    program.write_bytes(b"no archive")
+    with pytest.raises(UsageProblem, match=r"torch\.export"):
+        TorchBackend().load(program, options(trust=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (SessionOptions(extra={"devise": "cpu"}), "did you mean device"),
+        (SessionOptions(extra={"device": "tpu"}), "cpu, cuda or cuda:N"),
+        (SessionOptions(extra={"device": "meta"}), "cpu, cuda or cuda:N"),
+        (SessionOptions(precision="int8", extra=CPU), "fp32, fp16, bf16"),
+        (SessionOptions(concurrency=0, extra=CPU), "at least 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    onnx_models: SimpleNamespace, tmp_path: Path, given: SessionOptions, text: str
+) -> None:
+    with pytest.raises(UsageProblem, match=text):
+        TorchBackend().load(onnx_models.linear(tmp_path / "m.onnx"), given)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    with pytest.raises(ComponentMissing, match="has no CUDA device"):
+        TorchBackend().load(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(extra={"device": "cuda"}))
+
+
+def test_without_a_compiler_torch_compile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/g++")
+    assert compiler() is None
+    found = TorchCompileBackend().availability()
+    assert not found.ok
+    assert "/nowhere/g++" in found.reason
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(backend_module, "_COMPILERS", ("no-such-compiler",))
+    assert "C++ compiler" in TorchCompileBackend().availability().reason
+    assert TorchBackend().availability().ok
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
+def test_compiled_agrees_with_onnx_runtime(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.reshaped(tmp_path / "m.onnx")
+    with TorchCompileBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
+        assert session.provenance["compile"] == {"mode": "default", "dynamic": None, "fullgraph": True}
+        for batch in (2, 5):
+            x = np.random.default_rng(batch).standard_normal((batch, 2, 3)).astype(np.float32)
+            np.testing.assert_allclose(session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6)
