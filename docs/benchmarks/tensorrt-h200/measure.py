@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
         ("slots", "throughput with several calls in flight", 2.0),
     ):
         sub = command(name, text)
-        sub.add_argument("--rounds", type=int, default=5)
+        sub.add_argument("--rounds", type=int, default=5 if name == "latency" else 3)
         sub.add_argument("--duration-s", type=float, default=duration)
     command("images", "host image to boxes, both ways").add_argument("--rounds", type=int, default=5)
     accuracy = command("accuracy", "eval-coco on TensorRT and on the processor")

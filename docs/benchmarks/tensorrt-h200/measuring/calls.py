@@ -18,6 +18,7 @@ from measuring.pairs import bench_options
 from measuring.records import Budget, Recorder, read_records, say, summary
 
 _WARMUP_S = 0.3
+_SLOTS = (1, 2, 3)
 
 
 def run_latency(recorder: Recorder, plans: Path, count: int, duration_s: float, budget: Budget) -> int:
@@ -74,13 +75,13 @@ def _time_calls(call: Callable[[], Any], duration_s: float) -> NDArray[np.float6
 
 
 def run_slots(recorder: Recorder, plans: Path, count: int, duration_s: float, budget: Budget) -> int:
-    """Measure throughput with 1 to 4 slots beside the engine's compute time; return what is missing."""
+    """Measure throughput with one to three slots beside the engine's compute time; return what is missing."""
     missing = 0
     for name in SLOT_ENGINES:
         plan = plan_path(plans, name)
         made = [record for record in read_records(recorder.folder, "slots") if record["engine"] == name]
         done = {(record["slots"], record["way"], record["round"]) for record in made}
-        wanted = [(n, way, k) for k in range(count) for n in (1, 2, 3, 4) for way in ("submit", "threads")]
+        wanted = [(n, way, k) for k in range(count) for n in _SLOTS for way in ("submit", "threads")]
         left = [key for key in wanted if key not in done]
         if left and plan.is_file() and budget.allows(len(left) * (duration_s + 1.5) + 15):
             _slots_rounds(recorder, plan, name, left, duration_s)

@@ -26,16 +26,15 @@ class EngineCase:
 
 
 def _classifier(model: str, precision: str, batch: int) -> EngineCase:
-    shape = f"{batch}x3x224x224"
-    return EngineCase(model, precision, (f"input:{shape}",), {"input": (batch, 3, 224, 224)})
+    return EngineCase(f"{model}-b{batch}.onnx", precision)
 
 
 # In the order in which they are built: what the pairs need comes first.
 ENGINES = {
-    "resnet50-b1-fp16": _classifier("resnet50.onnx", "fp16", 1),
-    "vit-b1-fp16": _classifier("vit_b_16.onnx", "fp16", 1),
-    "vit-b64-fp16": _classifier("vit_b_16.onnx", "fp16", 64),
-    "vit-b64-fp32": _classifier("vit_b_16.onnx", "fp32", 64),
+    "resnet50-b1-fp16": _classifier("resnet50", "fp16", 1),
+    "vit-b1-fp16": _classifier("vit_b_16", "fp16", 1),
+    "vit-b64-fp16": _classifier("vit_b_16", "fp16", 64),
+    "vit-b64-fp32": _classifier("vit_b_16", "fp32", 64),
     "yolox-nano-fp32": EngineCase("yolox_nano.onnx", "fp32"),
     "yolox-nano-fp16": EngineCase("yolox_nano.onnx", "fp16"),
     "shapes-fp32": EngineCase("shapes-yolov10.onnx", "fp32"),
@@ -50,7 +49,7 @@ ENGINES = {
         {"input": (1, 3, 224, 224)},
     ),
     "yolov10m-fp16": EngineCase("yolov10m.onnx", "fp16"),
-    "resnet50-b1-fp32": _classifier("resnet50.onnx", "fp32", 1),
+    "resnet50-b1-fp32": _classifier("resnet50", "fp32", 1),
     "yolov10m-fp32": EngineCase("yolov10m.onnx", "fp32"),
 }
 # A dynamic batch of a detector: one image for latency, up to eight for evaluation.

@@ -20,7 +20,8 @@ Made by `measure.py report` from `records.jsonl`; nothing here is written by han
 _PAIRS = """## Beside trtexec, on the same plan
 
 Each pair is one process of trtexec and one of the workbench, by turns, the first of them changing from pair to pair:
-warm-up 200 ms, at least 10 iterations and 3 s, spin wait, transfers included. Figures are medians of a run's queries;
+warm-up 200 ms, at least 10 iterations and the duration in the commands below, spin wait, transfers included. Figures
+are medians of a run's queries;
 the columns give their medians over the pairs, and the ratio within each pair, workbench to trtexec. Targets: compute
 and latency at most 1.01, throughput at least 0.99.
 """
