@@ -282,6 +282,21 @@ def test_inspect_shows_manifest_and_layers(trtw: Trtw, plan: Path) -> None:
     assert [tensor["name"] for tensor in document["engine"]["tensors"]] == ["x", "y", "total", "ratio"]
 
 
+# refit-engine
+
+
+def test_a_stripped_plan_is_refused_until_it_has_weights(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    stripped, whole = tmp_path / "stripped.plan", tmp_path / "whole.plan"
+    trtw("build-engine", model, "--strip-weights", "-o", stripped)
+    refused = trtw("infer-engine", stripped)
+    assert refused.exit_code == 2
+    assert "trtw refit-engine stripped.plan MODEL.onnx" in refused.stderr
+    other = write_model(tmp_path / "other.onnx", 4)
+    document = json.loads(trtw("refit-engine", stripped, other, "-o", whole, "--json").stdout)
+    assert document["manifest"]["model"]["file"] == "other.onnx"
+    assert infer(trtw, whole, "--no-bench")["inputs"]["first"]["x"]["shape"] == [4, 3]
+
+
 # safety
 
 

@@ -83,7 +83,8 @@ def cuda_status() -> dict[str, Any]:
 
 def devices() -> list[dict[str, Any]]:
     capability = os.environ.get("TRTW_DOUBLE_CAPABILITY", "9.0")
-    return [{"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}]
+    identity = {"name": f"GPU {capability}", "uuid": "GPU-1", "compute_capability": capability}
+    return [{**identity, "memory_free_bytes": 1 << 30}]
 
 
 def set_log_level(level: str) -> None:
@@ -162,6 +163,11 @@ def _tensor(node: Any, is_input: bool, profiles: list[dict[str, Any]]) -> Simple
 def inspect_engine(engine: Engine) -> dict[str, Any]:
     names = [f"{tensor.name} [layer]" for tensor in engine.outputs]
     return {"layer_count": len(names), "refittable": False, "layers_json": json.dumps({"Layers": names})}
+
+
+def refit(engine: Engine, *, model: str) -> bytes:
+    header = json.dumps({"version": _version(), "profiles": []}).encode()
+    return MAGIC + len(header).to_bytes(4, "little") + header + Path(model).read_bytes()
 
 
 class ImageBatch:

@@ -17,6 +17,8 @@ from trt_workbench.errors import UsageProblem
 class Comparison:
     """One output beside its reference. A NaN agrees with a NaN, an infinity with the same infinity.
 
+    A figure that float64 cannot hold is None.
+
     Attributes:
         passed: shapes are equal and every element is within the tolerance.
         elements: how many were compared; 0 where the shapes differ.
@@ -62,20 +64,28 @@ def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: floa
         close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     both = np.isfinite(a) & np.isfinite(b)
     a, b = a[both], b[both]
-    error = np.abs(a - b)
     mismatches = int(close.size - np.count_nonzero(close))
     unequal = int(both.size - np.count_nonzero(both))
-    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
+    with np.errstate(over="ignore"):  # figures beyond float64 are left out
+        error = np.abs(a - b)
+        relative = error[b != 0] / np.abs(b[b != 0])
+        norms = np.linalg.norm(a) * np.linalg.norm(b)
+        cosine = np.dot(a, b) / norms if norms else np.nan
+        mean = error.mean() if error.size else 0.0
     return Comparison(
         passed=mismatches == 0,
         elements=close.size,
         mismatches=mismatches,
-        max_abs_error=float(error.max(initial=0.0)),
-        max_rel_error=float((error[b != 0] / np.abs(b[b != 0])).max(initial=0.0)),
-        mean_abs_error=float(error.mean()) if error.size else 0.0,
-        cosine=float(np.dot(a.ravel(), b.ravel()) / norms) if norms else None,
+        max_abs_error=_figure(error.max(initial=0.0)),
+        max_rel_error=_figure(relative.max(initial=0.0)),
+        mean_abs_error=_figure(mean),
+        cosine=_figure(cosine),
         note=f"{unequal} pairs with NaN or infinity" if unequal else "",
     )
+
+
+def _figure(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) -> dict[str, NDArray[Any]]:

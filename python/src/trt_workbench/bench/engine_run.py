@@ -19,12 +19,14 @@ from trt_workbench.bench.engine_compare import Comparison, compare, read_expecte
 from trt_workbench.bench.engine_measure import Measurement, MeasureSettings, measure
 from trt_workbench.bench.engine_random import Shapes, engine_inputs, engine_shapes
 from trt_workbench.bench.statistics import summarize
+from trt_workbench.engine import native
 from trt_workbench.engine.files import write_json, write_text
 from trt_workbench.engine.loading import LoadedEngine, load_engine
 from trt_workbench.errors import UsageProblem
 
 SCHEMA_VERSION = 1
 Note = Callable[[str], None]
+Step = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,14 @@ class InferOutcome:
     queries: tuple[dict[str, float], ...] = ()
 
 
-def infer(request: InferRequest, folder: Path, say: Note = lambda _: None) -> InferOutcome:
+def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step: Step = lambda _: None) -> InferOutcome:
     """Run an engine and write `metrics.json`, `records.jsonl` and `outputs/` into `folder`.
 
     Args:
         request: what is asked for.
         folder: an existing folder, such as the staging folder of a run directory.
         say: called with what a person who waits should know.
+        step: called with the number of samples done.
 
     Raises:
         UsageProblem: the plan or the inputs cannot be used, or references are missing.
@@ -96,6 +99,7 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None) -> In
     if request.expect is not None and not request.expect.is_dir():
         msg = f"The folder of reference outputs does not exist: {request.expect}"
         raise UsageProblem(msg)
+    free_before = _free_bytes(request.device)
     loaded = load_engine(
         request.plan, trust=request.trust, allow_host_code=request.allow_host_code, device=request.device
     )
@@ -104,12 +108,16 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None) -> In
     choice = RunnerChoice(cuda_graph=request.cuda_graph, spin=request.spin, profile=request.profile)
     with TrtSession(loaded, choice, 1) as session, (folder / "records.jsonl").open("w", encoding="utf-8") as records:
         run = _Run(request, folder, loaded, session)
-        for record in run.samples():
+        for number, record in enumerate(run.samples(), start=1):
             records.write(json.dumps(record, allow_nan=False) + "\n")
+            step(number)
         measured = run.measure(say)
         for record in measured.records if measured else ():
             records.write(json.dumps(record, allow_nan=False) + "\n")
         metrics = run.metrics(measured)
+        free_after = _free_bytes(request.device)
+        if free_before is not None and free_after is not None:
+            metrics["memory"]["device_used_bytes"] = free_before - free_after
     write_json(folder / "metrics.json", metrics)
     if measured and measured.layers:
         write_json(folder / "layers.json", {"schema_version": SCHEMA_VERSION, "layers": measured.layers})
@@ -119,6 +127,15 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None) -> In
 def write_times(path: Path, queries: tuple[dict[str, float], ...]) -> None:
     """Write queries as trtexec's --exportTimes does, whole or not at all. Raises OSError."""
     write_text(path, json.dumps(queries, indent=0, allow_nan=False) + "\n")
+
+
+def _free_bytes(device: int) -> int | None:
+    """Return the free memory of a device; None where there is none, which loading the engine will tell in full."""
+    try:
+        found = native.require("devices")()
+        return int(found[device]["memory_free_bytes"])
+    except Exception:  # whatever is missing here is missing for the engine too, and told there
+        return None
 
 
 class _Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,8 +166,14 @@ def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
     def say(text: str) -> None:
         notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
-    with run_directory("infer-engine", output) as directory:
-        outcome = infer(request, directory.path, say)
+    with run_directory("infer-engine", output) as directory, contextlib.ExitStack() as stack:
+        waiting = stack.enter_context(notes.status("Loading the engine")) if notes.is_terminal else None
+
+        def step(number: int) -> None:
+            if waiting:
+                waiting.update(f"{number} samples done")
+
+        outcome = infer(request, directory.path, say, step)
         return outcome, directory.commit("complete", passed=not outcome.failures)
 
 

@@ -34,10 +34,12 @@ def print_outcome(outcome: InferOutcome, directory: Path) -> None:
         _print_benchmark(console, metrics["benchmark"])
     memory = metrics["memory"]
     buffers = sum(memory["runner_bytes"].values())
+    used = memory.get("device_used_bytes", 0)
+    where = metrics["provenance"]
     lines = [
-        f"{metrics['samples']} samples on {metrics['provenance']['gpu']}, TensorRT {metrics['provenance']['tensorrt']}",
+        f"{metrics['samples']} samples on {where['gpu']}, TensorRT {where['tensorrt']}; CUDA graph {where['cuda_graph']}",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
-        f"a context, runner {buffers / _MIB:.1f} MiB; CUDA graph {metrics['provenance']['cuda_graph']}",
+        f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
         *(f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())),
         f"Run directory: {directory}",
     ]

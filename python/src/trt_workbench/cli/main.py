@@ -14,6 +14,7 @@ from trt_workbench.cli import (
     eval_coco,
     infer_engine,
     inspect_engine,
+    refit_engine,
     setup_tensorrt,
 )
 
@@ -46,6 +47,7 @@ def _root(
 app.command("build-engine")(build_engine.build_engine)
 app.command("infer-engine")(infer_engine.infer_engine)
 app.command("inspect-engine")(inspect_engine.inspect_engine)
+app.command("refit-engine")(refit_engine.refit_engine)
 app.command("eval-coco")(eval_coco.eval_coco)
 app.command("backends")(backends.backends)
 app.command("doctor")(doctor.doctor)

@@ -133,7 +133,14 @@ def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = Fals
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
     """
-    return load_checked(read_plan(path, trust=trust), allow_host_code=allow_host_code, device=device)
+    plan = read_plan(path, trust=trust)
+    if plan.manifest and plan.manifest.options.get("strip_weights"):
+        # TensorRT would run it, and return zeros
+        msg = (
+            f"The plan was built without weights; put them in first: `trtw refit-engine {path.name} MODEL.onnx`. {path}"
+        )
+        raise UsageProblem(msg)
+    return load_checked(plan, allow_host_code=allow_host_code, device=device)
 
 
 def load_checked(plan: CheckedPlan, *, allow_host_code: bool = False, device: int = 0) -> LoadedEngine:

@@ -1,0 +1,35 @@
+"""`trtw refit-engine`: new weights for an engine, from an ONNX model of the same structure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+
+
+@handled
+def refit_engine(
+    plan: Annotated[Path, typer.Argument(help="Plan that was built with --refit or --strip-weights.")],
+    model: Annotated[Path, typer.Argument(help="ONNX file with the new weights.")],
+    *,
+    output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written beside it.")],
+    device: Annotated[int, typer.Option(min=0, help="Index of the CUDA device.")] = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Put a model's weights into a refittable engine, without building it again (TensorRT 10 and newer)."""
+    from trt_workbench.engine.loading import read_plan
+    from trt_workbench.engine.refit import refit_plan
+
+    manifest = refit_plan(read_plan(plan), model, output, device=device)
+    if as_json:
+        print_json({"schema_version": 1, "plan": str(output), "manifest": manifest.model_dump(mode="json")})
+        return
+    from trt_workbench.cli.engine_tables import print_manifest
+
+    console = stdout_console(quiet=False)
+    print_manifest(console, manifest)
+    console.print(f"Refitted: {output}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,60 @@
+"""New weights for an engine without building it again: from an ONNX model of the same structure."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from trt_workbench.engine import native
+from trt_workbench.engine.files import write_bytes
+from trt_workbench.engine.hashing import hash_bytes, hash_model
+from trt_workbench.engine.loading import CheckedPlan, load_checked
+from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, write_manifest
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+
+
+def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int = 0) -> Manifest:
+    """Write a plan with the weights of `model`, and its manifest.
+
+    Args:
+        plan: a refittable engine with its manifest, from `read_plan`.
+        model: of the structure that the engine was built from.
+        destination: the new plan.
+        device: index of the CUDA device.
+
+    Returns:
+        The new plan's manifest.
+
+    Raises:
+        UsageProblem: the plan is not refittable, the model does not fit it, or this TensorRT (8.6) cannot refit.
+        ComponentMissing: the native core, TensorRT or the GPU is absent.
+        DeviceFailure: the device is out of memory or failed.
+        OSError: the new plan cannot be written.
+    """
+    made = plan.manifest
+    if made is None:
+        msg = f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}"
+        raise UsageProblem(msg)
+    facts = examine_model(model)
+    loaded = load_checked(plan, device=device)
+    with native.translated():
+        data: bytes = native.require("refit")(loaded.engine, model=str(model))
+    size = model.stat().st_size + sum(path.stat().st_size for path in facts.external_files)
+    manifest = made.model_copy(
+        update={
+            "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "engine": EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
+            "model": ModelFile(
+                file=model.name,
+                sha256=hash_model(model, facts.external_locations),
+                size_bytes=size,
+                external_files=facts.external_locations,
+                metadata=facts.metadata,
+            ),
+            "options": {**made.options, "strip_weights": False},
+        }
+    )
+    write_bytes(destination, data)
+    write_manifest(destination, manifest)
+    return manifest
