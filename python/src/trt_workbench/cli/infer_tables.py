@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 # Parts of a query as people read them, by their key in metrics.json.
 _PARTS = {
-    "latency_ms": "latency (copies + compute)",
+    "latency_ms": "latency",
     "h2d_ms": "host to device",
     "compute_ms": "GPU compute",
     "d2h_ms": "device to host",
-    "enqueue_ms": "enqueue (host)",
-    "end_to_end_ms": "end to end (host)",
+    "enqueue_ms": "enqueue",
+    "end_to_end_ms": "end to end",
 }
 
 
@@ -37,7 +37,8 @@ def print_outcome(outcome: InferOutcome, directory: Path) -> None:
     used = memory.get("device_used_bytes", 0)
     where = metrics["provenance"]
     lines = [
-        f"{metrics['samples']} samples on {where['gpu']}, TensorRT {where['tensorrt']}; CUDA graph {where['cuda_graph']}",
+        f"{metrics['samples']} samples on {where['gpu']}, TensorRT {where['tensorrt']}",
+        f"CUDA graph in this process: {where['cuda_graph']}",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
         f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
         *(f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())),
@@ -64,17 +65,17 @@ def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
 
 
 def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 
     further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
     columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]
     rows = {label: measured[part] for part, label in _PARTS.items()}
-    for via, label in (("cpp", "single call, C++"), ("python", "single call, Python")):
+    for via, label in (("cpp", "one call, C++"), ("python", "one call, Python")):
         if "single_calls" in measured:
             rows[label] = measured["single_calls"][via]["end_to_end_ms"]
-    table = Table("", *columns, title=f"Milliseconds over {measured['queries']} queries")
+    table = Table(Column("", no_wrap=True), *columns, title=f"Milliseconds over {measured['queries']} queries")
     for label, summary in rows.items():
         table.add_row(label, *(f"{summary[column]:.3f}" for column in columns))
     console.print(table)
