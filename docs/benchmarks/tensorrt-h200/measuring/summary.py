@@ -21,9 +21,8 @@ _PAIRS = """## Beside trtexec, on the same plan
 
 Each pair is one process of trtexec and one of the workbench, by turns, the first of them changing from pair to pair:
 warm-up 200 ms, at least 10 iterations and the duration in the commands below, spin wait, transfers included. Figures
-are medians of a run's queries;
-the columns give their medians over the pairs, and the ratio within each pair, workbench to trtexec. Targets: compute
-and latency at most 1.01, throughput at least 0.99.
+are medians of a run's queries; the columns give their medians over the pairs, and the ratio within each pair, workbench
+to trtexec. Targets: compute and latency at most 1.01, throughput at least 0.99.
 """
 _LATENCY = """## Single calls, numpy to numpy
 
