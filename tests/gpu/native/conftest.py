@@ -1,0 +1,89 @@
+"""The native core on a real GPU: tiny engines, built once by its own builder."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for trt_nets, which the memory check uses, too
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def native() -> Any:
+    module = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")
+    if not hasattr(module, "Runner"):
+        pytest.skip("the native core was built without TensorRT's headers")
+    status = module.cuda_status()
+    if not status["ok"]:
+        pytest.skip(f"no GPU: {status['error']}")
+    found = module.tensorrt_status()
+    if not found["available"]:
+        pytest.skip(f"no TensorRT: {found['error']}")
+    module.load_tensorrt()
+    return module
+
+
+@pytest.fixture(scope="session")
+def plans(native: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bytes]:
+    pytest.importorskip("onnx")
+    import trt_nets as nets
+
+    folder = tmp_path_factory.mktemp("engines")
+    wanted: dict[str, tuple[Any, ...]] = {
+        "fixed": (nets.linear(4),),
+        "dynamic": (nets.linear("n"), nets.TWO_PROFILES, None, nets.SHARING),
+        "exclusive": (nets.linear("n"), nets.TWO_PROFILES),
+        "pair": (nets.pair(),),
+        "recurrent": (nets.recurrent(),),
+        "nonzero": (nets.nonzero(),),
+        "elementwise": (nets.elementwise(), [{"x": ((1,), (1024,), (1 << 26,))}]),
+        "pictures": (
+            nets.pictures(),
+            [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}],
+            None,
+            nets.SHARING,
+        ),
+        "expand": (nets.expand(), [{}], {"shape": ((1, 4), (2, 4), (8, 4))}),
+    }
+    built: dict[str, bytes] = {}
+
+    def plan(name: str) -> bytes:
+        if name not in built:
+            built[name] = nets.build(native, folder, name, *wanted[name])
+        return built[name]
+
+    return plan
+
+
+@pytest.fixture(scope="session")
+def engines(native: Any, plans: Callable[[str], bytes]) -> Callable[[str], Any]:
+    loaded: dict[str, Any] = {}
+
+    def engine(name: str) -> Any:
+        if name not in loaded:
+            loaded[name] = native.Engine(plans(name))
+        return loaded[name]
+
+    return engine
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not module.cuda.is_available():
+        pytest.skip("this PyTorch sees no GPU")
+    return module

@@ -1,0 +1,109 @@
+"""A short run of everything that the native core does, for `compute-sanitizer --tool memcheck python …`.
+
+Exits with 0 where every answer is right; the sanitizer adds what it finds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import trt_nets as nets
+
+import trt_workbench_native as native
+
+
+def check_runner(plan: bytes) -> None:
+    engine = native.Engine(plan)
+    for options in (
+        native.RunnerOptions(slots=2),
+        native.RunnerOptions(graph_includes_transfers=False),
+        native.RunnerOptions(cuda_graph=False, timing=False, spin=False),
+    ):
+        with native.Runner(engine, options) as runner:
+            for rows in (4, 4, 4, 30, 30, 30, 4, 4, 4):
+                x = nets.integers(rows, nets.WIDTH, seed=rows)
+                np.testing.assert_array_equal(runner.run({"x": x})["y"], nets.linear_answer(x))
+            y = runner.run({"x": x[:, ::-1]}, device_outputs=True)["y"]
+            np.testing.assert_array_equal(y.numpy(), nets.linear_answer(x[:, ::-1]))
+
+
+def check_threads(plan: bytes) -> None:
+    runner = native.Runner(native.Engine(plan), native.RunnerOptions(slots=3))
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for rows in (1, 5, 5, 5, 20, 1):
+                x = nets.integers(rows, nets.WIDTH, seed=seed)
+                np.testing.assert_array_equal(runner.wait(runner.submit({"x": x}))["y"], nets.linear_answer(x))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def check_state(plan: bytes) -> None:
+    with native.Runner(native.Engine(plan), native.RunnerOptions(state={"h_next": "h"})) as runner:
+        h = np.zeros((1, 8), np.float32)
+        for seed in range(6):
+            x = nets.integers(1, 8, seed=seed)
+            h = h / 2 + x
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], h + 1)
+
+
+def check_nonzero(plan: bytes) -> None:
+    with native.Runner(native.Engine(plan)) as runner:
+        for seed in range(3):
+            x = nets.integers(4, 8, seed=seed)
+            np.testing.assert_array_equal(runner.run({"x": x})["where"], np.array(np.nonzero(x)))
+
+
+def check_images(plan: bytes) -> None:
+    spec = native.LetterboxSpec(32, 48)
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, (*size, 3), np.uint8) for size in ((1, 1), (31, 77), (480, 641))]
+    expected = np.stack([native.letterbox_cpu(image, spec) for image in images])
+    np.testing.assert_array_equal(native.Letterbox(spec)(images).numpy(), expected)
+    with native.Runner(native.Engine(plan)) as runner:
+        for _ in range(3):
+            got = runner.run({"images": native.ImageBatch(images, spec)})["y"]
+            np.testing.assert_array_equal(got, expected)
+
+
+def check_bench(plan: bytes) -> None:
+    engine, inputs = native.Engine(plan), {"x": nets.integers(4, nets.WIDTH)}
+    for options in ({"streams": 2}, {"transfers": False}, {"cuda_graph": False, "spin": False}):
+        short = native.BenchOptions(iterations=5, duration_s=0, warmup_ms=0, **options)
+        assert len(native.bench(engine, inputs, short)) >= 5
+    assert len(native.bench_latency(engine, inputs, short)) >= 5
+    assert native.profile_layers(engine, inputs, iterations=2)
+
+
+def main() -> int:
+    """Build, run, compare."""
+    native.load_tensorrt()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        dynamic = nets.build(native, folder, "dynamic", nets.linear("n"), nets.TWO_PROFILES, None, nets.SHARING)
+        ranges = [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]
+        check_runner(dynamic)
+        check_threads(dynamic)
+        check_bench(dynamic)
+        check_state(nets.build(native, folder, "recurrent", nets.recurrent()))
+        check_nonzero(nets.build(native, folder, "nonzero", nets.nonzero()))
+        check_images(nets.build(native, folder, "pictures", nets.pictures(), ranges))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trt_nets import WIDTH, Engines, integers, linear_answer
+
+
+def test_inputs_and_outputs_stay_on_the_device(native: Any, engines: Engines, torch: Any) -> None:
+    with native.Runner(engines("dynamic")) as runner:
+        for seed, rows in enumerate([4, 4, 4, 33, 4]):
+            host = integers(rows, WIDTH, seed=seed)
+            x = torch.from_numpy(host).cuda()
+            y = runner.run({"x": x}, device_outputs=True)["y"]
+            assert (y.shape, y.dtype, y.nbytes) == ((rows, 5), "float32", rows * 5 * 4)
+            assert y.__dlpack_device__() == (2, 0)
+            np.testing.assert_array_equal(torch.from_dlpack(y).cpu().numpy(), linear_answer(host))
+            np.testing.assert_array_equal(torch.as_tensor(y, device="cuda").cpu().numpy(), linear_answer(host))
+            np.testing.assert_array_equal(y.numpy(), linear_answer(host))
+
+
+def test_one_address_is_captured(native: Any, engines: Engines, torch: Any) -> None:
+    x = torch.zeros(4, WIDTH, device="cuda")
+    with native.Runner(engines("fixed")) as runner:
+        for seed in range(5):
+            host = integers(4, WIDTH, seed=seed)
+            x.copy_(torch.from_numpy(host))
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(host))
+        assert runner.graph_status().graphs == 1
+
+
+def test_the_producers_stream_is_waited_for(native: Any, engines: Engines, torch: Any) -> None:
+    work = torch.randn(4096, 4096, device="cuda")
+    host = integers(4, WIDTH)
+    ready = torch.from_numpy(host).cuda()
+    with native.Runner(engines("fixed")) as runner:
+        for _ in range(5):
+            x = torch.zeros(4, WIDTH, device="cuda")
+            for _ in range(10):
+                work @ work  # keeps the stream busy while x is still zero
+            x.copy_(ready)
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(host))
+
+
+def test_outputs_outlive_the_runner(native: Any, engines: Engines, torch: Any) -> None:
+    host = integers(4, WIDTH)
+    runner = native.Runner(engines("fixed"))
+    y = torch.from_dlpack(runner.run({"x": host}, device_outputs=["y"])["y"])
+    runner.close()
+    del runner
+    np.testing.assert_array_equal(y.cpu().numpy(), linear_answer(host))
+
+
+def test_tickets_keep_device_inputs_alive(native: Any, engines: Engines, torch: Any) -> None:
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=2)) as runner:
+        for seed in range(10):
+            host = integers(4, WIDTH, seed=seed)
+            ticket = runner.submit({"x": torch.from_numpy(host).cuda()})  # no other reference is left
+            torch.zeros(4, WIDTH, device="cuda")  # would take over freed memory
+            np.testing.assert_array_equal(runner.wait(ticket)["y"], linear_answer(host))
+
+
+def test_state_from_the_device(native: Any, engines: Engines, torch: Any) -> None:
+    x, h = integers(1, 8), integers(1, 8, seed=3)
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state={"h_next": "h"})) as runner:
+        runner.reset_state({"h": torch.from_numpy(h).cuda()})
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], h / 2 + x + 1)
+
+
+def test_device_arrays_that_do_not_fit(native: Any, engines: Engines, torch: Any) -> None:
+    x = torch.zeros(4, WIDTH, device="cuda")
+    wrong = [
+        (x.double(), "dtype float64|dtype '<f8'"),
+        (torch.zeros(WIDTH, 4, device="cuda").t(), "contiguous"),
+        (torch.zeros(5 * WIDTH, device="cuda")[1 : 1 + 4 * WIDTH].view(4, WIDTH), "multiple of 256"),
+        (torch.zeros(5, WIDTH, device="cuda"), "no profile"),
+    ]
+    with native.Runner(engines("fixed")) as runner:
+        for array, words in wrong:
+            with pytest.raises(native.UsageProblem, match=words):
+                runner.run({"x": array})
+        assert runner.run({"x": x})
+
+
+def test_tensors_in_host_memory_count_as_arrays(native: Any, engines: Engines, torch: Any) -> None:
+    host = integers(4, WIDTH)
+    with native.Runner(engines("fixed")) as runner:
+        np.testing.assert_array_equal(runner.run({"x": torch.from_numpy(host)})["y"], linear_answer(host))
+
+
+def test_a_full_device_leaves_the_runner_usable(native: Any, engines: Engines, torch: Any) -> None:
+    small, large = integers(1000), np.zeros(1 << 26, np.float32)  # 256 MiB
+    with native.Runner(engines("elementwise")) as runner:
+        np.testing.assert_array_equal(runner.run({"x": small})["y"], np.maximum(small, 0))
+        free = native.devices()[0]["memory_free_bytes"]
+        hog = torch.empty(free - (128 << 20), dtype=torch.uint8, device="cuda")
+        try:
+            for _ in range(2):
+                with pytest.raises(native.DeviceFailure, match="out of memory"):
+                    runner.run({"x": large})
+                np.testing.assert_array_equal(runner.run({"x": small})["y"], np.maximum(small, 0))
+        finally:
+            del hog
+            torch.cuda.empty_cache()
+        assert runner.run({"x": large})["y"].shape == large.shape
+        np.testing.assert_array_equal(runner.run({"x": small})["y"], np.maximum(small, 0))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trt_nets import WIDTH, Engines, linear_answer
+
+RUNS = 10_000
+MIB = 1 << 20
+
+
+def host_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@pytest.mark.slow
+def test_ten_thousand_runs_leak_nothing(native: Any, engines: Engines) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(-4, 5, (rows, WIDTH)).astype(np.float32) for rows in range(1, 65)]
+    answers = [linear_answer(x) for x in inputs]
+    with native.Runner(engines("dynamic"), native.RunnerOptions(slots=2, graph_cache=8)) as runner:
+
+        def run(count: int) -> None:
+            for number in range(count):
+                # half of the calls repeat a few shapes, so that graphs are captured, replayed and forgotten
+                pick = int(rng.integers(0, 64)) if number % 2 else (number // 500 + number % 6) % 64
+                np.testing.assert_array_equal(runner.run({"x": inputs[pick]})["y"], answers[pick])
+
+        run(2000)
+        host, device = host_bytes(), native.devices()[0]["memory_free_bytes"]
+        memory = runner.memory_bytes()
+        run(RUNS)
+        assert runner.memory_bytes() == memory
+        assert host_bytes() - host < 16 * MIB
+        assert device - native.devices()[0]["memory_free_bytes"] < 16 * MIB
+        assert runner.graph_status().graphs > 0
+
+
+def test_runners_come_and_go(native: Any, engines: Engines) -> None:
+    x = np.ones((4, WIDTH), np.float32)
+
+    def once() -> None:
+        with native.Runner(engines("dynamic"), native.RunnerOptions(slots=2)) as runner:
+            for _ in range(6):
+                runner.run({"x": x})
+
+    for _ in range(20):
+        once()
+    host, device = host_bytes(), native.devices()[0]["memory_free_bytes"]
+    for _ in range(100):
+        once()
+    assert host_bytes() - host < 16 * MIB
+    assert device - native.devices()[0]["memory_free_bytes"] < 16 * MIB

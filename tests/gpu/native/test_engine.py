@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Plans = Callable[[str], bytes]
+
+# In a process of its own: damaged bytes must not be able to take the other tests along.
+LOAD_EDITED = """
+import json, sys
+from pathlib import Path
+import trt_workbench_native as native
+plan = Path(sys.argv[1]).read_bytes()
+native.load_tensorrt()
+found = {}
+for offset in range(int(sys.argv[2])):
+    edited = bytearray(plan)
+    edited[offset] ^= 0xFF
+    try:
+        native.Engine(bytes(edited))
+        found[offset] = "loaded"
+    except native.NativeError as error:
+        found[offset] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+"""
+HEADER_BYTES = 24
+
+
+def test_tensors_are_described(native: Any, plans: Plans) -> None:
+    engine = native.Engine(plans("dynamic"))
+    (x,), (y,) = engine.inputs, engine.outputs
+    assert (x.name, x.dtype, x.shape, x.is_input) == ("x", "float32", (-1, 16), True)
+    assert x.profiles == (((1, 16), (4, 16), (8, 16)), ((9, 16), (32, 16), (64, 16)))
+    assert (y.name, y.shape, y.is_input, y.profiles) == ("y", (-1, 5), False, ())
+    assert x.location == y.location == "device"
+    assert x.is_linear
+    assert x.format
+    assert [tensor.name for tensor in engine.tensors] == ["x", "y"]
+    assert engine.num_profiles == 2
+    assert engine.num_layers >= 1
+    assert engine.device_memory_bytes >= 0
+    assert engine.metadata == ""
+
+
+def test_a_header_with_metadata_is_skipped(native: Any, plans: Plans) -> None:
+    text = json.dumps({"stride": 32}).encode()
+    engine = native.Engine(len(text).to_bytes(4, "little") + text + plans("fixed"))
+    assert json.loads(engine.metadata) == {"stride": 32}
+    assert [tensor.name for tensor in engine.inputs] == ["x"]
+
+
+def test_every_kind_of_buffer_and_a_file_will_do(native: Any, plans: Plans, tmp_path: Path) -> None:
+    plan = plans("fixed")
+    path = tmp_path / "net.plan"
+    path.write_bytes(plan)
+    for engine in (
+        native.Engine(bytearray(plan)),
+        native.Engine(memoryview(plan)),
+        native.Engine.from_file(path),
+        native.Engine.from_file(str(path)),
+    ):
+        assert engine.inputs[0].shape == (4, 16)
+
+
+@pytest.mark.parametrize("kept", [0.02, 0.5, 0.99])
+def test_a_plan_cut_short_is_refused(native: Any, plans: Plans, kept: float) -> None:
+    plan = plans("fixed")
+    with pytest.raises(native.UsageProblem, match=r"damaged, cut short|another version"):
+        native.Engine(plan[: int(len(plan) * kept)])
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS pointer"),
+        (b"PK\x03\x04" + bytes(60), "zip archive"),
+        (b"\x00" * 256, "damaged, cut short"),
+    ],
+)
+def test_other_files_are_named(native: Any, data: bytes, words: str) -> None:
+    with pytest.raises(native.UsageProblem, match=words):
+        native.Engine(data)
+
+
+def test_an_edited_header_is_refused(plans: Plans, native: Any, tmp_path: Path) -> None:  # noqa: ARG001
+    path = tmp_path / "net.plan"
+    path.write_bytes(plans("fixed"))
+    command = [sys.executable, "-c", LOAD_EDITED, str(path), str(HEADER_BYTES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    refused = [text for text in found.values() if text != "loaded"]
+    assert all(text.startswith("UsageProblem") for text in refused), found
+    # magic number, versions and size lie in the first bytes
+    assert len(refused) >= 8, found
+    assert any("another version of TensorRT" in text for text in refused), found
+
+
+def test_a_device_that_is_not_there(native: Any, plans: Plans) -> None:
+    with pytest.raises(native.UsageProblem, match="Device 99 does not exist"):
+        native.Engine(plans("fixed"), device=99)

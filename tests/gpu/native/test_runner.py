@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from trt_nets import WIDTH, Engines, integers, linear_answer
+
+
+def run_and_check(runner: Any, rows: int, seed: int = 0, **choices: Any) -> None:
+    x = integers(rows, WIDTH, seed=seed)
+    np.testing.assert_array_equal(runner.run({"x": x}, **choices)["y"], linear_answer(x), strict=True)
+
+
+@pytest.mark.parametrize("transfers", [None, True, False])
+@pytest.mark.parametrize("timing", [True, False])
+@pytest.mark.parametrize("spin", [True, False])
+@pytest.mark.parametrize("graph", [True, False])
+def test_answers_are_right(
+    native: Any, engines: Engines, transfers: bool | None, timing: bool, spin: bool, graph: bool
+) -> None:
+    options = native.RunnerOptions(
+        graph_includes_transfers=transfers, timing=timing, spin=spin, cuda_graph=graph, slots=2
+    )
+    with native.Runner(engines("dynamic"), options) as runner:
+        for seed, rows in enumerate([4, 4, 4, 4, 4, 4, 1, 8, 9, 64, 32, 32, 32, 32, 4, 4, 1]):
+            run_and_check(runner, rows, seed)
+
+
+def test_a_fixed_shape(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed")) as runner:
+        for seed in range(5):
+            run_and_check(runner, 4, seed)
+
+
+def test_graphs_are_captured_by_shape_and_survive_growing_buffers(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic")) as runner:
+        assert str(runner.graph_status()).startswith("not yet")
+        run_and_check(runner, 2)
+        assert runner.graph_status().graphs == 0
+        run_and_check(runner, 2, 1)
+        assert runner.graph_status().graphs == 1
+        assert runner.graph_status().fallback is None
+        for seed, rows in enumerate([2, 2, 60, 60, 60, 2, 2, 2, 60]):  # 60 rows move the buffers
+            run_and_check(runner, rows, seed)
+        assert runner.graph_status().graphs == 2
+        assert str(runner.graph_status()) == "on: 2 graphs captured"
+
+
+def test_more_shapes_than_remembered_graphs(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic"), native.RunnerOptions(graph_cache=3)) as runner:
+        for seed, rows in enumerate([rows for rows in range(1, 20) for _ in range(3)] * 2):
+            run_and_check(runner, rows, seed)
+        assert runner.graph_status().graphs <= 3
+
+
+def test_without_graphs_the_reason_is_told(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed"), native.RunnerOptions(cuda_graph=False)) as runner:
+        run_and_check(runner, 4)
+        assert runner.graph_status().fallback == "switched off"
+        assert runner.graph_status().graphs == 0
+
+
+def test_an_engine_with_exclusive_profiles_alternates_right(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("exclusive")) as runner:
+        for seed, rows in enumerate([4, 4, 4, 5, 5, 5, 4, 5, 4, 5, 30, 30, 30, 40, 40, 4, 4, 4]):
+            run_and_check(runner, rows, seed)
+
+
+def test_a_fixed_profile_is_kept(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic"), native.RunnerOptions(profile=1)) as runner:
+        run_and_check(runner, 9)
+        with pytest.raises(native.UsageProblem, match=r"\[4, 16\], which no profile.*profile 1: min \[9, 16\]"):
+            run_and_check(runner, 4)
+        run_and_check(runner, 9)
+
+
+def test_a_shape_outside_every_profile_is_told_with_the_ranges(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic")) as runner:
+        for wrong in (integers(65, WIDTH), integers(4, WIDTH + 1), integers(4, 4, 4), integers(0, WIDTH)):
+            with pytest.raises(native.UsageProblem, match=r"Input 'x'.*profile 0: min \[1, 16\].*max \[64, 16\]"):
+                runner.run({"x": wrong})
+            run_and_check(runner, 4)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ({}, "Input 'x' is missing; the engine takes x float32"),
+        ({"X": np.zeros((4, WIDTH), np.float32)}, "no input 'X'; it takes x float32"),
+        ({"x": np.zeros((4, WIDTH), np.float32), "z": np.zeros(1)}, "no input 'z'"),
+        ({"x": np.zeros((4, WIDTH), np.float64)}, "dtype float64; the engine takes x float32"),
+        ({"x": np.zeros((4, WIDTH), np.int32)}, "dtype int32"),
+        ({"x": np.zeros((4, WIDTH), np.float16)}, "dtype float16"),
+        ({"x": np.zeros((4, WIDTH), ">f4")}, r"foreign byte order \(>f4\)"),
+        ({"x": "words"}, "Input 'x'"),
+    ],
+)
+def test_wrong_inputs_are_refused(native: Any, engines: Engines, inputs: dict[str, Any], words: str) -> None:
+    with native.Runner(engines("fixed")) as runner:
+        run_and_check(runner, 4)
+        with pytest.raises(native.UsageProblem, match=words):
+            runner.run(inputs)
+        run_and_check(runner, 4)
+
+
+def test_arrays_of_any_layout(native: Any, engines: Engines) -> None:
+    whole = integers(16, 2 * WIDTH)
+    views = [
+        whole[:4, ::2],
+        whole[3::-1, :WIDTH],
+        whole[:4, WIDTH - 1 :: -1],
+        np.asfortranarray(whole[:4, :WIDTH]),
+        whole.T[:4, :],
+        np.broadcast_to(whole[0, :WIDTH], (4, WIDTH)),
+    ]
+    for transfers in (True, False):
+        with native.Runner(engines("fixed"), native.RunnerOptions(graph_includes_transfers=transfers)) as runner:
+            for view in itertools.chain(views, views):
+                np.testing.assert_array_equal(runner.run({"x": view})["y"], linear_answer(view))
+            assert runner.counters()["strided_copies"] == 2 * len(views)
+
+
+def test_results_are_the_callers_own_unless_views_are_asked_for(native: Any, engines: Engines) -> None:
+    runner = native.Runner(engines("fixed"))
+    x, other = integers(4, WIDTH, seed=1), integers(4, WIDTH, seed=2)
+    mine = runner.run({"x": x})["y"]
+    view = runner.run({"x": x}, copy=False)["y"]
+    np.testing.assert_array_equal(view, linear_answer(x))
+    again = runner.run({"x": other}, copy=False)["y"]
+    assert np.shares_memory(view, again)
+    np.testing.assert_array_equal(mine, linear_answer(x))
+    runner.close()
+    np.testing.assert_array_equal(again, linear_answer(other))  # the memory outlives the runner
+
+
+def test_results_go_into_given_arrays(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed")) as runner:
+        x, target = integers(4, WIDTH), np.empty((4, 5), np.float32)
+        assert runner.run({"x": x}, out={"y": target})["y"] is target
+        np.testing.assert_array_equal(target, linear_answer(x))
+        for wrong in (np.empty((4, 6), np.float32), np.empty((4, 5), np.float64), np.empty((5, 4), np.float32).T):
+            with pytest.raises(native.UsageProblem, match="write output 'y' into"):
+                runner.run({"x": x}, out={"y": wrong})
+        run_and_check(runner, 4)
+
+
+def test_the_input_buffer_saves_the_copy(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic")) as runner:
+        buffer = runner.input_buffer("x", (4, WIDTH))
+        for seed in range(4):
+            buffer[...] = integers(4, WIDTH, seed=seed)
+            np.testing.assert_array_equal(runner.run({"x": buffer})["y"], linear_answer(buffer))
+        assert runner.counters()["in_place_inputs"] == 4
+        kept = buffer.copy()
+        np.testing.assert_array_equal(runner.run({"x": buffer[::-1]})["y"], linear_answer(kept[::-1]))
+        with pytest.raises(native.UsageProblem, match="say which one"):
+            runner.input_buffer("x")
+        with pytest.raises(native.UsageProblem, match="Slot 1 does not exist"):
+            runner.input_buffer("x", (4, WIDTH), slot=1)
+
+
+def test_several_inputs_and_chosen_outputs(native: Any, engines: Engines) -> None:
+    a, b, c = integers(2, 3, seed=1), integers(2, 3, seed=2), np.arange(4, dtype=np.int32)
+    with native.Runner(engines("pair")) as runner:
+        for _ in range(4):
+            both = runner.run({"c": c, "b": b, "a": a})
+            np.testing.assert_array_equal(both["total"], a + b, strict=True)
+            np.testing.assert_array_equal(both["twice"], 2 * c, strict=True)
+            one = runner.run({"a": a, "b": b, "c": c}, outputs=["twice"])
+            assert list(one) == ["twice"]
+        with pytest.raises(native.UsageProblem, match="no output 'sum'"):
+            runner.run({"a": a, "b": b, "c": c}, outputs=["sum"])
+
+
+def test_a_shape_that_depends_on_the_data(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("nonzero")) as runner:
+        for seed in range(6):
+            x = integers(4, 8, seed=seed) * (seed != 3)  # once all zeros: an empty result
+            np.testing.assert_array_equal(runner.run({"x": x})["where"], np.array(np.nonzero(x)))
+        assert "depends on the data" in str(runner.graph_status().fallback)
+
+
+def test_values_of_a_shape_tensor(native: Any, engines: Engines) -> None:
+    engine = engines("expand")
+    shape_input = next(tensor for tensor in engine.inputs if tensor.name == "shape")
+    assert (shape_input.location, shape_input.is_shape_tensor) == ("host", True)
+    x = integers(1, 4)
+    with native.Runner(engine) as runner:
+        for rows in (1, 2, 8, 2, 2, 2, 8, 8, 8):
+            values = np.array([rows, 4], shape_input.dtype)
+            np.testing.assert_array_equal(runner.run({"x": x, "shape": values})["y"], np.repeat(x, rows, 0))
+
+
+def test_the_time_of_a_call_is_split(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed")) as runner:
+        with pytest.raises(native.UsageProblem, match="finished no call"):
+            runner.timing()
+        for _ in range(4):
+            run_and_check(runner, 4)
+            timing = runner.timing()
+            parts = (timing.h2d_ms, timing.compute_ms, timing.d2h_ms)
+            assert all(part >= 0 for part in parts)
+            assert timing.compute_ms > 0
+            assert 0 < timing.enqueue_ms < timing.end_to_end_ms
+            assert sum(parts) < timing.end_to_end_ms + 0.1
+
+
+def test_memory_is_told_and_released(native: Any, engines: Engines) -> None:
+    runner = native.Runner(engines("dynamic"), native.RunnerOptions(slots=2))
+    run_and_check(runner, 64)
+    use = runner.memory_bytes()
+    assert use["device_inputs"] == use["pinned_inputs"] == 64 * WIDTH * 4
+    assert use["device_outputs"] == use["pinned_outputs"] == 64 * 5 * 4
+    runner.close()
+    runner.close()
+    with pytest.raises(native.UsageProblem, match="runner is closed"):
+        run_and_check(runner, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"slots": 0}, "1 to 64 slots"),
+        ({"profile": 2}, "Profile 2 does not exist"),
+        ({"outputs": ["z"]}, "no output 'z'"),
+        ({"state": {"z": "x"}}, "which the engine does not have"),
+    ],
+)
+def test_options_that_do_not_fit(native: Any, engines: Engines, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(native.UsageProblem, match=words):
+        native.Runner(engines("dynamic"), native.RunnerOptions(**options))

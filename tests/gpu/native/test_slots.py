@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from trt_nets import WIDTH, Engines, integers, linear_answer
+
+
+def test_tickets_in_any_order(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("dynamic"), native.RunnerOptions(slots=4)) as runner:
+        for round_number in range(6):
+            inputs = [integers(rows, WIDTH, seed=round_number + rows) for rows in (3, 3, 40, 7)]
+            tickets = [runner.submit({"x": x}) for x in inputs]
+            for x, ticket in reversed(list(zip(inputs, tickets, strict=True))):
+                np.testing.assert_array_equal(runner.wait(ticket)["y"], linear_answer(x))
+        assert runner.graph_status().graphs > 0
+
+
+def test_inputs_may_change_after_submit(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=2)) as runner:
+        for seed in range(20):
+            x = integers(4, WIDTH, seed=seed)
+            expected = linear_answer(x)
+            ticket = runner.submit({"x": x})
+            x[...] = -1
+            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected)
+
+
+def test_a_ticket_is_good_for_one_wait(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=2)) as runner:
+        ticket = runner.submit({"x": integers(4, WIDTH)})
+        runner.wait(ticket)
+        for wrong in (ticket, ticket + 1000):
+            with pytest.raises(native.UsageProblem, match="unknown, or was waited for"):
+                runner.wait(wrong)
+
+
+def test_a_refused_call_frees_its_slot(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed")) as runner:
+        for _ in range(3):
+            with pytest.raises(native.UsageProblem):
+                runner.submit({"x": integers(5, WIDTH)})
+        assert runner.run({"x": integers(4, WIDTH)})
+
+
+def test_calls_left_in_flight_do_no_harm(native: Any, engines: Engines) -> None:
+    runner = native.Runner(engines("dynamic"), native.RunnerOptions(slots=3))
+    for _ in range(3):
+        runner.submit({"x": integers(64, WIDTH)})
+    runner.close()
+    native.Runner(engines("dynamic")).submit({"x": integers(64, WIDTH)})  # dropped at once
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+@pytest.mark.parametrize("engine", ["dynamic", "fixed"])
+def test_eight_threads_share_a_runner(native: Any, engines: Engines, engine: str, slots: int) -> None:
+    runner = native.Runner(engines(engine), native.RunnerOptions(slots=slots))
+
+    def work(thread: int) -> int:
+        rng = np.random.default_rng(thread)
+        for _ in range(150):
+            rows = int(rng.choice([1, 4, 8, 12, 40])) if engine == "dynamic" else 4
+            x = rng.integers(-4, 5, (rows, WIDTH)).astype(np.float32)
+            result = runner.wait(runner.submit({"x": x})) if rng.random() < 0.5 else runner.run({"x": x})
+            np.testing.assert_array_equal(result["y"], linear_answer(x))
+            assert runner.timing().end_to_end_ms > 0
+        return thread
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == list(range(8))
+    runner.close()
+
+
+def test_one_thread_submits_and_another_waits(native: Any, engines: Engines) -> None:
+    from queue import SimpleQueue
+
+    tickets: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+    runner = native.Runner(engines("fixed"), native.RunnerOptions(slots=2))
+
+    def consume() -> int:
+        count = 0
+        while (item := tickets.get()) is not None:
+            np.testing.assert_array_equal(runner.wait(item[0])["y"], linear_answer(item[1]))
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as pool:
+        consumer = pool.submit(consume)
+        for seed in range(200):
+            x = integers(4, WIDTH, seed=seed)
+            tickets.put((runner.submit({"x": x}), x))
+        tickets.put(None)
+        assert consumer.result(timeout=60) == 200
+
+
+def test_several_runners_share_an_engine(native: Any, engines: Engines) -> None:
+    runners = [native.Runner(engines("dynamic")) for _ in range(3)]
+    for seed in range(4):
+        for rows, runner in zip((2, 9, 64), runners, strict=True):
+            x = integers(rows, WIDTH, seed=seed)
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from trt_nets import Array, Engines, integers
+
+PAIR = {"h_next": "h"}
+
+
+def steps(x: list[Array], h: Array) -> list[Array]:
+    results = []
+    for step in x:
+        h = h / 2 + step
+        results.append(h + 1)
+    return results
+
+
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("transfers", [True, False])
+def test_state_feeds_back_on_the_device(native: Any, engines: Engines, graph: bool, transfers: bool) -> None:
+    options = native.RunnerOptions(state=PAIR, cuda_graph=graph, graph_includes_transfers=transfers)
+    inputs = [integers(1, 8, seed=seed) for seed in range(10)]
+    with native.Runner(engines("recurrent"), options) as runner:
+        for start in (None, {"h": integers(1, 8, seed=99)}, None):
+            runner.reset_state(start)
+            h = np.zeros((1, 8), np.float32) if start is None else start["h"]
+            for x, expected in zip(inputs, steps(inputs, h), strict=True):
+                result = runner.run({"x": x})
+                assert list(result) == ["y"]  # the state stays where it is
+                np.testing.assert_array_equal(result["y"], expected)
+        assert (runner.graph_status().graphs == 2) == graph  # one for each of the two buffers
+        assert runner.memory_bytes()["device_state"] == 2 * 8 * 4
+
+
+def test_state_may_be_given_and_read(native: Any, engines: Engines) -> None:
+    options = native.RunnerOptions(state=PAIR, outputs=["h_next", "y"])
+    x, h = integers(1, 8), integers(1, 8, seed=5)
+    with native.Runner(engines("recurrent"), options) as runner:
+        for _ in range(4):
+            first = runner.run({"x": x, "h": h})
+            np.testing.assert_array_equal(first["h_next"], h / 2 + x)
+            second = runner.run({"x": x})
+            np.testing.assert_array_equal(second["h_next"], (h / 2 + x) / 2 + x)
+
+
+def test_a_refused_call_keeps_the_state(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR)) as runner:
+        x = [integers(1, 8, seed=seed) for seed in range(2)]
+        expected = steps(x, np.zeros((1, 8), np.float32))
+        np.testing.assert_array_equal(runner.run({"x": x[0]})["y"], expected[0])
+        with pytest.raises(native.UsageProblem):
+            runner.run({"x": integers(2, 8)})
+        np.testing.assert_array_equal(runner.run({"x": x[1]})["y"], expected[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"state": PAIR, "slots": 2}, "runner with state has one slot"),
+        ({"state": {"h_next": "g"}}, "which the engine does not have"),
+        ({"state": {"h_next": "h", "y": "h"}}, "from two outputs"),
+    ],
+)
+def test_pairs_that_do_not_fit(native: Any, engines: Engines, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(native.UsageProblem, match=words):
+        native.Runner(engines("recurrent"), native.RunnerOptions(**options))
+
+
+def test_pairs_of_other_dtypes_are_refused(native: Any, engines: Engines) -> None:
+    with pytest.raises(native.UsageProblem, match="cannot feed input 'a'"):
+        native.Runner(engines("pair"), native.RunnerOptions(state={"twice": "a"}))
+
+
+def test_values_for_inputs_that_are_no_state(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR)) as runner:
+        with pytest.raises(native.UsageProblem, match="'x' is no state"):
+            runner.reset_state({"x": integers(1, 8)})
+        with pytest.raises(native.UsageProblem, match="dtype float64"):
+            runner.reset_state({"h": np.zeros((1, 8))})
+    with native.Runner(engines("fixed")) as runner, pytest.raises(native.UsageProblem, match="keeps no state"):
+        runner.reset_state()
