@@ -500,7 +500,14 @@ def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("build-engine", "{model}"), ("infer-engine", "{plan}"), ("inspect-engine", "{plan}")]
+    "words",
+    [
+        ("build-engine", "{model}"),
+        ("infer-engine", "{plan}"),
+        ("inspect-engine", "{plan}"),
+        ("refit-engine", "{plan}", "{model}", "-o", "new.plan"),
+        ("eval-coco", "--backend", "trt", "--model", "{model}", "--images", "{model}", "--annotations", "{model}"),
+    ],
 )
 def test_without_the_native_core_the_mend_is_told(
     trtw: Trtw, plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]

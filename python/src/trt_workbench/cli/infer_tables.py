@@ -65,6 +65,7 @@ def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
 
 
 def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
     from trt_workbench.bench.statistics import MINIMUM_SAMPLES
@@ -75,7 +76,9 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     for via, label in (("cpp", "one call, C++"), ("python", "one call, Python")):
         if "single_calls" in measured:
             rows[label] = measured["single_calls"][via]["end_to_end_ms"]
-    table = Table(Column("", no_wrap=True), *columns, title=f"Milliseconds over {measured['queries']} queries")
+    title = f"Milliseconds over {measured['queries']} queries"
+    # narrow, so that a figure is not cut in a terminal of 80 columns
+    table = Table(Column("", no_wrap=True), *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for label, summary in rows.items():
         table.add_row(label, *(f"{summary[column]:.3f}" for column in columns))
     console.print(table)
