@@ -1,0 +1,76 @@
+"""Images as calibration data are prepared as for inference."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.engine.builder import prepare_build
+from trt_workbench.engine.calibration import calibration_batches
+from trt_workbench.engine.options import BuildSettings, Calibration
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.calibration import calibration_images
+from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.letterbox import preprocess
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    graph = helper.make_graph(
+        [
+            helper.make_node("Identity", ["images"], ["copy"]),
+            helper.make_node("RandomNormal", [], ["o"], shape=[1, 3, 6]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, 32, 32])],
+        [helper.make_tensor_value_info("o", TensorProto.FLOAT, [1, 3, 6])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    helper.set_model_props(made, {"family": "yolov10", "names": "['a', 'b']"})
+    onnx.save(made, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(4):
+        cv2.imwrite(str(folder / f"{number}.png"), np.full((20 + number, 40, 3), 60 * number, np.uint8))
+    return folder
+
+
+def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> None:
+    images = calibration_images(model, pictures)
+    assert images is not None
+    transform = json.loads(images.description)
+    assert (transform["height"], transform["width"]) == (32, 32)
+    batches = list(calibration_batches(Calibration(data=pictures, batch=2), ["images"], images.read))
+    assert [batch["images"].shape for batch in batches] == [(2, 3, 32, 32)] * 2
+    from trt_workbench.backends.images import ImageTransform
+
+    expected, _ = preprocess(read_image(pictures / "3.png"), ImageTransform(**transform))
+    np.testing.assert_array_equal(batches[1]["images"][1], expected)
+
+
+def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
+    settings = BuildSettings.model_validate({"precision": "int8", "calibration": {"data": pictures, "batch": 2}})
+    images = calibration_images(model, pictures)
+    assert images is not None
+    keys = {prepare_build(model, settings, text).key.digest() for text in (images.description, "another")}
+    assert len(keys) == 2
+
+
+def test_arrays_need_no_preparation(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "data.npy"
+    np.save(file, np.zeros((4, 3, 32, 32), np.float32))
+    assert calibration_images(model, file) is None
+
+
+def test_a_model_of_no_known_family_cannot_take_images(model: Path, pictures: Path) -> None:
+    with pytest.raises(UsageProblem, match="family"):
+        calibration_images(model, pictures, "yolov99")
