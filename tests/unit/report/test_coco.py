@@ -89,7 +89,7 @@ def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path], nam
     with pytest.raises(UsageProblem, match=name):
         write_report(run)
     (run / name).unlink()
-    with pytest.raises(UsageProblem, match=f"missing: .*{name}"):
+    with pytest.raises(UsageProblem, match=f"incomplete.*{name}"):
         write_report(run)
 
 

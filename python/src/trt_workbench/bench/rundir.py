@@ -26,6 +26,7 @@ class RunDirectory:
     Attributes:
         path: where files are put now (a staging folder beside `destination`).
         destination: where they will be found.
+        document: what `run.json` says of every run: schema version, command, run id, start.
     """
 
     def __init__(self, command: str, destination: Path | None = None) -> None:
@@ -41,7 +42,7 @@ class RunDirectory:
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
         self.destination = (destination or output_root() / command / self.run_id).absolute()
-        self._document: dict[str, Any] = {
+        self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "command": command,
             "run_id": self.run_id,
@@ -70,7 +71,7 @@ class RunDirectory:
             The destination.
         """
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        write_json(self.path / "run.json", {**self._document, "ended_at": ended, "status": status, **facts})
+        write_json(self.path / "run.json", {**self.document, "ended_at": ended, "status": status, **facts})
         if not self.destination.exists():
             self.path.rename(self.destination)
             return self.destination

@@ -86,7 +86,9 @@ def _explain(
     overrides: Mapping[str, Any],
     noun: str,
 ) -> UsageProblem:
-    details = error.errors(include_url=False)[0]
+    found = error.errors(include_url=False)
+    # A misspelt key comes first: that another one is missing follows from it.
+    details = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     location: Location = details["loc"]
     if not location:
         return UsageProblem(f"The {noun} contradict each other: {_reason(details)}{f': {file}' if file else ''}")

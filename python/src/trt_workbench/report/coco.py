@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 from pathlib import Path
@@ -13,7 +12,7 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import STAGES, write_plots
-from trt_workbench.report.page import render
+from trt_workbench.report.page import image_url, render
 
 # pycocotools' twelve figures in its order, with what each one means.
 FIGURES = (
@@ -56,7 +55,7 @@ def write_report(directory: Path) -> Path:
         latency=_latency_table(run),
         latency_columns=_LATENCY_COLUMNS,
         minimum_samples=MINIMUM_SAMPLES,
-        plots={name: _data_url(path) for name, path in plots.items()},
+        plots={name: image_url(path) for name, path in plots.items()},
         gallery=gallery,
         environment=run.environment,
         environment_json=json.dumps(run.environment, indent=2),
@@ -96,7 +95,3 @@ def summarise(run: CocoArtefacts) -> list[str]:
 def _latency_table(run: CocoArtefacts) -> list[dict[str, Any]]:
     stages = (*STAGES, "total")
     return [{"stage": stage, **run.metrics["latency_ms"][stage]} for stage in stages]
-
-
-def _data_url(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.errors import UsageProblem
 
 SCHEMA_VERSION = 1
@@ -67,7 +68,7 @@ def read_ground_truth(annotations: Path, image_ids: set[int]) -> dict[int, list[
 
 
 def _document(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = _parse(_read(path), path)
+    document = read_json_object(path)
     found = document.get("schema_version")
     if found != SCHEMA_VERSION:
         msg = f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}"

@@ -1,14 +1,16 @@
-"""Self-contained HTML pages from the templates of this package."""
+"""Self-contained HTML pages, and Markdown, from the templates of this package."""
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
 
 
 def render(template: str, **values: Any) -> str:
-    """Render a template with everything escaped; an undefined name is an error, never an empty place.
+    """Render a template, HTML with everything escaped; an undefined name is an error, never an empty place.
 
     Args:
         template: a file name in `report/templates`.
@@ -18,15 +20,25 @@ def render(template: str, **values: Any) -> str:
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("trt_workbench.report"),
-        autoescape=True,
+        autoescape=template.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["figure"] = _figure
+    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes}
     return environment.get_template(template).render(version=__version__, **values)
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
     """Format a figure, or a dash where there is none."""
     return "\N{EN DASH}" if value is None else f"{value:.{digits}f}"
+
+
+def _mebibytes(value: float | None) -> str:
+    """Format bytes as MiB, or a dash where there is none."""
+    return "\N{EN DASH}" if value is None else f"{value / 2**20:.0f}"
+
+
+def image_url(path: Path) -> str:
+    """Return a PNG as a data URL, so that the page needs no other file."""
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

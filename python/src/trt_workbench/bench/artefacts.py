@@ -1,0 +1,69 @@
+"""A finished bench run as its directory holds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench.records import Record, read_records
+from trt_workbench.errors import UsageProblem
+
+
+@dataclass(frozen=True)
+class BenchArtefacts:
+    """The files of one bench run.
+
+    Attributes:
+        directory: the run directory.
+        run: content of run.json.
+        environment: content of env.json.
+        config: content of config.json, the configuration as it was resolved.
+        records: every record, in the order of measuring.
+    """
+
+    directory: Path
+    run: dict[str, Any]
+    environment: dict[str, Any]
+    config: dict[str, Any]
+    records: list[Record]
+
+
+def read_bench_run(directory: Path) -> BenchArtefacts:
+    """Read a bench run directory.
+
+    Raises:
+        UsageProblem: it is no run directory of `bench`, a file is missing, cut short or of another schema version.
+    """
+    run = read_json_object(directory / "run.json")
+    if run.get("command") != "bench":
+        msg = f"This is a run directory of {run.get('command')!r}, not of 'bench': {directory}"
+        raise UsageProblem(msg)
+    return BenchArtefacts(
+        directory=directory,
+        run=run,
+        environment=read_json_object(directory / "env.json"),
+        config=read_json_object(directory / "config.json"),
+        records=read_records(directory / "records.jsonl"),
+    )
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file.
+
+    Raises:
+        UsageProblem: the file is absent, cut short or holds no object.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
+        raise UsageProblem(msg) from error
+    except ValueError as error:
+        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {path}"
+        raise UsageProblem(msg) from error
+    if not isinstance(document, dict):
+        msg = f"This file holds no JSON object; it was changed: {path}"
+        raise UsageProblem(msg)
+    return document

@@ -1,0 +1,132 @@
+"""A bench from its configuration to a finished run directory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
+from trt_workbench.bench.matrix import Point, expand
+from trt_workbench.bench.records import Record, RecordFile, read_records
+from trt_workbench.bench.run import BenchRun, Progress, model_files, require_available, unavailable_backends
+from trt_workbench.bench.rundir import run_directory
+from trt_workbench.engine.files import write_json
+from trt_workbench.errors import UsageProblem
+
+
+@dataclass(frozen=True)
+class BenchOutcome:
+    """How a bench ended, and where its files are."""
+
+    directory: Path
+    status: Literal["complete", "partial"]
+
+
+@dataclass(frozen=True)
+class PlannedBench:
+    """A checked matrix; nothing has been measured yet.
+
+    Attributes:
+        config: what was asked.
+        points: the points to measure, in order.
+        earlier: run directory that is gone on with; None for a new run.
+    """
+
+    config: BenchConfig
+    points: list[Point]
+    earlier: Path | None = None
+
+    def run(
+        self,
+        output: Path | None,
+        *,
+        skip_unavailable: bool,
+        progress: Progress | None,
+        report: Callable[[Path], object],
+    ) -> BenchOutcome:
+        """Measure, write the report and move everything into the run directory.
+
+        Args:
+            output: the run directory to write; None for the default place. A resumed run goes where it was.
+            skip_unavailable: leave out backends that cannot serve here instead of failing.
+            progress: as in `BenchRun`.
+            report: writes the report into a folder that holds everything else.
+
+        Raises:
+            UsageProblem: the output cannot be written, or a backend is unknown.
+            ComponentMissing: a backend cannot serve here.
+            KeyboardInterrupt: interrupted before anything was measured.
+        """
+        with run_directory("bench", self.earlier or output) as run:
+            reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
+            if not skip_unavailable:
+                require_available(reasons)
+            write_json(run.path / "config.json", self.config.model_dump(mode="json"))
+            kept = self._keep(run.path)
+            bench = BenchRun(
+                self.config,
+                self.points,
+                run.path,
+                reasons,
+                frozenset((one.key, one.repetition) for one in kept),
+                progress,
+            )
+            status: Literal["complete", "partial"] = "complete"
+            try:
+                bench.run()
+            except KeyboardInterrupt:
+                if not (run.path / "records.jsonl").is_file():
+                    raise
+                status = "partial"
+            write_json(run.path / "run.json", {**run.document, "status": status})
+            report(run.path)
+            return BenchOutcome(run.commit(status), status)
+
+    def _keep(self, folder: Path) -> list[Record]:
+        """Copy what the earlier run measured into `folder`; what failed there is tried again."""
+        if self.earlier is None:
+            return []
+        kept = [record for record in read_records(self.earlier / "records.jsonl") if record.status == "ok"]
+        records = RecordFile(folder / "records.jsonl")
+        (folder / "samples").mkdir()
+        for record in kept:
+            records.append(record)
+            if record.samples:
+                shutil.copy2(self.earlier / record.samples, folder / record.samples)
+        return kept
+
+
+def plan_bench(config: str, only: Sequence[str]) -> PlannedBench:
+    """Check a configuration and expand its matrix.
+
+    Args:
+        config: path of a YAML file, or the name of a shipped configuration.
+        only: as in `expand`.
+
+    Raises:
+        UsageProblem: the configuration or a model cannot be used, or no point fits `only`.
+        ComponentMissing: an embedded model is missing.
+    """
+    shipped = shipped_configs()
+    if config not in shipped and not Path(config).is_file():
+        msg = f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
+        raise UsageProblem(msg)
+    loaded = load_config(shipped.get(config, Path(config)))
+    model_files(loaded)
+    return PlannedBench(loaded, expand(loaded, only))
+
+
+def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
+    """Plan to go on with the run in `directory`: what it has measured is kept, the rest is measured.
+
+    Raises:
+        UsageProblem: the folder is no bench run, or its files are damaged.
+    """
+    document = read_json_object(directory / "config.json")
+    loaded = BenchConfig.model_validate(document)
+    model_files(loaded)
+    return PlannedBench(loaded, expand(loaded, only), earlier=directory)

@@ -1,0 +1,177 @@
+"""What `trtw bench` is asked to measure: models x runtimes x scenarios x repetitions, checked before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from trt_workbench.bench.embedded import EMBEDDED_MODELS
+from trt_workbench.engine.yaml_settings import load_yaml_settings
+
+ScenarioKind = Literal["arrays", "image-to-boxes"]
+Positive = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MeasureSettings(_Strict):
+    """How long one repetition runs. The defaults are google/benchmark's half second and trtexec's warm-up.
+
+    Attributes:
+        warmup_ms: time that is run before any sample counts.
+        duration_s: least time of samples.
+        min_iterations: least number of samples.
+        max_iterations: most samples; a long run stops here even before `duration_s`.
+    """
+
+    warmup_ms: Annotated[float, Field(ge=0)] = 200.0
+    duration_s: Annotated[float, Field(gt=0)] = 0.5
+    min_iterations: Positive = 10
+    max_iterations: Positive = 1_000_000
+
+    @model_validator(mode="after")
+    def _ordered(self) -> MeasureSettings:
+        if self.max_iterations < self.min_iterations:
+            msg = f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})"
+            raise ValueError(msg)
+        return self
+
+
+class ModelEntry(_Strict):
+    """One model: a file, or an embedded one by name.
+
+    Attributes:
+        path: ONNX file or plan, relative to the configuration file.
+        embedded: name of a model that comes with the workbench, instead of a path.
+        family: detector family for image-to-boxes; recognised by default.
+    """
+
+    path: Path | None = None
+    embedded: str | None = None
+    family: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ModelEntry:
+        if (self.path is None) == (self.embedded is None):
+            msg = "a model has either path or embedded"
+            raise ValueError(msg)
+        if self.embedded is not None and self.embedded not in EMBEDDED_MODELS:
+            msg = f"there is no embedded model {self.embedded}; there are: {', '.join(EMBEDDED_MODELS)}"
+            raise ValueError(msg)
+        return self
+
+
+class RuntimeEntry(_Strict):
+    """One way to execute the models.
+
+    Attributes:
+        backend: name of the backend, as `trtw backends` lists it.
+        precision: precision that the backend is asked for.
+        tf32: whether fp32 matrix products may use TF32.
+        threads: processors that the runtime may use; None for all.
+        concurrency: calls in flight at once.
+        options: options of this backend alone; a list of values is swept.
+        name: label in tables; made of backend and precision by default.
+    """
+
+    backend: str
+    precision: str = "fp32"
+    tf32: bool = False
+    threads: Positive | None = None
+    concurrency: Positive = 1
+    options: dict[str, Any] = Field(default_factory=dict)
+    name: Name | None = None
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        return self.name or f"{self.backend}-{self.precision}"
+
+
+class ScenarioEntry(_Strict):
+    """One kind of work. `batch`, `dims` values and `imgsz` take one value or a list, which is swept.
+
+    Attributes:
+        kind: "arrays" (raw input arrays to output arrays) or "image-to-boxes" (decoded uint8 image to boxes).
+        models: names of the models it runs; all by default.
+        batch: first dimension of every input that is dynamic there.
+        dims: values of the other named dynamic dimensions, such as `sequence`.
+        imgsz: height and width of the image for image-to-boxes, pixels.
+        saturation: stop a batch sweep once throughput grows by less than this share; None to run it all.
+    """
+
+    kind: ScenarioKind
+    models: tuple[Name, ...] | None = None
+    batch: Positive | tuple[Positive, ...] = 1
+    dims: dict[str, Positive | tuple[Positive, ...]] = Field(default_factory=dict)
+    imgsz: tuple[Positive, Positive] = (720, 1280)
+    saturation: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+class BenchConfig(_Strict):
+    """A whole matrix.
+
+    Attributes:
+        schema_version: of the configuration, 1.
+        title: heading of the report.
+        seed: of the order of the runs and of random inputs.
+        repetitions: how often each point is measured. Mann-Whitney's test is called unreliable below 9
+            (google/benchmark, compare.py).
+        measure: how long one repetition runs.
+        processes: most runtimes that are loaded, and measured in turn, at one time.
+        timeout_s: longest time that loading or one repetition may take before it counts as failed.
+        models: by name.
+        runtimes: in the order of the tables.
+        scenarios: by name.
+    """
+
+    schema_version: Literal[1] = 1
+    title: str = "Benchmark"
+    seed: int = 0
+    repetitions: Positive = 9
+    measure: MeasureSettings = MeasureSettings()
+    processes: Positive = 8
+    timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    models: Annotated[dict[Name, ModelEntry], Field(min_length=1)]
+    runtimes: Annotated[tuple[RuntimeEntry, ...], Field(min_length=1)]
+    scenarios: Annotated[dict[Name, ScenarioEntry], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> BenchConfig:
+        labels = [runtime.label for runtime in self.runtimes]
+        doubled = sorted({label for label in labels if labels.count(label) > 1})
+        if doubled:
+            msg = f"two runtimes are called {doubled[0]}; give one of them a name of its own"
+            raise ValueError(msg)
+        for name, scenario in self.scenarios.items():
+            unknown = sorted(set(scenario.models or ()) - self.models.keys())
+            if unknown:
+                msg = f"scenario {name} names the model {unknown[0]}, which is not under models"
+                raise ValueError(msg)
+        return self
+
+
+def load_config(file: Path) -> BenchConfig:
+    """Read and check a configuration; relative model paths become relative to its folder.
+
+    Raises:
+        UsageProblem: the file is absent, no YAML, or a setting is unknown or wrong; the message names the line.
+    """
+    config = load_yaml_settings(BenchConfig, file, noun="bench settings")
+    folder = file.absolute().parent
+    models = {
+        name: entry if entry.path is None else entry.model_copy(update={"path": folder / entry.path})
+        for name, entry in config.models.items()
+    }
+    return config.model_copy(update={"models": models})
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Return the configurations that come with the workbench, by name."""
+    folder = Path(__file__).parent / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

@@ -1,0 +1,118 @@
+"""Inputs to measure with: random, the same for the same seed, and of the shapes that a point asks for."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+
+Symbols = Mapping[str, Sequence[int | str | None]]
+
+# Token ids are drawn below this: every vocabulary in use is larger.
+_SMALLEST_VOCABULARY = 256
+
+
+def dimension_symbols(model: Path) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shapes of an ONNX model's inputs with the names of dynamic dimensions; nothing for other files.
+
+    Raises:
+        UsageProblem: the model cannot be read.
+    """
+    if model.suffix != ".onnx":
+        return {}
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    return {tensor.name: tensor.shape or () for tensor in examine_model(model).inputs}
+
+
+def input_shapes(
+    specs: Sequence[TensorSpec], symbols: Symbols, batch: int, dims: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every input.
+
+    Args:
+        specs: the inputs as the session tells them; a dynamic dimension is None.
+        symbols: names of dynamic dimensions, as `dimension_symbols` returns them.
+        batch: value of the first dimension where it is dynamic and `dims` does not name it.
+        dims: values by symbol, such as `sequence`, or by `input.axis`.
+
+    Raises:
+        UsageProblem: a dynamic dimension has no value, a value is not used, or the batch does not fit.
+    """
+    used: set[str] = set()
+    shapes = {}
+    for spec in specs:
+        names = symbols.get(spec.name, spec.shape)
+        shape = []
+        for axis, (fixed, symbol) in enumerate(zip(spec.shape, names, strict=True)):
+            keys = [key for key in (str(symbol), f"{spec.name}.{axis}") if key in dims]
+            if fixed is not None:
+                shape.append(fixed)
+            elif keys:
+                used.update(keys)
+                shape.append(dims[keys[0]])
+            elif axis == 0:
+                shape.append(batch)
+            else:
+                called = symbol if isinstance(symbol, str) else f"{spec.name}.{axis}"
+                msg = f"Dimension {called} of input {spec} has no value; give it one under dims of the scenario."
+                raise UsageProblem(msg)
+        shapes[spec.name] = tuple(shape)
+    if unused := sorted(dims.keys() - used):
+        msg = f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}."
+        raise UsageProblem(msg)
+    first = {shape[0] for shape in shapes.values() if shape}
+    if first and batch not in first:
+        msg = f"The model takes batches of exactly {min(first)}, not {batch}: it was exported with a fixed batch."
+        raise UsageProblem(msg)
+    return shapes
+
+
+def random_inputs(
+    specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], seed: int
+) -> dict[str, NDArray[Any]]:
+    """Return one array an input.
+
+    Floats are standard normal, never zeros: zeros hide wrong results and can run faster than real data. Integers are
+    below 256, a safe token id in every vocabulary; masks (by name) are ones and token types zeros.
+
+    Args:
+        specs: the inputs.
+        shapes: their shapes.
+        seed: the same seed gives the same arrays.
+    """
+    arrays = {}
+    for spec in specs:
+        # crc32, not hash(): that differs from process to process
+        draw = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+        arrays[spec.name] = _random(spec, shapes[spec.name], draw)
+    return arrays
+
+
+def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
+    """Return a smooth random picture uint8 [height, width, 3]: noise on a grid of 16 by 16, enlarged."""
+    import cv2
+
+    coarse = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), np.uint8)
+    return np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
+
+
+def _random(spec: TensorSpec, shape: tuple[int, ...], draw: np.random.Generator) -> NDArray[Any]:
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind == "f":
+        return draw.standard_normal(shape).astype(dtype)
+    if dtype.kind == "b" or "mask" in spec.name:
+        return np.ones(shape, dtype)
+    if dtype.kind not in "iu":
+        msg = f"Input {spec} cannot be made at random."
+        raise UsageProblem(msg)
+    if "type" in spec.name:
+        return np.zeros(shape, dtype)
+    return draw.integers(0, min(_SMALLEST_VOCABULARY, np.iinfo(dtype).max), shape, dtype)

@@ -1,0 +1,172 @@
+"""The points of a bench matrix and the order in which they are measured."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from trt_workbench.bench.config import BenchConfig, RuntimeEntry, ScenarioEntry
+from trt_workbench.errors import UsageProblem
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is executed, apart from the runtime: points with equal work are compared with one another.
+
+    Attributes:
+        scenario: name of the scenario.
+        kind: its kind.
+        model: name of the model.
+        batch: items per call.
+        dims: values of named dynamic dimensions.
+        imgsz: height and width of the image, pixels; None where there is none.
+    """
+
+    scenario: str
+    kind: str
+    model: str
+    batch: int = 1
+    dims: Mapping[str, int] = field(default_factory=dict)
+    imgsz: tuple[int, int] | None = None
+
+    @property
+    def label(self) -> str:
+        """Short text for tables, such as `encoder b8 sequence=128`."""
+        dims = "".join(f" {name}={value}" for name, value in self.dims.items())
+        return f"{self.model} b{self.batch}{dims}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One work on one runtime, measured `repetitions` times.
+
+    Attributes:
+        work: what is executed.
+        runtime: label of the runtime in tables, with its swept options.
+        backend: name of the backend.
+        precision: precision that the backend is asked for.
+        tf32: as in RuntimeEntry.
+        threads: as in RuntimeEntry.
+        concurrency: as in RuntimeEntry.
+        options: options of the backend, one value each.
+    """
+
+    work: Work
+    runtime: str
+    backend: str
+    precision: str
+    tf32: bool
+    threads: int | None
+    concurrency: int
+    options: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What `--only` matches: scenario/work/runtime."""
+        return f"{self.work.scenario}/{self.work.label}/{self.runtime}"
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that are the same for the same point in every run."""
+        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
+    """Return every point of the matrix in the order of the configuration.
+
+    Args:
+        config: the configuration.
+        only: shell patterns on `Point.label`; a point that fits any of them stays. Empty for all.
+
+    Raises:
+        UsageProblem: no point fits.
+    """
+    points = [
+        point
+        for name, scenario in config.scenarios.items()
+        for work in _works(name, scenario, config)
+        for runtime in config.runtimes
+        for point in _points(work, runtime)
+    ]
+    chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
+    if not chosen:
+        msg = f"No point fits --only {' '.join(only)}; there is, for example: {points[0].label}"
+        raise UsageProblem(msg)
+    return chosen
+
+
+def schedule(points: Sequence[Point], repetitions: int, seed: int) -> list[tuple[Point, int]]:
+    """Return the order of measuring points of one work: rounds of all points, each round shuffled with the seed.
+
+    Interleaving spreads slow drifts of the machine over all runtimes (google/benchmark, random interleaving).
+    """
+    order = random.Random(seed)
+    rounds = []
+    for repetition in range(repetitions):
+        shuffled = list(points)
+        order.shuffle(shuffled)
+        rounds += [(point, repetition) for point in shuffled]
+    return rounds
+
+
+def _fits(label: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(label, pattern) or pattern in label
+
+
+def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[Work]:
+    for model in scenario.models or tuple(config.models):
+        axes = {"batch": _values(scenario.batch), **{dim: _values(value) for dim, value in scenario.dims.items()}}
+        for values in itertools.product(*axes.values()):
+            chosen = dict(zip(axes, values, strict=True))
+            yield Work(
+                scenario=name,
+                kind=scenario.kind,
+                model=model,
+                batch=chosen.pop("batch"),
+                dims=chosen,
+                imgsz=scenario.imgsz if scenario.kind == "image-to-boxes" else None,
+            )
+
+
+def _points(work: Work, runtime: RuntimeEntry) -> Iterator[Point]:
+    swept = {name: value for name, value in runtime.options.items() if isinstance(value, list)}
+    for values in itertools.product(*swept.values()):
+        chosen = dict(zip(swept, values, strict=True))
+        suffix = "".join(f" {name}={value}" for name, value in chosen.items())
+        yield Point(
+            work=work,
+            runtime=runtime.label + suffix,
+            backend=runtime.backend,
+            precision=runtime.precision,
+            tf32=runtime.tf32,
+            threads=runtime.threads,
+            concurrency=runtime.concurrency,
+            options={**runtime.options, **chosen},
+        )
+
+
+def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def ranges(points: Sequence[Point], work: Work) -> dict[str, tuple[int, int]]:
+    """Return the least and the largest batch (key "batch") and dimensions of a work's scenario and model."""
+    same = [point.work for point in points if (point.work.scenario, point.work.model) == (work.scenario, work.model)]
+    found = {"batch": [other.batch for other in same]}
+    for name in work.dims:
+        found[name] = [other.dims[name] for other in same]
+    return {name: (min(values), max(values)) for name, values in found.items()}
+
+
+def point_from_dict(document: Mapping[str, Any]) -> Point:
+    """Return the point that `dataclasses.asdict` took apart, JSON's lists turned back."""
+    work = dict(document["work"])
+    work["imgsz"] = tuple(work["imgsz"]) if work["imgsz"] else None
+    return Point(**{**document, "work": Work(**work)})

@@ -1,0 +1,160 @@
+"""Records of a bench run: one JSON line a repetition, written as it happens and read back with care."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trt_workbench.engine.files import atomic_writer
+from trt_workbench.errors import UsageProblem
+
+SCHEMA_VERSION: Final = 1
+Status = Literal["ok", "failed", "unavailable", "skipped"]
+
+
+class Record(BaseModel):
+    """One repetition of one point.
+
+    Attributes:
+        schema_version: of this line.
+        key: of the point, the same in every run.
+        scenario: name of the scenario.
+        kind: of the scenario.
+        model: name of the model.
+        model_sha256: of the model's file; None if it was never read.
+        work: text of the work in tables; records with equal scenario and work are compared.
+        batch: items per call.
+        dims: values of named dimensions.
+        runtime: label of the runtime.
+        backend: name of the backend.
+        precision: asked of the backend.
+        repetition: counted from 0.
+        status: "ok", "failed", "unavailable" (the backend cannot serve here) or "skipped" (a sweep was saturated).
+        error: why it is not "ok".
+        error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
+        unstable: reasons not to trust it.
+        latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
+        split_ms: medians of the parts that the runtime tells apart.
+        items_per_s: throughput of one call after another.
+        load_s: loading, with engine build or compilation where there is one.
+        first_run_ms: the first call after loading.
+        telemetry: clocks, power, energy and memory beside the measurement.
+        energy_per_item_j: of the whole card.
+        provenance: what really executed the model.
+        samples: file of the raw samples, relative to the run directory.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    key: str
+    scenario: str
+    kind: str
+    model: str
+    model_sha256: str | None
+    work: str
+    batch: int
+    dims: dict[str, int]
+    runtime: str
+    backend: str
+    precision: str
+    repetition: int
+    status: Status
+    error: str | None = None
+    error_kind: str | None = None
+    unstable: list[str] = []
+    latency_ms: dict[str, float] | None = None
+    split_ms: dict[str, float] = {}
+    items_per_s: float | None = None
+    load_s: float | None = None
+    first_run_ms: float | None = None
+    telemetry: dict[str, Any] | None = None
+    energy_per_item_j: float | None = None
+    provenance: dict[str, Any] = {}
+    samples: str | None = None
+
+
+class RecordFile:
+    """Appends records to a file; each is on disk when `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Append to `path`, which is made if it is absent."""
+        self._path = path
+
+    def append(self, record: Record) -> None:
+        """Write one record as one line."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(record.model_dump_json() + "\n")
+
+
+def write_samples(path: Path, columns: Mapping[str, NDArray[np.float64]]) -> None:
+    """Write one column of samples for each measured part, milliseconds, as a compressed .npz of float32."""
+    with atomic_writer(path) as file:
+        arrays: dict[str, Any] = {name: values.astype(np.float32) for name, values in columns.items()}
+        np.savez_compressed(file, **arrays)
+
+
+def read_samples(path: Path) -> dict[str, list[float]]:
+    """Return the columns that `write_samples` wrote.
+
+    Raises:
+        UsageProblem: the file is absent, cut short or no .npz.
+    """
+    try:
+        # Opened here: numpy leaves its own file open when the archive is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name].tolist() for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        msg = f"The samples cannot be read ({error}): {path}"
+        raise UsageProblem(msg) from error
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read every record of a file.
+
+    Raises:
+        UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        raise UsageProblem(msg) from error
+    if not lines:
+        msg = f"There is no record in this file; the run ended before its first measurement: {path}"
+        raise UsageProblem(msg)
+    return [_parse(line, number, path) for number, line in enumerate(lines, 1)]
+
+
+def _parse(line: str, number: int, path: Path) -> Record:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        msg = f"This line is cut short or no JSON; remove it to use the others: {path}:{number}"
+        raise UsageProblem(msg) from error
+    found = document.get("schema_version") if isinstance(document, dict) else None
+    if found != SCHEMA_VERSION:
+        msg = f"This record has schema version {found}, this workbench reads {SCHEMA_VERSION}: {path}:{number}"
+        raise UsageProblem(msg)
+    try:
+        return Record.model_validate(document)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name = ".".join(map(str, details["loc"]))
+        msg = f"This record is wrong at {name} ({details['msg'].lower()}): {path}:{number}"
+        raise UsageProblem(msg) from error
+
+
+def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """Group records that are compared with one another: by scenario, kind and work, in order of appearance."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.scenario, record.kind, record.work), []).append(record)
+    return groups

@@ -1,0 +1,86 @@
+"""Two bench runs against each other: the same point then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from trt_workbench.bench.comparison import Comparison, compare, corrected
+from trt_workbench.bench.ranking import repetition_medians
+from trt_workbench.bench.records import Record
+
+Outcome = Literal["regression", "improvement", "no material difference", "cannot tell", "only in A", "only in B"]
+PointName = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One point in both runs.
+
+    Attributes:
+        scenario: its scenario.
+        work: its work.
+        runtime: its runtime.
+        a_ms: median latency in the first run; None if it was not measured there.
+        b_ms: median latency in the second run; None if it was not measured there.
+        comparison: of B with A; None unless both measured it.
+        outcome: in words.
+        model_changed: the model's file is another.
+    """
+
+    scenario: str
+    work: str
+    runtime: str
+    a_ms: float | None
+    b_ms: float | None
+    comparison: Comparison | None
+    outcome: Outcome
+    model_changed: bool
+
+
+def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[Change]:
+    """Compare every point of two runs.
+
+    Args:
+        a: records of the reference.
+        b: records of the run in question.
+        tolerance: share by which the latency may grow before it counts as a regression, such as 0.05.
+    """
+    names = list(dict.fromkeys(_name(record) for record in [*a, *b]))
+    both = [name for name in names if _medians(a, name) and _medians(b, name)]
+    compared = dict(zip(both, corrected([compare(_medians(a, name), _medians(b, name)) for name in both]), strict=True))
+    return [_change(a, b, name, compared.get(name), tolerance) for name in names]
+
+
+def _change(
+    a: Sequence[Record], b: Sequence[Record], name: PointName, comparison: Comparison | None, tolerance: float
+) -> Change:
+    first, second = _medians(a, name), _medians(b, name)
+    hashes = {record.model_sha256 for record in [*a, *b] if _name(record) == name}
+    outcome: Outcome
+    if comparison is None:
+        outcome = "only in A" if first else "only in B" if second else "cannot tell"
+    elif comparison.verdict == "slower":
+        outcome = "regression" if comparison.ratio > 1 + tolerance else "no material difference"
+    elif comparison.verdict == "faster":
+        outcome = "improvement"
+    else:
+        outcome = comparison.verdict
+    return Change(
+        *name,
+        a_ms=median(first) if first else None,
+        b_ms=median(second) if second else None,
+        comparison=comparison,
+        outcome=outcome,
+        model_changed=len(hashes) > 1,
+    )
+
+
+def _name(record: Record) -> PointName:
+    return record.scenario, record.work, record.runtime
+
+
+def _medians(records: Sequence[Record], name: PointName) -> list[float]:
+    return repetition_medians([record for record in records if _name(record) == name]).get(name[2], [])

@@ -1,0 +1,104 @@
+"""What one call of each kind of scenario is: the work of a point as a loaded session executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.images import ImageSession
+from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession, Samples
+from trt_workbench.bench.inputs import dimension_symbols, input_shapes, random_image, random_inputs
+from trt_workbench.bench.loop import measure_calls
+from trt_workbench.bench.matrix import Work
+from trt_workbench.pipeline.families import DecodeSettings, recognise
+from trt_workbench.pipeline.letterbox import plan_geometry, preprocess, restore_boxes
+
+# A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
+_DEPLOYED_CONF = 0.25
+
+
+class Scenario(Protocol):
+    """Work that is ready to be measured."""
+
+    items: int
+    """How much one call does: arrays or images."""
+
+    def once(self) -> None:
+        """Do the work once."""
+
+    def measure(self, plan: MeasurePlan) -> Samples:
+        """Do it over and over."""
+
+
+class Arrays:
+    """Raw input arrays to raw output arrays."""
+
+    def __init__(self, session: Session, model: Path, work: Work, seed: int) -> None:
+        """Draw the inputs. Raises UsageProblem if the shapes cannot be had."""
+        shapes = input_shapes(session.inputs, dimension_symbols(model), work.batch, work.dims)
+        self.items = work.batch
+        self._session = session
+        self._inputs: Mapping[str, NDArray[Any]] = random_inputs(session.inputs, shapes, seed)
+
+    def once(self) -> None:
+        """Run the model once."""
+        self._session.run(self._inputs)
+
+    def measure(self, plan: MeasurePlan) -> Samples:
+        """Let the session measure itself if it can, else time its calls."""
+        if isinstance(self._session, MeasuringSession):
+            return self._session.measure(self._inputs, plan)
+        return measure_calls(self.once, plan)
+
+
+class ImageToBoxes:
+    """Decoded images in host memory to boxes: letterbox, model, post-processing.
+
+    A session that can letterbox on its device does so; others take the host's letterbox.
+    """
+
+    def __init__(self, session: Session, work: Work, family: str | None, seed: int) -> None:
+        """Recognise the family and draw the images. Raises UsageProblem if the model is no detector."""
+        height, width = work.imgsz or (720, 1280)
+        self.items = work.batch
+        self._session = session
+        self._family = recognise(session.inputs, session.outputs, session.metadata, family=family)
+        self._transform = self._family.transform()
+        self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
+        self._decoding = DecodeSettings(conf=_DEPLOYED_CONF)
+        self._input = session.inputs[0]
+
+    def once(self) -> None:
+        """Turn the images into boxes once."""
+        if isinstance(self._session, ImageSession):
+            outputs = self._session.run_images(self._images, self._transform)
+            geometries = [plan_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
+        else:
+            prepared = [preprocess(image, self._transform) for image in self._images]
+            geometries = [geometry for _, geometry in prepared]
+            batch = np.stack([tensor for tensor, _ in prepared])
+            outputs = self._session.run({self._input.name: batch})
+        for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
+            restore_boxes(found.boxes, geometry, clip=self._family.clips_boxes)
+
+    def measure(self, plan: MeasurePlan) -> Samples:
+        """Time whole calls."""
+        return measure_calls(self.once, plan)
+
+
+def make_scenario(session: Session, model: Path, family: str | None, work: Work, seed: int) -> Scenario:
+    """Return the work of a point, ready to run on `session`.
+
+    Raises:
+        UsageProblem: the model cannot do this work.
+    """
+    kinds: dict[str, Callable[[], Scenario]] = {
+        "arrays": lambda: Arrays(session, model, work, seed),
+        "image-to-boxes": lambda: ImageToBoxes(session, work, family, seed),
+    }
+    return kinds[work.kind]()

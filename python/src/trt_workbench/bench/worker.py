@@ -1,0 +1,107 @@
+"""The process in which one point is loaded and measured: `python -m trt_workbench.bench.worker`.
+
+It reads one JSON request a line on stdin and answers with one JSON line on its first stdout. What libraries print goes
+to stderr. Requests: `availability`, `load` (once), `measure`, `close`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from trt_workbench.errors import WorkbenchError
+
+
+class Worker:
+    """Answers requests; holds the loaded session and its scenario between them."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self._scenario: Any = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to one request.
+
+        Raises:
+            WorkbenchError: the point cannot be loaded or measured.
+        """
+        verbs = {"availability": _availability, "load": self._load, "measure": self._measure}
+        return verbs[request["verb"]](request)
+
+    def close(self) -> None:
+        """Release the session."""
+        if self._session is not None:
+            self._session.close()
+
+    def _load(self, request: dict[str, Any]) -> dict[str, Any]:
+        from trt_workbench.backends.registry import require_backend
+        from trt_workbench.bench.matrix import point_from_dict
+        from trt_workbench.bench.scenarios import make_scenario
+        from trt_workbench.bench.session_options import session_options
+
+        point, model = point_from_dict(request["point"]), Path(request["model"])
+        started = time.perf_counter()
+        backend = require_backend(point.backend)
+        self._session = backend.load(model, session_options(point, model, request["ranges"]))
+        loaded = time.perf_counter()
+        self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"])
+        ready = time.perf_counter()
+        self._scenario.once()
+        first = time.perf_counter()
+        return {
+            "load_s": loaded - started,
+            "first_run_ms": (first - ready) * 1000,
+            "items": self._scenario.items,
+            "provenance": dict(self._session.provenance),
+        }
+
+    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        from trt_workbench.backends.measuring import MeasurePlan
+        from trt_workbench.bench.records import write_samples
+
+        samples = self._scenario.measure(MeasurePlan(**request["plan"]))
+        columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
+        write_samples(Path(request["samples"]), columns)
+        return {"wall_s": samples.wall_s}
+
+
+def _availability(request: dict[str, Any]) -> dict[str, Any]:
+    from trt_workbench.backends.registry import get_backend
+
+    found = get_backend(request["backend"]).availability()
+    return {"available": found.ok, "reason": found.reason, "mend": found.mend, "versions": dict(found.versions)}
+
+
+def serve(requests: TextIO, answers: TextIO) -> None:
+    """Answer every line of `requests` until it ends or one says `close`."""
+    worker = Worker()
+    for line in requests:
+        request = json.loads(line)
+        if request["verb"] == "close":
+            break
+        try:
+            answer = {"ok": True, **worker.answer(request)}
+        except WorkbenchError as error:
+            answer = {"ok": False, "error": str(error), "exit_code": error.exit_code, "kind": type(error).__name__}
+        except Exception as error:  # a defect in one point is a failed record, not the matrix's end
+            traceback.print_exc()
+            answer = {"ok": False, "error": f"{type(error).__name__}: {error}", "exit_code": None, "kind": "Defect"}
+        answers.write(json.dumps(answer, default=str) + "\n")
+        answers.flush()
+    worker.close()
+
+
+def main() -> None:
+    """Keep the first stdout for answers, send everything else that is printed to stderr, and serve."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

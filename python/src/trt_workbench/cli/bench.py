@@ -1,0 +1,128 @@
+"""`bench`: a matrix of models, runtimes and scenarios, measured and reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.cli.common import (
+    INTERRUPTED,
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.bench.bench_run import BenchOutcome
+    from trt_workbench.bench.matrix import Point
+    from trt_workbench.report.bench_view import Table as WorkTable
+
+
+@handled
+def bench(
+    *,
+    config: Annotated[
+        str | None, typer.Argument(help="YAML file, or the name of a shipped configuration; smoke by default.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="List the shipped configurations and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, list the points and stop.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Measure points that fit a pattern (scenario/work/runtime); repeatable.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with an earlier run directory.")] = None,
+    skip_unavailable: Annotated[
+        bool, typer.Option("--skip-unavailable", help="Leave out backends that cannot serve here, and say so.")
+    ] = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Measure models on runtimes: repetitions interleaved, each runtime in its own process, ranked with intervals."""
+    if show:
+        _list()
+        return
+    if resume is not None and (config is not None or output is not None):
+        msg = "--resume takes the configuration and the folder of the earlier run; leave out the others."
+        raise UsageProblem(msg)
+    from trt_workbench.bench.bench_run import plan_bench, resume_bench
+
+    planned = resume_bench(resume, only or ()) if resume else plan_bench(config or "smoke", only or ())
+    if dry_run:
+        _show_points(planned.points, as_json=as_json)
+        return
+    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.report.bench import write_report
+
+    with progress_bar("measurements") as start:
+        advance = start("Measuring")
+        outcome = planned.run(
+            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total),
+            report=write_report,
+        )  # fmt: skip
+    _show(outcome, as_json=as_json)
+    if outcome.status == "partial":
+        stderr_console().print(
+            f"Interrupted; go on with --resume {outcome.directory}", markup=False, highlight=False, soft_wrap=True
+        )
+        raise typer.Exit(INTERRUPTED)
+
+
+def _list() -> None:
+    from trt_workbench.bench.config import load_config, shipped_configs
+
+    for name, path in shipped_configs().items():
+        typer.echo(f"{name:12} {load_config(path).title}")
+
+
+def _show_points(points: list[Point], *, as_json: bool) -> None:
+    if as_json:
+        print_json([point.label for point in points])
+        return
+    for point in points:
+        typer.echo(point.label)
+
+
+def _show(outcome: BenchOutcome, *, as_json: bool) -> None:
+    from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.report.bench_view import summary, tables
+
+    run = read_bench_run(outcome.directory)
+    made = tables(run)
+    if as_json:
+        print_json({"directory": str(outcome.directory), "status": outcome.status, "summary": summary(run, made)})
+        return
+    _tables(made)
+    console = stdout_console(quiet=False)
+    for sentence in summary(run, made):
+        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Report: {outcome.directory / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _tables(made: list[WorkTable]) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    for one in made:
+        table = Table(
+            "runtime", "rank", "ms", "95 % interval", "items/s", "x best", title=f"{one.scenario}: {one.work}"
+        )
+        for row in one.rows:
+            standing, time = row.standing, row.standing.latency_ms
+            ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
+            interval = f"{time.low:.3f} to {time.high:.3f}"
+            table.add_row(
+                standing.runtime,
+                str(standing.rank),
+                f"{time.median:.3f}",
+                interval,
+                f"{standing.items_per_s:.1f}",
+                ratio,
+            )
+        console.print(table)

@@ -1,0 +1,60 @@
+"""`compare`: two bench runs against each other; exit code 1 on a regression."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from trt_workbench.bench.regression import Change
+
+
+@handled
+def compare(
+    *,
+    a: Annotated[Path, typer.Argument(help="Run directory of the reference.")],
+    b: Annotated[Path, typer.Argument(help="Run directory in question.")],
+    tolerance: Annotated[
+        float, typer.Option(min=0.0, help="Share by which latency may grow before it is a regression.")
+    ] = 0.02,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Compare the points that two bench runs have in common; exit code 1 if any became slower beyond the tolerance."""
+    from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.bench.regression import changes
+
+    found = changes(read_bench_run(a).records, read_bench_run(b).records, tolerance)
+    if as_json:
+        print_json([asdict(change) for change in found])
+    else:
+        _show(found)
+    worse = [change for change in found if change.outcome == "regression"]
+    if worse:
+        named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
+        msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%}: {named}."
+        raise CheckFailed(msg)
+
+
+def _show(found: list[Change]) -> None:
+    from rich.table import Table
+
+    table = Table("point", "A, ms", "B, ms", "B/A", "interval", "p (Holm)", "outcome")
+    for change in found:
+        made = change.comparison
+        table.add_row(
+            f"{change.scenario} / {change.work} / {change.runtime}",
+            "-" if change.a_ms is None else f"{change.a_ms:.3f}",
+            "-" if change.b_ms is None else f"{change.b_ms:.3f}",
+            f"{made.ratio:.3f}" if made else "-",
+            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}" if made else "-",
+            f"{made.p_value:.4f}" if made else "-",
+            change.outcome + (" (another model file)" if change.model_changed else ""),
+        )
+    stdout_console(quiet=False).print(table)

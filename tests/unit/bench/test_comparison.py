@@ -1,0 +1,73 @@
+"""Verdicts on repetitions: what is the same stays the same, what is slower is found, and few data say so."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trt_workbench.bench.comparison import compare, corrected, median_interval
+
+FIGURES = st.lists(st.floats(0.1, 100.0), min_size=1, max_size=20)
+
+
+def noisy(centre: float, count: int, seed: int, spread: float = 0.004) -> list[float]:
+    return list(np.random.default_rng(seed).normal(centre, centre * spread, count))
+
+
+def test_equal_distributions_are_no_material_difference_19_times_in_20() -> None:
+    verdicts = [compare(noisy(1.0, 20, seed), noisy(1.0, 20, 1000 + seed)).verdict for seed in range(20)]
+    assert verdicts.count("no material difference") >= 19
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.05, "slower"), (0.95, "faster")])
+def test_five_percent_is_found(factor: float, verdict: str) -> None:
+    made = compare(noisy(1.0, 9, 1), noisy(factor, 9, 2))
+    assert made.verdict == verdict
+    assert made.ratio_low < factor < made.ratio_high
+    assert not made.unreliable
+
+
+def test_few_repetitions_cannot_tell() -> None:
+    made = compare([1.0, 1.01, 1.02], [2.0, 2.01, 2.02])
+    assert made.verdict == "cannot tell"
+    assert made.unreliable
+    assert made.cliffs_delta == 1.0
+
+
+def test_a_significant_difference_below_two_percent_is_not_material() -> None:
+    made = compare(noisy(1.0, 30, 1, 0.0005), noisy(1.01, 30, 2, 0.0005))
+    assert made.p_value < 1e-6
+    assert made.verdict == "no material difference"
+
+
+def test_holms_correction_by_hand() -> None:
+    sets = [noisy(1.0, 9, 1), noisy(1.05, 9, 2), noisy(1.1, 9, 3), noisy(1.0, 9, 4)]
+    raw = [compare(sets[0], other) for other in sets[1:]]
+    found = [made.p_value for made in corrected(raw)]
+    ordered = sorted(made.p_value for made in raw)
+    expected = {ordered[0]: 3 * ordered[0], ordered[2]: max(3 * ordered[0], 2 * ordered[1], ordered[2])}
+    assert found[[made.p_value for made in raw].index(ordered[0])] == pytest.approx(expected[ordered[0]])
+    assert found[[made.p_value for made in raw].index(ordered[2])] == pytest.approx(min(1.0, expected[ordered[2]]))
+
+
+def test_correction_can_take_a_verdict_back() -> None:
+    # The least p of an exact test with five on each side is 2/252; times ten it is no longer below 0.05.
+    pair = compare([1.0, 1.01, 1.02, 1.03, 1.04], [2.0, 2.01, 2.02, 2.03, 2.04])
+    assert pair.verdict == "slower"
+    assert {made.verdict for made in corrected([pair] * 10)} == {"cannot tell"}
+
+
+@given(FIGURES)
+def test_the_interval_holds_the_median(values: list[float]) -> None:
+    interval = median_interval(values)
+    assert interval.low <= interval.median <= interval.high
+    assert min(values) <= interval.low
+    assert interval.high <= max(values)
+
+
+@given(FIGURES, FIGURES)
+def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -> None:
+    there, back = compare(a, b), compare(b, a)
+    assert there.cliffs_delta == pytest.approx(-back.cliffs_delta)
+    assert there.ratio == pytest.approx(1 / back.ratio)
+    assert there.p_value == pytest.approx(back.p_value)

@@ -1,0 +1,89 @@
+"""The configuration of a bench is checked before anything runs, and errors name the line."""
+
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.bench.config import load_config, shipped_configs
+from trt_workbench.bench.matrix import expand, point_from_dict, ranges, schedule
+from trt_workbench.errors import UsageProblem
+
+GOOD = """\
+models:
+  detector: {path: m.onnx}
+runtimes:
+  - backend: ort-cpu
+    options: {graph_optimization_level: [basic, all]}
+  - {backend: trt, precision: fp16}
+scenarios:
+  sweep: {kind: arrays, batch: [1, 2, 4], dims: {sequence: [16, 32]}}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "bench.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", shipped_configs())
+def test_shipped_configurations_are_right(name: str) -> None:
+    config = load_config(shipped_configs()[name])
+    assert expand(config)
+
+
+def test_the_matrix(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, GOOD))
+    assert config.models["detector"].path == tmp_path / "m.onnx"
+    points = expand(config)
+    assert len(points) == 3 * 2 * 3
+    assert len({point.key for point in points}) == len(points)
+    assert points[0].label == "sweep/detector b1 sequence=16/ort-cpu-fp32 graph_optimization_level=basic"
+    assert ranges(points, points[0].work) == {"batch": (1, 4), "sequence": (16, 32)}
+
+
+def test_only(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, GOOD))
+    assert {point.backend for point in expand(config, ["*/trt-*"])} == {"trt"}
+    assert len(expand(config, ["b4 sequence=32"])) == 3
+    with pytest.raises(UsageProblem, match="there is, for example: sweep/"):
+        expand(config, ["nothing"])
+
+
+def test_points_survive_json(tmp_path: Path) -> None:
+    import json
+    from dataclasses import asdict
+
+    for point in expand(load_config(write(tmp_path, GOOD))):
+        again = point_from_dict(json.loads(json.dumps(asdict(point))))
+        assert again == point
+        assert again.key == point.key
+
+
+def test_every_round_measures_every_point_in_an_order_of_its_own(tmp_path: Path) -> None:
+    points = expand(load_config(write(tmp_path, GOOD)))
+    order = schedule(points, 4, seed=1)
+    rounds = [[point.key for point, repetition in order if repetition == number] for number in range(4)]
+    assert all(sorted(one) == sorted(point.key for point in points) for one in rounds)
+    assert len({tuple(one) for one in rounds}) == 4
+    assert order == schedule(points, 4, seed=1)
+    assert order != schedule(points, 4, seed=2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("backend: trt", "bakend: trt", r"no setting runtimes\.1\.bakend; did you mean backend\?.*:6"),
+        ("kind: arrays", "kind: array", r"scenarios\.sweep\.kind is wrong.*:8"),
+        ("batch: [1, 2, 4]", "batch: [1, 0]", r"batch.*:8"),
+        ("{path: m.onnx}", "{}", r"models\.detector.*either path or embedded.*:2"),
+        ("{path: m.onnx}", "{embedded: nothing}", r"no embedded model nothing; there are: shapes-yolov10.*:2"),
+        ("kind: arrays", "kind: arrays, models: [other]", "names the model other, which is not under models"),
+        ("{backend: trt, precision: fp16}", "{backend: ort-cpu}", "two runtimes are called ort-cpu-fp32"),
+        ("scenarios:", "seed: [", r"not YAML.*bench\.yaml:\d"),
+    ],
+)
+def test_errors_name_the_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageProblem, match=message):
+        load_config(write(tmp_path, GOOD.replace(old, new)))

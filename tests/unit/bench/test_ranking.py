@@ -1,0 +1,74 @@
+"""Ranks are shared where runtimes cannot be told apart; regressions are found between runs."""
+
+from collections.abc import Callable
+
+import pytest
+
+from trt_workbench.bench.ranking import rank
+from trt_workbench.bench.records import Record
+from trt_workbench.bench.regression import changes
+
+Make = Callable[..., Record]
+
+
+def repetitions(record: Make, runtime: str, base: float, **changes: object) -> list[Record]:
+    return [record(runtime, index, base * (1 + 0.001 * index), **changes) for index in range(9)]
+
+
+def test_clear_differences_are_ranked(record: Make) -> None:
+    records = [*repetitions(record, "slow", 3.0), *repetitions(record, "fast", 1.0), *repetitions(record, "mid", 2.0)]
+    standings = rank(records)
+    assert [(one.runtime, one.rank) for one in standings] == [("fast", 1), ("mid", 2), ("slow", 3)]
+    assert standings[0].against_best is None
+    assert standings[2].against_best is not None
+    assert standings[2].against_best.ratio == pytest.approx(3.0)
+
+
+def test_ties_share_a_rank(record: Make) -> None:
+    records = [*repetitions(record, "a", 1.0), *repetitions(record, "b", 1.005), *repetitions(record, "c", 1.5)]
+    assert [(one.runtime, one.rank) for one in rank(records)] == [("a", 1), ("b", 1), ("c", 3)]
+
+
+def test_unstable_repetitions_are_left_out_where_stable_ones_remain(record: Make) -> None:
+    records = [*repetitions(record, "a", 1.0), record("a", 9, 50.0, unstable=["throttled"])]
+    (standing,) = rank(records)
+    assert standing.latency_ms.high < 2
+    assert (standing.repetitions, standing.unstable) == (10, 1)
+
+
+def test_only_unstable_repetitions_still_count(record: Make) -> None:
+    (standing,) = rank([record("a", 0, 2.0, unstable=["throttled"])])
+    assert standing.latency_ms.median == 2.0
+
+
+def test_failed_runtimes_have_no_rank(record: Make) -> None:
+    failed = record("b", 0, status="failed", latency_ms=None, items_per_s=None, error="boom")
+    assert [one.runtime for one in rank([*repetitions(record, "a", 1.0), failed])] == ["a"]
+
+
+def test_nothing_measured(record: Make) -> None:
+    assert rank([record("b", 0, status="failed", latency_ms=None, items_per_s=None)]) == []
+
+
+@pytest.mark.parametrize(
+    ("factor", "tolerance", "outcome"),
+    [
+        (1.0, 0.02, "no material difference"),
+        (1.05, 0.02, "regression"),
+        (1.05, 0.10, "no material difference"),
+        (0.9, 0.02, "improvement"),
+    ],
+)
+def test_changes_between_runs(record: Make, factor: float, tolerance: float, outcome: str) -> None:
+    (change,) = changes(repetitions(record, "a", 1.0), repetitions(record, "a", factor), tolerance)
+    assert change.outcome == outcome
+    assert not change.model_changed
+
+
+def test_a_point_of_one_run_alone_and_another_model(record: Make) -> None:
+    a = [*repetitions(record, "both", 1.0), *repetitions(record, "gone", 1.0)]
+    b = [*repetitions(record, "both", 1.0, model_sha256="1" * 64), *repetitions(record, "new", 1.0)]
+    found = {change.runtime: change for change in changes(a, b, 0.02)}
+    assert found["both"].model_changed
+    assert found["gone"].outcome == "only in A"
+    assert found["new"].outcome == "only in B"
