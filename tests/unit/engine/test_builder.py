@@ -75,6 +75,19 @@ def test_settings_reach_the_native_core(make_model: MakeModel, native_double: An
     assert options.profiles[0].shapes == {"x": ([1, 4], [2, 4], [8, 4])}
 
 
+def test_contexts_share_a_profile_on_every_version(make_model: MakeModel, native_double: Any) -> None:
+    model, profiles = make_model(batch="N"), ["x:1x4/2x4/8x4"]
+    asked = (("10.16.1", {}, {}), ("8.6.0", {}, {"profile_sharing": True}))
+    for version, given, expected in (*asked, ("8.6.0", {"profile_sharing": False}, {"profile_sharing": False})):
+        native_double.version = version
+        plan = prepare_build(model, BuildSettings(profiles=profiles, preview_features=given))
+        build(plan)
+        assert native_double.builds[-1][1].preview_features == expected
+    native_double.version = "8.6.0"
+    build(prepare_build(make_model(), BuildSettings()))
+    assert native_double.builds[-1][1].preview_features == {}
+
+
 def test_timings_are_shared_between_builds(make_model: MakeModel, native_double: Any) -> None:
     build(prepare_build(make_model(scale=1.0), BuildSettings()))
     build(prepare_build(make_model(scale=2.0), BuildSettings()))

@@ -36,6 +36,8 @@ from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 
+_SHARING = "profile_sharing"
+
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int], bool]
 """Called with a phase's name, the steps done and the steps in all; False ends the build."""
@@ -86,6 +88,7 @@ def prepare_build(model: Path, settings: BuildSettings, transform: str = "") -> 
     facts = examine_model(model)
     check_request(model, facts, settings)
     target = examine_target(settings.device)
+    settings = _for_version(settings, target)
     key = cache.CacheKey(
         model_sha256=hash_model(model, facts.external_locations),
         options=settings.key_fields(),
@@ -161,6 +164,14 @@ def export(engine: BuiltEngine, destination: Path) -> None:
     with atomic_writer(destination) as target, engine.path.open("rb") as source:
         shutil.copyfileobj(source, target, 1 << 20)
     write_manifest(destination, engine.manifest)
+
+
+def _for_version(settings: BuildSettings, target: Target) -> BuildSettings:
+    """Let contexts share a profile, as every version but 8 does; 8.6 calls it a preview feature (NvInfer.h)."""
+    is_8 = target.tensorrt_version is not None and target.tensorrt_version.startswith("8.")
+    if not is_8 or not settings.profiles or _SHARING in settings.preview_features:
+        return settings
+    return settings.model_copy(update={"preview_features": {**settings.preview_features, _SHARING: True}})
 
 
 def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
