@@ -9,7 +9,7 @@ import pytest
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.bench.engine_measure import PARTS, MeasureSettings
-from trt_workbench.engine.native_options import native_values
+from trt_workbench.engine.native_options import native_values, to_native
 from trt_workbench.engine.options import BuildSettings
 
 ROOT = Path(__file__).parents[3]
@@ -107,3 +107,17 @@ def test_the_file_double_offers_nothing_that_the_core_lacks() -> None:
     for name in ("Engine", "Runner"):
         members = {member for member in vars(getattr(double, name)) if not member.startswith("_")}
         assert {f"{name}.{member}" for member in members} <= DEFINED.keys()
+
+
+def test_the_core_that_is_installed_takes_the_settings() -> None:
+    core = pytest.importorskip("trt_workbench_native")
+    if not hasattr(core, "BuildOptions"):
+        pytest.skip("the installed core was built without TensorRT headers")
+    asked = {"precision": "fp16", "profiles": ["x:1x4/2x4/8x4"], "memory_pools": {"tactic_dram": 5}, "refit": "full"}
+    asked |= {"tactic_sources": ["-EDGE_MASK_CONVOLUTIONS"], "io_formats": {"x": ["linear"]}, "optimization_level": 5}
+    options = to_native(BuildSettings.model_validate(asked))
+    options.validate()
+    assert options.profiles[0].shapes["x"] == ((1, 4), (2, 4), (8, 4))
+    assert options.memory_pools == {"tactic_dram": 5 << 20}
+    assert options.tactic_sources == {"edge_mask_convolutions": False}
+    assert (options.fp16, options.tf32, options.refit) == (True, False, "full")
