@@ -2,11 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.engine_arrays import file_name, load_arrays, read_samples
+from trt_workbench.bench.engine_arrays import file_name, read_samples
+from trt_workbench.engine.array_files import count_rows, load_arrays
 from trt_workbench.errors import UsageProblem
 
 X, Y = TensorSpec("x", "float32", (2,)), TensorSpec("in/y:0", "float32", (2,))
@@ -117,9 +118,12 @@ def test_files_and_folders_do_not_mix(tmp_path: Path) -> None:
 
 
 @given(st.binary(max_size=200))
+@example(b"PK\x03\x04 an archive that ends early")
+@example(b"\x93NUMPY\x01\x00")
 def test_damaged_files_are_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     folder = tmp_path_factory.mktemp("damaged")
     for name in ("a.npy", "a.npz"):
         (folder / name).write_bytes(content)
-        with pytest.raises(UsageProblem, match="cannot be read as arrays"):
-            load_arrays(folder / name)
+        for read in (load_arrays, count_rows):
+            with pytest.raises(UsageProblem, match="cannot be read as arrays"):
+                read(folder / name)

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.array_files import ARRAY_SUFFIXES, load_arrays
 from trt_workbench.errors import UsageProblem
-
-ARRAY_SUFFIXES = (".npy", ".npz")
 
 
 @dataclass(frozen=True)
@@ -54,23 +52,6 @@ def read_samples(sources: Sequence[str], specs: Sequence[TensorSpec]) -> Iterato
             msg = f"The input does not exist: {path}"
             raise UsageProblem(msg)
     return _prefetched(_samples(parts, specs))
-
-
-def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a `.npz` file, or the one in a `.npy` file under the name "".
-
-    Raises:
-        UsageProblem: it is neither, is truncated, or holds Python objects, which are never loaded.
-    """
-    if path.suffix not in ARRAY_SUFFIXES:
-        msg = f"Arrays are read from .npy and .npz files, not from this one: {path}"
-        raise UsageProblem(msg)
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return {"": loaded} if path.suffix == ".npy" else {name: loaded[name] for name in loaded.files}
-    except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
-        msg = f"The file cannot be read as arrays ({error}): {path}"
-        raise UsageProblem(msg) from error
 
 
 def _split(source: str, specs: Sequence[TensorSpec]) -> tuple[str | None, Path]:

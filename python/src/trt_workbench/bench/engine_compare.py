@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.bench.engine_arrays import file_name, load_arrays
+from trt_workbench.bench.engine_arrays import file_name
+from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.errors import UsageProblem
 
 

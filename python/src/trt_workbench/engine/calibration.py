@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.array_files import ARRAY_SUFFIXES, count_rows, load_arrays
 from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
@@ -31,7 +32,7 @@ def calibration_files(data: Path) -> list[Path]:
     if data.is_file():
         return [data]
     files = sorted(data.rglob("*")) if data.is_dir() else []
-    arrays = [path for path in files if path.suffix in (".npy", ".npz")]
+    arrays = [path for path in files if path.suffix in ARRAY_SUFFIXES]
     images = [path for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if bool(arrays) == bool(images):
         problem = "holds both arrays and images" if arrays else "holds no .npy, .npz or image file"
@@ -89,22 +90,15 @@ def calibration_batches(
 
 
 def count_samples(calibration: Calibration) -> int:
-    """Return how many samples there are, up to the limit, without reading arrays whole. Raises UsageProblem."""
-    total = 0
-    for path in calibration_files(calibration.data):
-        if path.suffix == ".npy":
-            total += len(_load(path, memory_map=True))
-        elif path.suffix == ".npz":
-            arrays = _load(path)
-            total += len(arrays[arrays.files[0]])
-        else:
-            total += 1
+    """Return how many samples there are, up to the limit, without reading `.npy` files whole. Raises UsageProblem."""
+    files = calibration_files(calibration.data)
+    total = sum(count_rows(path) if path.suffix in ARRAY_SUFFIXES else 1 for path in files)
     return min(total, calibration.limit or total)
 
 
 def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
     for path in calibration_files(calibration.data):
-        if path.suffix in (".npy", ".npz"):
+        if path.suffix in ARRAY_SUFFIXES:
             yield from _array_samples(path, inputs)
             continue
         if read_image is None or len(inputs) != 1:
@@ -114,10 +108,11 @@ def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageR
 
 
 def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
-    loaded = _load(path)
-    arrays = {inputs[0]: loaded} if path.suffix == ".npy" and len(inputs) == 1 else loaded
-    if not hasattr(arrays, "keys") or set(arrays.keys()) != set(inputs):
-        found = sorted(arrays.keys()) if hasattr(arrays, "keys") else "one array"
+    arrays = load_arrays(path)
+    if arrays.keys() == {""} and len(inputs) == 1:
+        arrays = {inputs[0]: arrays[""]}
+    if arrays.keys() != set(inputs):
+        found = "one array" if arrays.keys() == {""} else sorted(arrays)
         msg = f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}"
         raise UsageProblem(msg)
     columns: dict[str, Iterable[NDArray[Any]]] = {name: arrays[name] for name in inputs}
@@ -125,12 +120,4 @@ def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
         yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns.values(), strict=True))
     except ValueError as error:
         msg = f"The inputs in the calibration file differ in their number of samples: {path}"
-        raise UsageProblem(msg) from error
-
-
-def _load(path: Path, *, memory_map: bool = False) -> Any:
-    try:
-        return np.load(path, allow_pickle=False, mmap_mode="r" if memory_map else None)
-    except (ValueError, OSError, EOFError) as error:
-        msg = f"The calibration file cannot be read as arrays ({error}): {path}"
         raise UsageProblem(msg) from error
