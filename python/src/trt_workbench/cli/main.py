@@ -9,12 +9,16 @@ import typer
 from trt_workbench import __version__
 from trt_workbench.cli import (
     backends,
+    bench,
     build_engine,
+    compare,
     doctor,
     eval_coco,
     infer_engine,
     inspect_engine,
+    partitions,
     refit_engine,
+    report,
     setup_tensorrt,
 )
 
@@ -49,8 +53,12 @@ app.command("infer-engine")(infer_engine.infer_engine)
 app.command("inspect-engine")(inspect_engine.inspect_engine)
 app.command("refit-engine")(refit_engine.refit_engine)
 app.command("eval-coco")(eval_coco.eval_coco)
+app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
+app.command("report")(report.report)
 app.command("backends")(backends.backends)
 app.command("doctor")(doctor.doctor)
+app.command("partitions")(partitions.partitions)
 app.command("setup-tensorrt")(setup_tensorrt.setup_tensorrt)
 
 

@@ -1,0 +1,34 @@
+"""`report`: make the reports of run directories again, from their files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json
+
+
+@handled
+def report(
+    *,
+    directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for one overview of all of them: accuracy beside speed.")
+    ] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Write report.html into each run directory again and, with --output, an overview of all of them."""
+    from trt_workbench.report.overview import write_overview
+    from trt_workbench.report.rewrite import rewrite_report
+
+    written = [rewrite_report(directory) for directory in directories]
+    if output is not None:
+        written.append(write_overview(directories, output))
+    if as_json:
+        print_json([str(path) for path in written])
+    else:
+        for path in written:
+            typer.echo(path)

@@ -1,0 +1,99 @@
+"""The report of an eval-llm run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.engine.files import write_text
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.llm_plots import write_plots
+from trt_workbench.report.page import image_url, render
+
+SCHEMA_VERSION = 1
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` and `plots/` into an eval-llm run directory. It can be called again at any time.
+
+    Args:
+        directory: holds metrics.json, records.jsonl and env.json.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    metrics, environment = _document(directory / "metrics.json"), _document(directory / "env.json")
+    records = [_parse(line, directory / "records.jsonl") for line in _read(directory / "records.jsonl").splitlines()]
+    plots = write_plots(metrics, records, directory / "plots")
+    page = render(
+        "llm.html.j2",
+        metrics=metrics,
+        summary=summarise(metrics),
+        plots={name: image_url(path) for name, path in plots.items()},
+        environment=environment,
+        environment_json=json.dumps(environment, indent=2),
+        command=shlex.join(environment["command_line"]),
+    )
+    write_text(directory / "report.html", page)
+    return directory / "report.html"
+
+
+def summarise(metrics: dict[str, Any]) -> list[str]:
+    """Say in sentences what the figures say."""
+    model = Path(metrics["model"]["path"]).name
+    sentences = []
+    rows = metrics["backends"]
+    if rows:
+        sentences.append(
+            f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {metrics['tokens']} tokens with PyTorch in "
+            f"fp32, the reference."
+        )
+        others = [row for row in rows[1:] if row["relative_difference"] is not None]
+        if others:
+            worst = max(others, key=lambda row: row["relative_difference"])
+            sentences.append(
+                f"The largest increase is that of {worst['backend']}:{worst['precision']}, "
+                f"{worst['relative_difference']:+.4%}; its likeliest token is the reference's at "
+                f"{worst['top1_agreement']:.3%} of the tokens."
+            )
+        sentences.append(
+            "Every backend passes the gate." if metrics["passed"] else "Not every backend passes the gate."
+        )
+        sentences += [row["failure"] for row in rows if row["failure"]]
+    for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
+        timed = [row for row in metrics["timing"] if row["mode"] == mode]
+        best = max(timed, key=lambda row: row["tokens_per_s"]["p50"])
+        sentences.append(
+            f"{mode}: {best['backend']}:{best['precision']} is the fastest of {len(timed)} with "
+            f"{best['tokens_per_s']['p50']:.1f} tokens/s (median of {best['repetitions']})."
+        )
+    return sentences
+
+
+def _document(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = _parse(_read(path), path)
+    if document.get("schema_version") != SCHEMA_VERSION:
+        msg = f"Schema version {document.get('schema_version')} is not {SCHEMA_VERSION}, which is read here: {path}"
+        raise UsageProblem(msg)
+    return document
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        msg = f"The run directory is incomplete, a file is missing: {path}"
+        raise UsageProblem(msg) from error
+
+
+def _parse(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {path}"
+        raise UsageProblem(msg) from error

@@ -1,0 +1,73 @@
+"""Plots of an eval-llm run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.report.style import PALETTE, figure
+
+
+def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
+    """Write the plots that the run has figures for, as PNG. Returns their paths by name."""
+    plots = {}
+    windows = [record for record in records if record["kind"] == "windows"]
+    if windows:
+        plots["perplexity"] = _perplexity(windows, folder / "perplexity.png")
+    if len(metrics["backends"]) > 1 and windows:
+        plots["divergence"] = _divergence(windows, folder / "divergence.png")
+    if metrics["timing"]:
+        plots["speed"] = _speed(metrics["timing"], folder / "speed.png")
+    return plots
+
+
+def _name(record: dict[str, Any]) -> str:
+    return f"{record['backend']}:{record['precision']}"
+
+
+def _series(records: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    names = dict.fromkeys(map(_name, records))
+    return {name: [record for record in records if _name(record) == name] for name in names}
+
+
+def _perplexity(windows: list[dict[str, Any]], path: Path) -> Path:
+    """Perplexity of everything up to each window: where it settles, the text is long enough."""
+    import numpy as np
+
+    with figure(path) as axes:
+        for (name, rows), colour in zip(_series(windows).items(), PALETTE * 3, strict=False):
+            tokens = np.cumsum([row["tokens"] for row in rows])
+            nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
+            axes.plot(tokens, np.exp(nll / tokens), label=name, color=colour, linewidth=1.2)
+        axes.set(title="Perplexity up to each window", xlabel="tokens scored", ylabel="perplexity")
+        axes.legend()
+    return path
+
+
+def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
+    """Mean divergence from the reference by window."""
+    import numpy as np
+
+    with figure(path) as axes:
+        for (name, rows), colour in list(zip(_series(windows).items(), PALETTE * 3, strict=False))[1:]:
+            kl = [np.nan if row["kl"] is None else max(row["kl"] / row["tokens"], 1e-17) for row in rows]
+            axes.plot(np.cumsum([row["tokens"] for row in rows]), kl, label=name, color=colour, linewidth=1.2)
+        axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
+        axes.set_yscale("log")
+        axes.legend()
+    return path
+
+
+def _speed(timing: list[dict[str, Any]], path: Path) -> Path:
+    """Median tokens a second by backend and mode."""
+    rows = [(f"{_name(row)}  {row['mode']}", row["tokens_per_s"]["p50"], row["mode"]) for row in timing]
+    modes = list(dict.fromkeys(mode for _, _, mode in rows))
+    with figure(path, height=max(2.2, 0.35 * len(rows) + 1.0)) as axes:
+        for place, (_, rate, mode) in enumerate(rows):
+            axes.barh(place, rate, color=PALETTE[modes.index(mode)])
+            axes.text(rate, place, f" {rate:.0f}", va="center")
+        axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+        axes.invert_yaxis()
+        axes.margins(x=0.15)
+        axes.set(title="Speed", xlabel="tokens/s, median")
+    return path

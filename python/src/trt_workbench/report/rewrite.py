@@ -1,0 +1,38 @@
+"""Make the report of any run directory again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.errors import UsageProblem
+
+
+def rewrite_report(directory: Path) -> Path:
+    """Write the report of a run directory again, by the command that made it; return the path of report.html.
+
+    Raises:
+        UsageProblem: it is no finished run directory, of a command without a report, or its files are damaged.
+    """
+    return writer_of(command_of(directory), directory)(directory)
+
+
+def command_of(directory: Path) -> str:
+    """Return the name of the command that made a run directory.
+
+    Raises:
+        UsageProblem: run.json is absent or damaged.
+    """
+    return str(read_json_object(directory / "run.json").get("command"))
+
+
+def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
+    """Return what writes the reports of a command. Raises UsageProblem for one that has none."""
+    from trt_workbench.report import bench, coco
+
+    writers: dict[str, Callable[[Path], Path]] = {"bench": bench.write_report, "eval-coco": coco.write_report}
+    if command not in writers:
+        msg = f"A run of {command} has no report; there are reports of {', '.join(writers)}: {directory}"
+        raise UsageProblem(msg)
+    return writers[command]

@@ -1,0 +1,207 @@
+"""`trtw bench`, `compare` and `report` with real worker processes on a tiny model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import Result
+from onnx import TensorProto, helper
+from typer.testing import CliRunner
+
+from trt_workbench.bench.records import Record, read_records
+from trt_workbench.cli.main import app
+
+MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
+
+
+def write_model(path: Path) -> Path:
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    write_model(tmp_path / "m.onnx")
+    path = tmp_path / "bench.yaml"
+    path.write_text(
+        MEASURE
+        + "models: {tiny: {path: m.onnx}}\n"
+        + "runtimes: [{backend: ort-cpu}, {backend: ort-cpu, name: one, threads: 1}]\n"
+        + "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
+    )
+    return path
+
+
+def trtw(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def measured(directory: Path) -> list[Record]:
+    return read_records(directory / "records.jsonl")
+
+
+def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    result = trtw("bench", config, "--output", run, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["status"] == "complete"
+    records = measured(run)
+    assert len(records) == 2 * 2 * 2
+    assert {record.status for record in records} == {"ok"}
+    for record in records:
+        assert record.latency_ms is not None
+        assert record.latency_ms["count"] >= 10
+        assert record.provenance["providers"] == ["CPUExecutionProvider"]
+        assert record.telemetry is not None
+        assert record.telemetry["host_memory_bytes"] > 2**20
+        assert record.samples is not None
+        assert (run / record.samples).is_file()
+    page = (run / "report.html").read_text()
+    assert "sweep: tiny b2" in page
+    assert 'src="http' not in page
+    assert (run / "report.md").is_file()
+    assert json.loads((run / "run.json").read_text())["status"] == "complete"
+
+    same = trtw("compare", run, run, "--json")
+    assert same.exit_code == 0, same.output
+    assert {change["outcome"] for change in json.loads(same.stdout)} == {"no material difference"}
+    again = trtw("report", run, "--output", tmp_path / "all")
+    assert again.exit_code == 0, again.output
+    assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
+
+
+def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
+    text = config.read_text().replace("repetitions: 2", "repetitions: 5")
+    config.write_text(text)
+    run, slow = tmp_path / "run", tmp_path / "slow"
+    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    assert trtw("bench", config, "--output", slow, "--only", "b1/one").exit_code == 0
+    records = [
+        record.model_copy(update={"latency_ms": {name: 10 * value for name, value in record.latency_ms.items()}})
+        for record in measured(slow)
+        if record.latency_ms
+    ]
+    (slow / "records.jsonl").write_text("".join(record.model_dump_json() + "\n" for record in records))
+    result = trtw("compare", run, slow)
+    assert result.exit_code == 1
+    assert "1 of 1 points became slower" in result.stderr
+
+
+def test_dry_run_lists_and_writes_nothing(config: Path, tmp_path: Path) -> None:
+    result = trtw("bench", config, "--dry-run", "--output", tmp_path / "run")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "sweep/tiny b1/ort-cpu-fp32"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_backend_that_cannot_serve(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("{backend: ort-cpu}", "{backend: ort-trt}"))
+    refused = trtw("bench", config, "--output", tmp_path / "run")
+    assert refused.exit_code == 3
+    assert "Backend ort-trt cannot serve here" in refused.stderr
+    assert not (tmp_path / "run").exists()
+    left_out = trtw("bench", config, "--output", tmp_path / "run", "--skip-unavailable")
+    assert left_out.exit_code == 0, left_out.output
+    records = measured(tmp_path / "run")
+    assert [record.status for record in records].count("unavailable") == 4
+    assert "ort-trt" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path: Path) -> None:
+    good = config.read_text()
+    config.write_text(good.replace("threads: 1}", "threads: 1, options: {allow_spinning: perhaps}}"))
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--output", run).exit_code == 0
+    failed = [record for record in measured(run) if record.status == "failed"]
+    assert len(failed) == 4
+    assert failed[0].error_kind == "UsageProblem"
+    assert "allow_spinning" in (failed[0].error or "")
+    kept = {(record.key, record.repetition) for record in measured(run) if record.status == "ok"}
+
+    document = json.loads((run / "config.json").read_text())
+    document["runtimes"][1]["options"] = {}
+    (run / "config.json").write_text(json.dumps(document))
+    samples = {record.samples: (run / str(record.samples)).read_bytes() for record in measured(run) if record.samples}
+    assert trtw("bench", "--resume", run).exit_code == 0
+    records = measured(run)
+    assert {record.status for record in records} == {"ok"}
+    assert kept < {(record.key, record.repetition) for record in records}
+    assert all((run / name).read_bytes() == content for name, content in samples.items())
+
+
+def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
+    run = tmp_path / "run"
+    program = "from trt_workbench.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "bench", str(config), "--output", str(run)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".run.*/records.jsonl")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "--resume" in said
+    assert json.loads((run / "run.json").read_text())["status"] == "partial"
+    assert measured(run)
+    assert not list(tmp_path.glob(".run.*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("records.jsonl", "", "no record in this file"),
+        ("records.jsonl", '{"schema_version": 1, "key', "cut short or no JSON"),
+        ("records.jsonl", '{"schema_version": 7}\n', "schema version 7"),
+        ("run.json", "{}", "not of 'bench'"),
+        ("config.json", None, "incomplete"),
+    ],
+)
+def test_damaged_run_directories(config: Path, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_text(content)
+    result = trtw("compare", run, run)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
+    from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+
+    with WorkerProcess(tmp_path / "log") as worker:
+        assert worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)["available"]
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(WorkerFailure, match="killed by SIGKILL") as died:
+            worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
+        assert died.value.kind == "crash"
+    with WorkerProcess(tmp_path / "log") as worker:
+        os.kill(worker.pid, signal.SIGSTOP)
+        with pytest.raises(WorkerFailure, match="no answer within") as hung:
+            worker.ask({"verb": "availability", "backend": "ort-cpu"}, 0.2)
+        assert hung.value.kind == "timeout"
+        assert not hung.value.alive
+
+
+def test_unknown_configuration() -> None:
+    result = trtw("bench", "nothing-of-the-kind")
+    assert result.exit_code == 2
+    assert "shipped are smoke" in result.stderr
