@@ -171,3 +171,18 @@ def test_availability_names_the_first_missing_part(monkeypatch: pytest.MonkeyPat
         found = TrtBackend().availability()
     assert not found.ok
     assert found.reason == "The native core is not installed."
+
+
+def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trt_workbench.engine import native
+
+    core = native.native()
+
+    def fail() -> None:
+        msg = "cudaErrorECCUncorrectable."
+        raise core.DeviceFailure(msg)
+
+    monkeypatch.setattr(core, "devices", fail)
+    found = TrtBackend().availability()
+    assert not found.ok
+    assert found.reason == "No GPU can be used: cudaErrorECCUncorrectable."

@@ -94,10 +94,17 @@ def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
         missing.append(Missing("The native core was built without CUDA.", native.MEND))
         return None
     status = module.cuda_status()
-    found: list[dict[str, Any]] = module.devices() if status["ok"] else []
+    found: list[dict[str, Any]] = []
+    reason = str(status.get("error") or "the driver sees none")
+    try:
+        found = module.devices() if status["ok"] else []
+    except Exception as error:  # a device that failed is one that cannot be used
+        if native.translation(error) is None:
+            raise
+        reason = str(error)
     if not found:
-        reason = str(status.get("error") or "the driver sees none").rstrip(".")
-        missing.append(Missing(f"No GPU can be used: {reason}.", "Run `trtw doctor` for the driver's state."))
+        mend = "Run `trtw doctor` for the driver's state."
+        missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", mend))
         return None
     if index >= len(found):
         missing.append(Missing(f"CUDA device {index} was asked for, but there are {len(found)}.", "Use --device 0."))
