@@ -43,8 +43,8 @@ def draw_partitions(partitions: Partitions, index: GraphIndex, path: Path) -> No
         axes.scatter(x, y, s=26, color=_COLOURS.get(provider, _OTHER), label=f"{provider}: {count} nodes", zorder=3)
     for place in [place for place, node in enumerate(partitions.nodes) if node.reason][:_LABELLED]:
         node = partitions.nodes[place]
-        text = {"textcoords": "offset points", "xytext": (3, 4), "fontsize": 6, "rotation": 25}
-        axes.annotate(f"{node.operator} {node.name}"[:48], places[place], **text)
+        label = f"{node.operator} {node.name}"[:48]
+        axes.annotate(label, places[place], (3, 4), textcoords="offset points", fontsize=6, rotation=25)
     borders = len(partitions.subgraphs)
     axes.set_title(f"{partitions.asked}, {partitions.source}: {borders} subgraphs", loc="left", fontsize=10)
     axes.set_xlabel("depth (longest path from an input, nodes)")
@@ -69,7 +69,8 @@ def _draw_edges(axes: Any, index: GraphIndex, places: list[tuple[float, float]],
     """Draw tensors as thin lines, those that cross a border between providers as thick ones."""
     from matplotlib.collections import LineCollection
 
-    inner, crossing = [], []
+    inner: list[Any] = []
+    crossing: list[Any] = []
     for place, node in enumerate(index.nodes):
         for name in node.input:
             source = index.producer.get(name)

@@ -1,0 +1,148 @@
+"""Where a model's nodes go: asked of ONNX Runtime where it can serve, else predicted from documents and marked so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read_assignment
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
+from trt_workbench.backends.ort_libraries import gpu_availability
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
+from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.shape_nodes import shape_nodes
+from trt_workbench.onnxtools.tensorrt_operators import SOURCE, why_not
+
+PROVIDERS = {"ort-trt": TENSORRT_PROVIDER, "ort-cuda": CUDA_PROVIDER, "ort-cpu": CPU_PROVIDER}
+_FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
+
+
+@dataclass(frozen=True)
+class PartitionRequest:
+    """What is asked.
+
+    Attributes:
+        model: ONNX file.
+        backend: "ort-trt", "ort-cuda" or "ort-cpu".
+        predict: use documents where the runtime cannot be asked; for ort-trt alone.
+        minimum: fewest nodes of a TensorRT subgraph.
+        exclude: operators kept from TensorRT.
+    """
+
+    model: Path
+    backend: str = "ort-trt"
+    predict: bool = False
+    minimum: int = 1
+    exclude: tuple[str, ...] = ()
+
+
+def find_partitions(request: PartitionRequest) -> Partitions:
+    """Return where the nodes of the model go.
+
+    Raises:
+        UsageProblem: the backend is none of ONNX Runtime's, the model is not accepted, or there is nothing to predict.
+        ComponentMissing: the provider cannot serve here and no prediction was asked for.
+    """
+    if request.backend not in PROVIDERS:
+        msg = f"Partitions exist on {', '.join(PROVIDERS)}, not on {request.backend!r}."
+        raise UsageProblem(msg)
+    examine_model(request.model)
+    provider = PROVIDERS[request.backend]
+    index = read_index(request.model)
+    if request.predict:
+        return _predicted(request, index, provider)
+    if provider != CPU_PROVIDER:
+        found = gpu_availability(provider)
+        if not found.ok:
+            hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
+            msg = f"{provider} cannot be asked here: {found.reason} {found.mend}{hint}"
+            raise ComponentMissing(msg)
+    return _assigned(request, index, provider)
+
+
+def _assigned(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
+    import onnxruntime as ort
+
+    assignment = _ask(ort, request, index, provider)
+    names = {node.name: place for place, node in enumerate(index.nodes)}
+    providers: list[str | None] = [None] * len(index.nodes)
+    groups: list[int | None] = [None] * len(index.nodes)
+    for number, group in enumerate(assignment.groups):
+        for _, name in group.nodes:
+            if name in names:
+                providers[names[name]] = group.provider
+                # a group of CUDA or the CPU is a single kernel; of TensorRT it is what becomes one engine
+                groups[names[name]] = number if group.provider == TENSORRT_PROVIDER else None
+    # constants are folded into their users before nodes are given out
+    placed = [name or "folded" for name in providers]
+    reasons = _reasons(request, index, provider, placed)
+    basis = f"onnxruntime {ort.__version__}, without its own rewrites, asked for its graph assignment"
+    return make_partitions(index, provider, placed, reasons, source="assigned", basis=basis, groups=groups)
+
+
+def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) -> Assignment:
+    """Load the model without rewrites, so that nodes keep their names, and read the assignment."""
+    config, _ = session_config(ort, SessionOptions(threads=1), "disable", allow_spinning=False)
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    model: Any = request.model
+    if index.renamed:
+        model = index.model.SerializeToString()
+        config.add_session_config_entry(_FOLDER_ENTRY, str(request.model.parent.resolve()))
+    chain: list[Any] = [(provider, _provider_options(request, provider))]
+    if provider == TENSORRT_PROVIDER:
+        chain.append(CUDA_PROVIDER)
+    try:
+        session = ort.InferenceSession(model, config, providers=chain, enable_fallback=0)
+    except Exception as error:
+        if problem := translated(error, f"ONNX Runtime cannot load the model on {provider}", request.model):
+            raise problem from error
+        raise
+    return read_assignment(session)
+
+
+def _provider_options(request: PartitionRequest, provider: str) -> dict[str, str]:
+    if provider != TENSORRT_PROVIDER:
+        return {}
+    options = {"trt_min_subgraph_size": str(request.minimum)}
+    if request.exclude:
+        options["trt_op_types_to_exclude"] = ",".join(request.exclude)
+    return options
+
+
+def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
+    if provider != TENSORRT_PROVIDER:
+        msg = f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
+        raise UsageProblem(msg)
+    reasons = [_tensorrt_reason(request, index, place) for place in range(len(index.nodes))]
+    providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]
+    split_small(index, providers, reasons, TENSORRT_PROVIDER, CUDA_PROVIDER, request.minimum)
+    basis = f"{SOURCE}; neither TensorRT nor ONNX Runtime was asked"
+    return make_partitions(index, provider, providers, reasons, source="predicted", basis=basis)
+
+
+def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed: Sequence[str]) -> list[str]:
+    shapes = shape_nodes(index.model.graph)
+    reasons = []
+    for place, where in enumerate(placed):
+        node = index.nodes[place]
+        if where in (provider, "folded"):
+            reasons.append("")
+        elif provider == TENSORRT_PROVIDER:
+            reasons.append(_tensorrt_reason(request, index, place) or "unknown: the runtime does not say why")
+        elif (node.op_type, node.name) in shapes:
+            reasons.append("shape: it computes shapes, which ONNX Runtime keeps on the CPU")
+        else:
+            types = ", ".join(kind or "?" for kind in index.use(place).input_types)
+            reasons.append(f"operator or dtype: {provider} has no kernel of {index.operator(place)} for {types}")
+    return reasons
+
+
+def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int) -> str:
+    if index.operator(place) in request.exclude:
+        return f"excluded: {index.operator(place)} was asked to be kept from TensorRT (trt_op_types_to_exclude)"
+    return why_not(index.use(place))

@@ -1,0 +1,98 @@
+"""`trtw partitions`: which nodes of a model go to which provider, and why some do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    stdout_console,
+)
+
+if TYPE_CHECKING:
+    from trt_workbench.onnxtools.partitions import Partitions
+
+_LISTED = 40
+
+
+@handled
+def partitions(
+    model: Annotated[Path, typer.Argument(help="ONNX file.")],
+    *,
+    provider: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Predict from documents what ort-trt would take; needs no GPU.")
+    ] = False,
+    min_subgraph_size: Annotated[int, typer.Option(min=1, help="Fewest nodes of a TensorRT subgraph.")] = 1,
+    exclude: Annotated[str, typer.Option(help="Operators kept from TensorRT, separated by commas.")] = "",
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Show the subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
+
+    ONNX Runtime is asked for the assignment it really makes. Without its provider here, --predict answers from the
+    documents of TensorRT's parser and is marked as a prediction.
+    """
+    from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.engine.files import write_json
+    from trt_workbench.onnxtools.graph_index import read_index
+    from trt_workbench.report.partitions_graph import draw_partitions
+
+    excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
+    found = find_partitions(PartitionRequest(model, provider, predict, min_subgraph_size, excluded))
+    document = {**found.document(), "model": str(model)}
+    with run_directory("partitions", output) as run:
+        write_json(run.path / "partitions.json", document)
+        draw_partitions(found, read_index(model), run.path / "partitions.svg")
+        directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
+    if as_json:
+        print_json({**document, "directory": str(directory)})
+    else:
+        _show(found, directory)
+
+
+def _show(found: Partitions, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    say(f"{found.source.upper()}: {found.asked} ({found.basis})")
+    table = Table("subgraph", "provider", "nodes", "operators", "in", "out", title="Subgraphs")
+    for number, part in enumerate(found.subgraphs[:_LISTED]):
+        operators = ", ".join(f"{name} {count}" for name, count in list(part.operators.items())[:6])
+        more = " …" if len(part.operators) > 6 else ""
+        table.add_row(
+            str(number), part.provider, str(part.nodes), operators + more, _borders(part.inputs), _borders(part.outputs)
+        )
+    console.print(table)
+    fallen = [node for node in found.nodes if node.reason]
+    if fallen:
+        table = Table("node", "operator", "provider", "types", "why", title="Nodes that fell out")
+        for node in fallen[:_LISTED]:
+            types = ", ".join(kind or "?" for kind in node.types)
+            table.add_row(node.name, node.operator, node.provider, types, node.reason)
+        console.print(table)
+    left = max(len(found.subgraphs) - _LISTED, 0) + max(len(fallen) - _LISTED, 0)
+    if left:
+        say(f"{left} more rows are in partitions.json.")
+    counts = ", ".join(f"{provider} {count}" for provider, count in found.counts().items())
+    say(f"{len(found.nodes)} nodes: {counts}")
+    say(f"Run directory: {directory}")
+
+
+def _borders(tensors: tuple[dict[str, Any], ...]) -> str:
+    sizes = [tensor["size_bytes"] for tensor in tensors]
+    known = f", {sum(sizes) / 2**20:.2f} MiB" if sizes and None not in sizes else ""
+    return f"{len(tensors)}{known}"

@@ -1,0 +1,141 @@
+"""A model's main graph, indexed: who makes and uses each tensor, of what type and shape."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import numpy_helper
+
+from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
+
+Shape = tuple[int | str | None, ...]
+
+
+@dataclass(frozen=True)
+class TensorFacts:
+    """Type and shape of a tensor, as far as shape inference tells; a dynamic dimension is its symbol or None."""
+
+    dtype: str | None
+    shape: Shape | None
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Size in memory; None if a dimension or the type is not known before running."""
+        if self.dtype is None or self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
+            return None
+        size = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(_ONNX_NAMES[self.dtype])).itemsize
+        for dim in self.shape:
+            size *= int(dim or 0)
+        return int(size)
+
+
+_ONNX_NAMES = {
+    str(onnx.helper.tensor_dtype_to_np_dtype(value).name): name
+    for name, value in onnx.TensorProto.DataType.items()
+    if name not in ("UNDEFINED", "STRING")
+}
+
+
+class GraphIndex:
+    """The main graph of a model.
+
+    Attributes:
+        nodes: its nodes but Constant, with a name each: `Operator_N` where the file has none.
+        producer: tensor to index of the node that makes it.
+        users: tensor to indices of the nodes that read it.
+        constants: tensors with an initial value.
+        renamed: whether the file left nodes without a name or gave one name twice.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        """Index `model`; nodes without a name of their own are named in it."""
+        self.model = model
+        self.renamed = _name_all(model.graph.node)
+        self.nodes = [node for node in model.graph.node if node.op_type != "Constant"]
+        self.producer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        self.users: dict[str, list[int]] = defaultdict(list)
+        for place, node in enumerate(self.nodes):
+            for name in dict.fromkeys(node.input):
+                if name:
+                    self.users[name].append(place)
+        self._initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.constants = frozenset(self._initializers) | {
+            name for node in model.graph.node if node.op_type == "Constant" for name in node.output
+        }
+        self.tensors = _tensor_facts(model)
+
+    def operator(self, place: int) -> str:
+        """Return a node's operator, `domain::Name` outside the standard domain."""
+        node = self.nodes[place]
+        return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+    def facts(self, name: str) -> TensorFacts:
+        """Return type and shape of a tensor."""
+        return self.tensors.get(name, TensorFacts(None, None))
+
+    def use(self, place: int) -> OperatorUse:
+        """Return what restrictions of an operator are checked on."""
+        node = self.nodes[place]
+        first = self.facts(node.input[0]).shape if node.input else None
+        return OperatorUse(
+            operator=self.operator(place),
+            input_types=tuple(self.facts(name).dtype for name in node.input),
+            constant_inputs=tuple(name in self.constants for name in node.input),
+            constant_values={
+                i: value for i, name in enumerate(node.input) if (value := self._scalar(name)) is not None
+            },
+            rank=None if first is None else len(first),
+            attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute},
+            outputs=sum(1 for name in node.output if name and (self.users.get(name) or self._is_output(name))),
+        )
+
+    def _is_output(self, name: str) -> bool:
+        return any(value.name == name for value in self.model.graph.output)
+
+    def _scalar(self, name: str) -> float | None:
+        tensor = self._initializers.get(name)
+        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL or list(tensor.dims) not in ([], [1]):
+            return None
+        value = numpy_helper.to_array(tensor)
+        return float(value.reshape(-1)[0]) if value.dtype.kind in "iuf" else None
+
+
+def read_index(path: Path) -> GraphIndex:
+    """Read a model, without its external data, infer its shapes and index it."""
+    model = onnx.load(path, load_external_data=False)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    return GraphIndex(inferred)
+
+
+def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:
+    taken: set[str] = set()
+    renamed = False
+    for place, node in enumerate(nodes):
+        if not node.name or node.name in taken:
+            node.name, renamed = f"{node.name or node.op_type}_{place}", True
+        taken.add(node.name)
+    return renamed
+
+
+def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
+    graph = model.graph
+    found = {tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer}
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        kind = value.type.tensor_type
+        shape: Shape | None = None
+        if kind.HasField("shape"):
+            shape = tuple(
+                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.shape.dim
+            )
+        found[value.name] = TensorFacts(_dtype(kind.elem_type), shape)
+    return found
+
+
+def _dtype(element: int) -> str | None:
+    if element in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+        return None
+    return str(onnx.helper.tensor_dtype_to_np_dtype(element).name)

@@ -1,0 +1,111 @@
+"""`trtw partitions` as a program."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from trt_workbench.cli.main import app
+
+TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Conv, Relu, then a Unique that TensorRT does not import, then a Cast and a Mul; nodes without names."""
+    import numpy as np
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Unique", ["r"], ["u"]),
+        helper.make_node("Mul", ["u", "two"], ["y"]),
+    ]
+    weights = [
+        numpy_helper.from_array(np.ones((2, 1, 3, 3), np.float32), "w"),
+        numpy_helper.from_array(np.array(2, np.float32), "two"),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["partitions", *words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_prediction_is_marked_and_says_why(model: Path, tmp_path: Path) -> None:
+    code, out, _ = run(str(model), "--predict", "--json", "--output", str(tmp_path / "run"))
+    document = json.loads(out)
+    assert code == 0
+    assert document["source"] == "predicted"
+    assert "neither TensorRT nor ONNX Runtime was asked" in document["basis"]
+    assert document["nodes_by_provider"] == {CUDA: 1, TRT: 3}
+    (fallen,) = document["fallen_out"]
+    assert fallen["operator"] == "Unique"
+    assert fallen["reason"].startswith("operator")
+    assert fallen["shapes"] == [[1, 2, 6, 6]]
+    assert [part["nodes"] for part in document["subgraphs"]] == [2, 1, 1]
+    assert json.loads((tmp_path / "run" / "partitions.json").read_text())["nodes"] == document["nodes"]
+    drawing = ET.fromstring((tmp_path / "run" / "partitions.svg").read_text())
+    assert drawing.tag.endswith("svg")
+
+
+def test_excluded_operators_and_small_subgraphs_fall_out(model: Path, tmp_path: Path) -> None:
+    output = ["--output", str(tmp_path / "run")]
+    _, out, _ = run(str(model), "--predict", "--json", "--exclude", "Relu", "--min-subgraph-size", "2", *output)
+    reasons = {node["operator"]: node["reason"] for node in json.loads(out)["fallen_out"]}
+    assert reasons["Relu"].startswith("excluded")
+    assert reasons["Conv"].startswith("size: its subgraph has 1 nodes, the least is 2")
+
+
+def test_the_runtime_is_asked_where_it_can_serve(model: Path, tmp_path: Path) -> None:
+    code, out, _ = run(str(model), "--provider", "ort-cpu", "--json", "--output", str(tmp_path / "run"))
+    document = json.loads(out)
+    assert code == 0
+    assert document["source"] == "assigned"
+    assert document["nodes_by_provider"] == {CPU: 4}
+    assert document["fallen_out"] == []
+
+
+def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
+    code, out, _ = run(str(model), "--predict", "--output", str(tmp_path / "run"))
+    assert code == 0
+    assert out.startswith("PREDICTED: TensorrtExecutionProvider")
+    assert "Unique" in out
+    assert "Run directory:" in out
+
+
+@pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
+def test_without_the_provider_the_error_names_the_library_and_the_prediction(model: Path) -> None:
+    code, _, error = run(str(model))
+    assert code == 3
+    assert "libonnxruntime_providers_tensorrt.so" in error
+    assert "--predict" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--provider", "trt"], "ort-trt, ort-cuda, ort-cpu"),
+        (["--provider", "ort-cpu", "--predict"], "Only TensorRT's"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) -> None:
+    code, _, error = run(str(model), *words)
+    assert code == 2
+    assert text in error
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    code, _, error = run(str(tmp_path / "none.onnx"), "--predict")
+    assert code == 2
+    assert "does not exist" in error
