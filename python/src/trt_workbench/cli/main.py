@@ -14,6 +14,8 @@ from trt_workbench.cli import (
     compare,
     doctor,
     eval_coco,
+    eval_llm,
+    export_llm,
     infer_engine,
     inspect_engine,
     partitions,
@@ -53,6 +55,8 @@ app.command("infer-engine")(infer_engine.infer_engine)
 app.command("inspect-engine")(inspect_engine.inspect_engine)
 app.command("refit-engine")(refit_engine.refit_engine)
 app.command("eval-coco")(eval_coco.eval_coco)
+app.command("eval-llm")(eval_llm.eval_llm)
+app.command("export-llm")(export_llm.export_llm)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)

@@ -1,0 +1,79 @@
+"""The tokenizer of a language model's folder, by transformers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.export_llm_model import MEND, quiet_transformers
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
+
+
+class EncodedText(NamedTuple):
+    """A tokenised text: ids int64 [N], and how many UTF-8 bytes of the text each stands for, int64 [N], if known."""
+
+    ids: NDArray[np.int64]
+    byte_counts: NDArray[np.int64] | None
+
+
+class LlmTokenizer:
+    """Text to token ids without special tokens, and back.
+
+    Attributes:
+        bos_id: id of the token that begins a text, None if there is none.
+        adds_bos: whether the tokenizer by itself puts that token before a text.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.bos_id: int | None = tokenizer.bos_token_id
+        first = tokenizer("a").input_ids[:1]
+        self.adds_bos = self.bos_id is not None and list(first) == [self.bos_id]
+
+    def encode(self, text: str) -> EncodedText:
+        """Return the tokens of the whole text; it is not cut at any length."""
+        fast = bool(getattr(self._tokenizer, "is_fast", False))
+        with quiet_transformers():  # it would warn that the text is longer than the model's positions
+            encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=fast, verbose=False)
+        ids = np.array(encoded["input_ids"], np.int64)
+        if not fast:
+            return EncodedText(ids, None)
+        counts = [len(text[start:end].encode()) for start, end in encoded["offset_mapping"]]
+        return EncodedText(ids, np.array(counts, np.int64))
+
+    def decode(self, ids: NDArray[np.int64]) -> str:
+        """Return the text of the tokens."""
+        text: str = self._tokenizer.decode(ids.tolist())
+        return text
+
+
+def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
+    """Load the tokenizer from the model's folder.
+
+    Raises:
+        ComponentMissing: transformers cannot be imported.
+        UsageProblem: there is no tokenizer, or it cannot be loaded.
+    """
+    if not directory.has_tokenizer:
+        msg = (
+            f"The model's folder has no tokenizer, so text cannot be turned into tokens. Copy tokenizer.json and "
+            f"tokenizer_config.json of the model into it: {directory.path}"
+        )
+        raise UsageProblem(msg)
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        msg = f"Tokenizers need transformers, which cannot be imported ({error}). {MEND}"
+        raise ComponentMissing(msg) from error
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(directory.path, local_files_only=True, trust_remote_code=False)
+    # a broken tokenizer fails in as many ways as there are kinds of them
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        msg = f"The tokenizer cannot be loaded ({text}): {directory.path}"
+        raise UsageProblem(msg) from error
+    return LlmTokenizer(tokenizer)

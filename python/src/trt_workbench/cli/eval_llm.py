@@ -1,0 +1,244 @@
+"""`eval-llm`: perplexity, and on request speed, of a language model on every backend against PyTorch in fp32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    INTERRUPTED,
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    single_command_app,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import CheckFailed, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.evaluate.llm import LlmOutcome, LlmRequest
+    from trt_workbench.evaluate.llm_timing import TimingRequest
+
+_PERPLEXITY = "perplexity"
+
+
+@handled
+def eval_llm(
+    model: Annotated[
+        Path | None, typer.Argument(help="Folder with config.json and safetensors; the embedded model by default.")
+    ] = None,
+    *,
+    text: Annotated[Path | None, typer.Option(help="UTF-8 text file; the embedded held-out text by default.")] = None,
+    backends: Annotated[
+        str, typer.Option(help="Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16).")
+    ] = "torch,ort-cpu",
+    modes: Annotated[
+        str, typer.Option(help="perplexity, prefill, generate, generate-cached: what to do, apart by commas.")
+    ] = _PERPLEXITY,
+    window: Annotated[
+        int | None, typer.Option(min=2, help="Tokens that the model sees at once; its positions, at most 1024.")
+    ] = None,
+    stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows; half a window by default.")] = None,
+    bos: Annotated[
+        str, typer.Option(help="Begin-of-text token: none, window (before each), auto (as the tokenizer does).")
+    ] = "auto",
+    batch: Annotated[int, typer.Option(min=1, help="Windows per forward pass, sequences when timing.")] = 1,
+    halve_batch: Annotated[
+        bool, typer.Option("--halve-batch", help="Go on with half the batch when memory runs out.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=2, help="Evaluate only so many tokens of the text.")] = None,
+    max_ppl_increase: Annotated[
+        float, typer.Option(min=0.0, help="Gate: largest increase of the perplexity over PyTorch's, in percent.")
+    ] = 1.0,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt when timing.")] = 64,
+    new_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate when timing.")] = 64,
+    warmup: Annotated[int, typer.Option(min=0, help="Repetitions that do not count when timing.")] = 1,
+    repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
+    device: Annotated[str, typer.Option(help="Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto",
+    opset: Annotated[int, typer.Option(help="ONNX operator set of the exported graphs.")] = 17,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
+    ] = None,
+    report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Evaluate a language model on several runtimes: perplexity against PyTorch in fp32 with a gate, and speed.
+
+    Without a model, an embedded one is evaluated on an embedded text that it has never seen.
+    """
+    from trt_workbench.evaluate.llm import LlmRequest
+    from trt_workbench.evaluate.llm_backends import parse_backends
+
+    chosen = _modes(modes)
+    place, file = _inputs(model, text)
+    request = LlmRequest(
+        model=place,
+        text=file,
+        backends=parse_backends(backends),
+        window=window,
+        stride=stride,
+        bos=_bos(bos),
+        batch=batch,
+        halve_batch=halve_batch,
+        limit=limit,
+        max_ppl_increase=max_ppl_increase / 100,
+        device=device,
+        opset=opset,
+        threads=threads,
+        perplexity=_PERPLEXITY in chosen,
+        timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),
+    )
+    outcome, directory = _evaluate(request, output, report=report)
+    for note in outcome.metrics["notes"]:
+        _say(f"note: {note}")
+    if as_json:
+        from trt_workbench.evaluate.llm_files import plain_metrics
+
+        print_json({**plain_metrics(outcome.metrics), "directory": str(directory)})
+    else:
+        _show(outcome.metrics, directory)
+    if outcome.status == "partial":
+        _say(
+            f"Interrupted after {outcome.metrics['tokens']} tokens; what was done is kept, marked partial: {directory}"
+        )
+        raise typer.Exit(INTERRUPTED)
+    if outcome.failures:
+        msg = f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}"
+        raise CheckFailed(msg)
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    from trt_workbench.evaluate.llm_timing import TIMING_MODES
+
+    known = (_PERPLEXITY, *TIMING_MODES)
+    chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not chosen or (unknown := [mode for mode in chosen if mode not in known]):
+        msg = f"--modes takes some of {', '.join(known)}, apart by commas, not {unknown[0] if chosen else text!r}."
+        raise UsageProblem(msg)
+    return chosen
+
+
+def _timing(
+    chosen: tuple[str, ...], prompt: int, new_tokens: int, batch: int, warmup: int, repetitions: int
+) -> TimingRequest | None:
+    from trt_workbench.evaluate.llm_timing import TIMING_MODES, TimingRequest
+
+    modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
+    return TimingRequest(modes, prompt, new_tokens, batch, warmup, repetitions) if modes else None
+
+
+def _bos(text: str) -> Any:
+    if text not in ("auto", "none", "window"):
+        msg = f"--bos takes auto, none or window, not {text!r}."
+        raise UsageProblem(msg)
+    return None if text == "auto" else text
+
+
+def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
+    """Fill in the embedded model and text."""
+    from trt_workbench.evaluate.llm_embedded import embedded_llm, embedded_text
+
+    if model is None:
+        model = embedded_llm()
+        _say(f"Model: the embedded language model {model}")
+    if text is None:
+        text = embedded_text()
+        _say(f"Text: the embedded held-out text {text}")
+    return model, text
+
+
+def _evaluate(request: LlmRequest, output: Path | None, *, report: bool) -> tuple[LlmOutcome, Path]:
+    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.evaluate.llm import LlmEvaluation
+    from trt_workbench.report.llm import write_report
+
+    with LlmEvaluation(request, _say) as evaluation:
+        if request.perplexity:
+            _say(evaluation.recipe.describe())
+        with run_directory("eval-llm", output) as run:
+            with progress_bar("tokens") as tokens, progress_bar("repetitions") as repetitions:
+                outcome = evaluation.run(
+                    run.path,
+                    tokens("Evaluating") if request.perplexity else None,
+                    repetitions("Timing") if request.timing else None,
+                )
+            if report:
+                write_report(run.path)
+            return outcome, run.commit(outcome.status, tokens=outcome.metrics["tokens"])
+
+
+def _show(metrics: dict[str, Any], directory: Path) -> None:
+    console = stdout_console(quiet=False)
+    if metrics["backends"]:
+        console.print(_perplexities(metrics))
+    if metrics["timing"]:
+        console.print(_timings(metrics))
+    lines = []
+    if metrics["backends"]:
+        verdict = "passed" if metrics["passed"] else "failed"
+        lines.append(f"Gate (at most +{metrics['max_ppl_increase']:.3%} perplexity): {verdict}")
+    lines.append(f"Run directory: {directory}")
+    if (directory / "report.html").is_file():
+        lines.append(f"Report: {directory / 'report.html'}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _perplexities(metrics: dict[str, Any]) -> Any:
+    columns = ("backend", "perplexity", "change", "max Δlogit", "top-1", "KL, nats", "gate")
+    table = _table(f"Perplexity over {metrics['tokens']} tokens", *columns)
+    for row in metrics["backends"]:
+        table.add_row(
+            f"{row['backend']}:{row['precision']}",
+            f"{row['perplexity']:.4f}",
+            f"{row['relative_difference']:+.1e}",
+            f"{row['max_logit_difference']:.1e}",
+            f"{row['top1_agreement']:.3%}",
+            f"{row['kl_divergence']:.1e}",
+            "failed" if row["failure"] else "passed",
+        )
+    return table
+
+
+def _timings(metrics: dict[str, Any]) -> Any:
+    columns = ("mode", "backend", "first, ms", "each, ms", "tokens/s", "as torch")
+    table = _table("Speed: first token, each further one (medians)", *columns)
+    for row in metrics["timing"]:
+        per_token = row["time_per_token_ms"]
+        first = row["first_difference"]
+        table.add_row(
+            row["mode"],
+            f"{row['backend']}:{row['precision']}",
+            f"{row['time_to_first_token_ms']['p50']:.2f}",
+            f"{per_token['p50']:.2f}" if per_token else "-",
+            f"{row['tokens_per_s']['p50']:.1f}",
+            "all" if row["same_tokens_as_torch"] else f"first {first}",
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _say(text: str) -> None:
+    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Run `eval-llm`."""
+    single_command_app(eval_llm)()

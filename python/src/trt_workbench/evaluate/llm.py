@@ -1,0 +1,329 @@
+"""eval-llm: perplexity of a language model on every backend, against PyTorch in fp32, over one text."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_logits, provenance_of
+from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
+from trt_workbench.evaluate.llm_models import LogitsModel
+from trt_workbench.evaluate.llm_scores import Scores, score_logits
+from trt_workbench.evaluate.llm_text import (
+    Bos,
+    Window,
+    batches,
+    choose_recipe,
+    model_input,
+    plan_windows,
+    scored_positions,
+)
+from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
+from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
+
+REFERENCE = BackendChoice("torch", "fp32")
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class LlmRequest:
+    """What the user asked for; None where the default is to be chosen.
+
+    Attributes:
+        model: folder of the model.
+        text: UTF-8 text file.
+        backends: what to compare with the reference.
+        window: tokens that the model sees at once.
+        stride: tokens between the starts of windows.
+        bos: "none", "window", or None for what the tokenizer does by itself.
+        batch: windows per forward pass.
+        halve_batch: on a device that is out of memory, go on with half the batch.
+        limit: evaluate only so many tokens of the text.
+        max_ppl_increase: largest allowed increase of the perplexity over the reference's, as a share of it.
+        device: of PyTorch.
+        opset: of exported graphs.
+        threads: processors that a runtime may use.
+        perplexity: whether to compute it at all.
+        timing: what to time beside it.
+    """
+
+    model: Path
+    text: Path
+    backends: tuple[BackendChoice, ...]
+    window: int | None = None
+    stride: int | None = None
+    bos: Bos | None = None
+    batch: int = 1
+    halve_batch: bool = False
+    limit: int | None = None
+    max_ppl_increase: float = 0.01
+    device: str = "auto"
+    opset: int = 17
+    threads: int | None = None
+    perplexity: bool = True
+    timing: TimingRequest | None = None
+
+
+@dataclass(frozen=True)
+class LlmOutcome:
+    """How an evaluation ended: "partial" if it was interrupted, and the content of `metrics.json`."""
+
+    status: Literal["complete", "partial"]
+    metrics: dict[str, Any]
+
+    @property
+    def failures(self) -> list[str]:
+        """Backends that the gate did not let pass, in sentences."""
+        return [row["failure"] for row in self.metrics["backends"] if row["failure"]]
+
+
+@dataclass
+class _Candidate:
+    """A backend while it is evaluated."""
+
+    choice: BackendChoice
+    model: LogitsModel
+    is_reference: bool
+    scores: Scores = field(default_factory=Scores)
+    inference_s: float = 0.0
+    input_tokens: int = 0
+
+    def run(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], float]:
+        start = time.perf_counter()
+        logits = self.model.logits(tokens)
+        elapsed = time.perf_counter() - start
+        self.inference_s += elapsed
+        self.input_tokens += tokens.size
+        return logits, elapsed
+
+
+class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
+    """A checked request: the text is tokenised and the recipe is known. A context manager.
+
+    Attributes:
+        request: what was asked.
+        directory: the model.
+        recipe: what decides the perplexity.
+        notes: what the user should know about this evaluation, in sentences.
+    """
+
+    def __init__(self, request: LlmRequest, say: Callable[[str], None] = lambda _: None) -> None:
+        """Check the folder, the text and the recipe.
+
+        Args:
+            request: what was asked.
+            say: called with what happens next, such as an export.
+
+        Raises:
+            UsageProblem: the model, text or an option cannot be used, or they do not fit each other.
+            ComponentMissing: transformers is missing.
+        """
+        self.request = request
+        self.directory: LlmDirectory = examine_llm_directory(request.model)
+        self._text = _read_text(request.text)
+        tokenizer = load_tokenizer(self.directory)
+        encoded = tokenizer.encode(self._text)
+        self._all_tokens = len(encoded.ids)
+        self._tokens = encoded.ids[: request.limit]
+        self._byte_counts = encoded.byte_counts
+        bos: Bos = request.bos or ("window" if tokenizer.adds_bos else "none")
+        self.recipe = choose_recipe(
+            request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
+        )
+        self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say)
+        self.notes: list[str] = []
+        self._batch = request.batch
+        self._open = ExitStack()
+
+    def __exit__(self, *_: object) -> None:
+        """Release the models."""
+        self._open.close()
+
+    def __enter__(self) -> Self:
+        """Return the evaluation itself."""
+        return self
+
+    def run(self, folder: Path, on_tokens: Progress | None = None, on_timing: Progress | None = None) -> LlmOutcome:
+        """Evaluate and write the run's files into `folder`. Once per object.
+
+        Args:
+            folder: an existing folder, such as the staging folder of a run directory.
+            on_tokens: called with the tokens of the text that are done and their total.
+            on_timing: called with the timed repetitions that are done and their total.
+
+        Raises:
+            UsageProblem: a model cannot be had on a backend, or a file cannot be written.
+            ComponentMissing: a backend cannot serve here.
+            CheckFailed: an exported graph does not compute what PyTorch computes.
+            DeviceFailure: a device failed or is out of memory.
+            KeyboardInterrupt: interrupted before any window was done.
+        """
+        status: Literal["complete", "partial"] = "complete"
+        candidates: list[_Candidate] = []
+        timing: list[dict[str, Any]] = []
+        with RecordWriter(folder / "records.jsonl") as records:
+            if self.request.perplexity:
+                candidates = self._candidates()
+                status = self._score(candidates, records, on_tokens)
+            rows = [self._row(candidate, candidates[0]) for candidate in candidates]
+            self._open.close()
+            if self.request.timing and status == "complete":
+                timing = time_models(
+                    self.request.timing, self.request.backends, self._source, self._tokens, records, on_timing
+                )
+        metrics = self._metrics(rows, timing, status)
+        write_metrics(folder / "metrics.json", metrics)
+        return LlmOutcome(status, metrics)
+
+    def _candidates(self) -> list[_Candidate]:
+        """Open the reference and the backends; the first is the reference."""
+        candidates = []
+        for choice in dict.fromkeys((REFERENCE, *self.request.backends)):
+            model = open_logits(choice, self._source, self._batch, self.recipe.window)
+            self._open.callback(model.close)
+            candidates.append(_Candidate(choice, model, choice == REFERENCE))
+        return candidates
+
+    def _score(
+        self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
+    ) -> Literal["complete", "partial"]:
+        windows = plan_windows(len(self._tokens), self.recipe)
+        try:
+            while windows:
+                part = next(batches(windows, self._batch))
+                if self._score_batch(candidates, part, records):
+                    windows = windows[len(part) :]
+                    if on_tokens:
+                        on_tokens(part[-1].end, len(self._tokens))
+        except KeyboardInterrupt:
+            if not candidates[0].scores.tokens:
+                raise
+            return "partial"
+        return "complete"
+
+    def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> bool:
+        """Score windows on every backend; False if memory ran out and the batch was halved instead."""
+        tokens = model_input(self._tokens, part, self.recipe)
+        targets = np.concatenate([self._tokens[window.scored : window.end] for window in part])
+        picks = [scored_positions(window, self.recipe) for window in part]
+        found: list[tuple[_Candidate, Scores, float]] = []
+        reference: NDArray[np.float32] | None = None
+        try:
+            for candidate in candidates:
+                logits, elapsed = candidate.run(tokens)
+                chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
+                if reference is None:
+                    reference = chosen
+                scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
+                found.append((candidate, scores, elapsed))
+        except DeviceFailure as error:
+            if not self.request.halve_batch or self._batch == 1 or "memory" not in str(error).lower():
+                raise
+            self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} went on with half of it.")
+            self._batch //= 2
+            return False
+        for candidate, scores, elapsed in found:  # all or none: backends are compared on the same tokens
+            candidate.scores += scores
+            records.window(str(candidate.choice.name), candidate.choice.precision, part, tokens.shape, scores, elapsed)
+        return True
+
+    def _row(self, candidate: _Candidate, reference: _Candidate) -> dict[str, Any]:
+        scores, base = candidate.scores, reference.scores
+        perplexity, expected = scores.perplexity, base.perplexity
+        change = perplexity / expected - 1 if math.isfinite(perplexity) else math.nan
+        failure = None
+        if not change <= self.request.max_ppl_increase:  # `not`: NaN fails
+            shown = f"{change:+.3%}" if math.isfinite(change) else "not a number"
+            failure = (
+                f"{candidate.choice}: perplexity {perplexity:.4f} against {expected:.4f} is {shown}, the gate is "
+                f"+{self.request.max_ppl_increase:.3%}."
+            )
+        return {
+            "backend": candidate.choice.name,
+            "precision": candidate.choice.precision,
+            "perplexity": perplexity,
+            "relative_difference": change,
+            "nll_per_token": scores.nll / scores.tokens,
+            "max_logit_difference": scores.max_logit_difference,
+            "top1_agreement": scores.top1_agreements / scores.tokens,
+            "kl_divergence": scores.kl / scores.tokens,
+            "max_kl_divergence": scores.max_kl,
+            "tokens": scores.tokens,
+            "inference_s": candidate.inference_s,
+            "input_tokens_per_s": candidate.input_tokens / candidate.inference_s,
+            "failure": failure,
+            "provenance": provenance_of(candidate.model),
+        }
+
+    def _metrics(
+        self, rows: list[dict[str, Any]], timing: list[dict[str, Any]], status: Literal["complete", "partial"]
+    ) -> dict[str, Any]:
+        reference = rows[0] if rows else None
+        return {
+            "model": {
+                "path": str(self.request.model.absolute()),
+                "model_type": self.directory.model_type,
+                "sha256": self.directory.sha256,
+                "positions": self.directory.positions,
+            },
+            "text": {
+                "path": str(self.request.text.absolute()),
+                "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
+                "bytes": len(self._text.encode()),
+                "tokens": self._all_tokens,
+                "tokens_used": len(self._tokens),
+            },
+            "recipe": {
+                "window": self.recipe.window,
+                "stride": self.recipe.stride,
+                "bos": self.recipe.bos,
+                "bos_id": self.recipe.bos_id,
+                "text": self.recipe.describe(),
+            },
+            "reference": str(REFERENCE),
+            "perplexity": reference["perplexity"] if reference else None,
+            "tokens": reference["tokens"] if reference else 0,
+            "bits_per_byte": self._bits_per_byte(reference) if reference and status == "complete" else None,
+            "max_ppl_increase": self.request.max_ppl_increase,
+            "passed": all(row["failure"] is None for row in rows),
+            "backends": rows,
+            "timing": timing,
+            "batch": self._batch,
+            "notes": self.notes,
+            "status": status,
+        }
+
+    def _bits_per_byte(self, reference: dict[str, Any]) -> float | None:
+        """Bits that the reference needs for a byte of the text that was scored."""
+        if self._byte_counts is None:
+            return None
+        windows = plan_windows(len(self._tokens), self.recipe)
+        scored = sum(int(self._byte_counts[window.scored : window.end].sum()) for window in windows)
+        return float(reference["nll_per_token"] * reference["tokens"] / math.log(2) / scored) if scored else None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        msg = f"The text file does not exist: {path}"
+        raise UsageProblem(msg) from error
+    except (UnicodeDecodeError, IsADirectoryError) as error:
+        msg = f"The text is not a file of UTF-8 text ({error}): {path}"
+        raise UsageProblem(msg) from error
+    if not text.strip():
+        msg = f"The text is empty: {path}"
+        raise UsageProblem(msg)
+    return text

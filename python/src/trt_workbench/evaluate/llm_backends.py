@@ -1,0 +1,131 @@
+"""Open a language model on a backend: PyTorch from the model's folder, every other runtime from an exported graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import AUTO, backend_names, require_backend
+from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.llm_export import ExportSettings, Note, exported_graph
+from trt_workbench.evaluate.llm_models import CachedModel, LogitsModel, SessionCache, SessionLogits, SessionSlots
+from trt_workbench.onnxtools.export_llm import state_names
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
+
+_TORCH = {"torch": False, "torch-compile": True}
+
+
+@dataclass(frozen=True)
+class BackendChoice:
+    """A backend and the precision it is asked for; written `ort-cuda:fp16`, without a precision fp32."""
+
+    name: str
+    precision: str = "fp32"
+
+    def __str__(self) -> str:
+        """Return the form that is read."""
+        return f"{self.name}:{self.precision}"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """What is opened, and how.
+
+    Attributes:
+        directory: the model.
+        device: of PyTorch: "auto", "cpu", "cuda".
+        opset: of exported graphs.
+        threads: processors that a runtime may use; None for all.
+        say: called with what happens next, such as an export.
+    """
+
+    directory: LlmDirectory
+    device: str
+    opset: int
+    threads: int | None
+    say: Note
+
+
+def parse_backends(text: str) -> tuple[BackendChoice, ...]:
+    """Return the backends that a list such as "torch,ort-cpu,trt:fp16" names, in its order.
+
+    Raises:
+        UsageProblem: a name is unknown or stands twice, or there is none.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    choices = []
+    for part in parts:
+        name, _, precision = part.partition(":")
+        if name == AUTO or name not in backend_names():
+            msg = f"There is no backend {name!r} for --backends; there are: {', '.join(backend_names())}."
+            raise UsageProblem(msg)
+        choices.append(BackendChoice(name, precision or "fp32"))
+    if not choices or len(set(choices)) < len(choices):
+        msg = f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}."
+        raise UsageProblem(msg)
+    return tuple(choices)
+
+
+def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: int) -> LogitsModel:
+    """Open a model for whole sequences of up to `length` tokens, up to `batch` at a time.
+
+    Raises:
+        UsageProblem: the model or the precision cannot be had on this backend.
+        ComponentMissing: the backend cannot serve here.
+        CheckFailed: the exported graph does not compute what PyTorch computes.
+        DeviceFailure: there is not enough memory.
+    """
+    if choice.name in _TORCH:
+        return _open_torch(choice, source)
+    backend = require_backend(choice.name)
+    graph = exported_graph(source.directory, "logits", ExportSettings(opset=source.opset), source.say)
+    extra: dict[str, Any] = {}
+    if choice.name == "trt":
+        shapes = f"1x1/{batch}x{length}/{batch}x{length}"
+        extra = {"profiles": [f"input_ids:{shapes},attention_mask:{shapes}"], "note": source.say}
+    return SessionLogits(backend.load(graph.path, _options(choice, source, extra)))
+
+
+def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: int, capacity: int) -> CachedModel:
+    """Open a model for sequences with a cache: `batch` prompts of `prompt` tokens that grow to `capacity`.
+
+    On `trt` the keys and values stay on the device and every step has the same shapes; other runtimes of ONNX files
+    hand them back and forth.
+
+    Raises:
+        As `open_logits`.
+    """
+    if choice.name in _TORCH:
+        return _open_torch(choice, source)
+    backend = require_backend(choice.name)
+    if choice.name != "trt":
+        graph = exported_graph(source.directory, "cached", ExportSettings(opset=source.opset), source.say)
+        return SessionCache(backend.load(graph.path, _options(choice, source, {})), graph)
+    settings = ExportSettings(opset=source.opset, cache_length=capacity, batch=batch)
+    graph = exported_graph(source.directory, "static", settings, source.say)
+    before, after = state_names(graph.layers)
+    extra = {
+        "profiles": [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"],
+        "state": dict(zip(after, before, strict=True)),
+        "note": source.say,
+    }
+    return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
+
+
+def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
+    return load_torch_llm(
+        source.directory, device=source.device, precision=choice.precision, compiled=_TORCH[choice.name]
+    )
+
+
+def _options(choice: BackendChoice, source: ModelSource, extra: Mapping[str, Any]) -> SessionOptions:
+    return SessionOptions(threads=source.threads, precision=choice.precision, extra=extra)
+
+
+def provenance_of(model: Any) -> dict[str, Any]:
+    """Return what executes an opened model, for the record."""
+    holder = getattr(model, "session", model)
+    return dict(holder.provenance)

@@ -1,0 +1,238 @@
+"""Perplexities of real models against an independent computation with plain transformers."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trt_workbench.errors import DeviceFailure, UsageProblem
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.evaluate import llm as evaluation  # noqa: E402
+from trt_workbench.evaluate.llm import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
+from trt_workbench.evaluate.llm_backends import BackendChoice, parse_backends  # noqa: E402
+
+Folders = Callable[[str], Path]
+TEXT = Path(__file__)
+TORCH, ORT = BackendChoice("torch"), BackendChoice("ort-cpu")
+
+
+@pytest.fixture(autouse=True)
+def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))  # exports are shared between tests
+
+
+def evaluate(folder: Path, out: Path, **options: Any) -> LlmOutcome:
+    request = LlmRequest(folder, TEXT, **{"backends": (TORCH, ORT), "limit": 700, "device": "cpu", **options})
+    with LlmEvaluation(request) as run:
+        return run.run(out)
+
+
+def plain_perplexity(folder: Path, window: int, stride: int, limit: int, *, bos: bool = False) -> tuple[float, int]:
+    """The strided perplexity of transformers' documentation, with summed instead of averaged losses."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.tensor([tokenizer(TEXT.read_text(), add_special_tokens=False).input_ids[:limit]])
+    content = window - bos
+    nll, count, previous = 0.0, 0, 0
+    for begin in range(0, ids.shape[1], stride):
+        end = min(begin + content, ids.shape[1])
+        inputs = ids[:, begin:end]
+        labels = inputs.clone()
+        labels[:, : previous - begin] = -100
+        if bos:
+            start = torch.tensor([[tokenizer.bos_token_id]])
+            inputs, labels = torch.cat([start, inputs], 1), torch.cat([torch.full_like(start, -100), labels], 1)
+        with torch.no_grad():
+            logits = model(inputs).logits
+        loss = torch.nn.functional.cross_entropy(logits[0, :-1].double(), labels[0, 1:], reduction="none")
+        nll += loss.sum().item()
+        count += int((labels[0, 1:] != -100).sum())
+        previous = end
+        if end == ids.shape[1]:
+            break
+    return math.exp(nll / count), count
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
+def test_perplexity(llm_folder: Folders, tmp_path: Path, family: str) -> None:
+    outcome = evaluate(llm_folder(family), tmp_path, window=32, stride=12, batch=3)
+    expected, count = plain_perplexity(llm_folder(family), 32, 12, 700)
+    reference, ort = outcome.metrics["backends"]
+    assert outcome.metrics["perplexity"] == pytest.approx(expected, rel=1e-6)
+    assert outcome.metrics["tokens"] == reference["tokens"] == ort["tokens"] == count == 699
+    assert abs(ort["relative_difference"]) < 1e-5
+    assert 0 < ort["max_logit_difference"] < 1e-4
+    assert ort["top1_agreement"] == 1.0
+    assert ort["kl_divergence"] < 1e-9
+    assert not outcome.failures
+    assert outcome.metrics["passed"]
+
+
+def test_begin_of_text_before_each_window(llm_folder: Folders, tmp_path: Path) -> None:
+    outcome = evaluate(llm_folder("llama"), tmp_path, window=32, stride=31, bos="window", backends=(TORCH,))
+    expected, count = plain_perplexity(llm_folder("llama"), 32, 31, 700, bos=True)
+    assert outcome.metrics["perplexity"] == pytest.approx(expected, rel=1e-6)
+    assert outcome.metrics["tokens"] == count == 700
+
+
+def test_the_files(llm_folder: Folders, tmp_path: Path) -> None:
+    outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,))
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert metrics["perplexity"] == outcome.metrics["perplexity"]
+    # the reference is always there, and first
+    assert [(row["backend"], row["precision"]) for row in metrics["backends"]] == [
+        ("torch", "fp32"),
+        ("ort-cpu", "fp32"),
+    ]
+    assert metrics["recipe"]["window"] == 64
+    assert metrics["text"]["tokens_used"] == 700
+    assert metrics["backends"][1]["provenance"]["providers"] == ["CPUExecutionProvider"]
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    for name in ("torch", "ort-cpu"):
+        mine = [record for record in records if record["backend"] == name]
+        row = next(row for row in metrics["backends"] if row["backend"] == name)
+        assert sum(record["tokens"] for record in mine) == metrics["tokens"]
+        assert sum(record["nll"] for record in mine) / metrics["tokens"] == pytest.approx(row["nll_per_token"])
+    # bits for a byte of the text, from the reference's own figures
+    scored_bytes = len(_text_of(llm_folder("llama"), 1, 700).encode())
+    expected = metrics["backends"][0]["nll_per_token"] * metrics["tokens"] / math.log(2) / scored_bytes
+    assert metrics["bits_per_byte"] == pytest.approx(expected)
+
+
+def _text_of(folder: Path, first: int, last: int) -> str:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    text: str = tokenizer.decode(tokenizer(TEXT.read_text(), add_special_tokens=False).input_ids[first:last])
+    return text
+
+
+class Wrapped:
+    """An opened model whose logits are changed."""
+
+    def __init__(self, model: Any, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._model, self._change = model, change
+        self.provenance: dict[str, Any] = {}
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        return self._change(self._model.logits(tokens))
+
+    def close(self) -> None:
+        self._model.close()
+
+
+def wrap(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Change what ort-cpu returns."""
+    real = evaluation.open_logits
+
+    def opened(choice: BackendChoice, *rest: Any) -> Any:
+        model = real(choice, *rest)
+        return Wrapped(model, change) if choice == ORT else model
+
+    monkeypatch.setattr(evaluation, "open_logits", opened)
+
+
+def test_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a random model is less wrong when it is less sure
+    wrap(monkeypatch, lambda logits: logits * np.float32(1.1))
+    outcome = evaluate(llm_folder("llama"), tmp_path)
+    change = outcome.metrics["backends"][1]["relative_difference"]
+    assert change > 0.01
+    assert len(outcome.failures) == 1
+    assert "the gate is +1.000%" in outcome.failures[0]
+    assert not outcome.metrics["passed"]
+    assert evaluate(llm_folder("llama"), tmp_path, max_ppl_increase=change * 1.01).metrics["passed"]
+
+
+def test_nan_fails_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrap(monkeypatch, lambda logits: logits * np.float32("nan"))
+    outcome = evaluate(llm_folder("llama"), tmp_path)
+    assert "not a number" in outcome.failures[0]
+    row = json.loads((tmp_path / "metrics.json").read_text())["backends"][1]
+    assert row["perplexity"] is None
+    assert row["relative_difference"] is None
+
+
+def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def small_device(logits: np.ndarray) -> np.ndarray:
+        if len(logits) > 2:
+            msg = "Out of memory."
+            raise DeviceFailure(msg)
+        return logits
+
+    wrap(monkeypatch, small_device)
+    with pytest.raises(DeviceFailure, match="Out of memory"):
+        evaluate(llm_folder("llama"), tmp_path, batch=8)
+    halved = evaluate(llm_folder("llama"), tmp_path, batch=8, halve_batch=True)
+    assert halved.metrics["batch"] == 2
+    assert len(halved.metrics["notes"]) == 2
+    # nothing is counted twice
+    assert halved.metrics["tokens"] == 699
+    assert halved.metrics["perplexity"] == pytest.approx(plain_perplexity(llm_folder("llama"), 64, 32, 700)[0])
+
+
+def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def interrupted(logits: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return logits
+
+    wrap(monkeypatch, interrupted)
+    outcome = evaluate(llm_folder("llama"), tmp_path)
+    assert outcome.status == "partial"
+    reference, ort = outcome.metrics["backends"]
+    assert reference["tokens"] == ort["tokens"] == 63 + 32 + 32
+
+
+def test_precisions_of_torch(llm_folder: Folders, tmp_path: Path) -> None:
+    half = BackendChoice("torch", "bf16")
+    row = evaluate(llm_folder("llama"), tmp_path, backends=(half,), limit=100).metrics["backends"][1]
+    assert row["precision"] == "bf16"
+    assert 1e-4 < row["max_logit_difference"] < 1
+    with pytest.raises(UsageProblem, match="not 'int8'"):
+        evaluate(llm_folder("llama"), tmp_path, backends=(BackendChoice("torch", "int8"),))
+
+
+def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> None:
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((llm_folder("llama") / name).read_bytes())
+    with pytest.raises(UsageProblem, match=r"no tokenizer.*Copy tokenizer\.json"):
+        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
+        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"short", "fewer than one window"), (b" \n", "is empty"), (b"\xff\xfe", "UTF-8 text")]
+)
+def test_texts_that_cannot_be_used(llm_folder: Folders, tmp_path: Path, content: bytes, message: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes(content)
+    with pytest.raises(UsageProblem, match=message):
+        LlmEvaluation(LlmRequest(llm_folder("llama"), text, (TORCH,)))
+
+
+def test_a_text_that_is_not_there(llm_folder: Folders, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="does not exist"):
+        LlmEvaluation(LlmRequest(llm_folder("llama"), tmp_path / "gone.txt", (TORCH,)))
+
+
+def test_names_of_backends() -> None:
+    assert parse_backends("torch, ort-cuda:fp16") == (TORCH, BackendChoice("ort-cuda", "fp16"))
+    for text in ("", "auto", "tensorflow", "torch,torch:fp32"):
+        with pytest.raises(UsageProblem, match="--backends"):
+            parse_backends(text)
