@@ -49,7 +49,8 @@ te::ProgressCallback progress_callback(const std::optional<py::function>& functi
 Built build_engine(const py::object& model, const te::BuildOptions& given,
                    const std::optional<py::function>& progress) {
     const std::string path = path_text(model);
-    const te::BuildOptions options = given; // other threads may change theirs meanwhile
+    // Other threads may change theirs meanwhile.
+    const te::BuildOptions options = given; // NOLINT(performance-unnecessary-copy-initialization)
     te::BuildResult result;
     {
         const py::gil_scoped_release unlocked;

@@ -35,7 +35,7 @@ std::map<std::string, te::ProfileRange> from_python(const Ranges& ranges) {
 }
 
 py::object to_python(const std::map<std::string, te::ProfileRange>& ranges) {
-    py::dict copy;
+    const py::dict copy;
     for (const auto& [name, range] : ranges) {
         copy[py::str(name)] = py::make_tuple(tuple_of(range.min), tuple_of(range.opt), tuple_of(range.max));
     }
@@ -119,7 +119,7 @@ void bind_containers(py::class_<te::BuildOptions>& options) {
         options.def_property(
             name,
             [member](const te::BuildOptions& self) {
-                py::dict copy;
+                const py::dict copy;
                 for (const te::LayerRule& rule : self.*member) {
                     copy[py::str(rule.pattern)] = rule.dtype;
                 }

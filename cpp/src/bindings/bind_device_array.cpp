@@ -1,3 +1,5 @@
+// Without CUDA there is nothing here: the file is part of every build.
+#ifdef TRTW_WITH_CUDA
 #include "bind_device_array.hpp"
 
 #include "dlpack_abi.hpp"
@@ -249,3 +251,5 @@ void bind_device_array(py::module_& m) {
 }
 
 } // namespace trtw::bindings
+
+#endif

@@ -21,10 +21,12 @@ class Calibrator final : public Base {
 public:
     explicit Calibrator(CalibrationFeed& feed) : feed_{feed} {}
 
+    // NOLINTBEGIN(modernize-use-nodiscard,modernize-avoid-c-arrays): the interface is TensorRT's.
     std::int32_t getBatchSize() const noexcept override { return feed_.batch_size(); }
     bool getBatch(void* bindings[], const char* names[], std::int32_t count) noexcept override {
         return feed_.next(bindings, names, count);
     }
+    // NOLINTEND(modernize-use-nodiscard,modernize-avoid-c-arrays)
     const void* readCalibrationCache(std::size_t& length) noexcept override { return feed_.cached(length); }
     void writeCalibrationCache(const void* bytes, std::size_t length) noexcept override { feed_.keep(bytes, length); }
 

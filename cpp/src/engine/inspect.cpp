@@ -8,11 +8,13 @@
 
 #include <NvInferRuntime.h>
 
+#include <string_view>
+
 namespace trtw::engine {
 
 namespace {
 
-std::string level_name(nvinfer1::HardwareCompatibilityLevel level) {
+std::string_view level_name(nvinfer1::HardwareCompatibilityLevel level) {
     switch (level) {
     case nvinfer1::HardwareCompatibilityLevel::kNONE:
         return "none";
@@ -26,14 +28,14 @@ std::string level_name(nvinfer1::HardwareCompatibilityLevel level) {
     return "unknown";
 }
 
-std::string verbosity_name(nvinfer1::ProfilingVerbosity verbosity) {
+std::string_view verbosity_name(nvinfer1::ProfilingVerbosity verbosity) {
     if (verbosity == nvinfer1::ProfilingVerbosity::kDETAILED) {
         return "detailed";
     }
     return verbosity == nvinfer1::ProfilingVerbosity::kNONE ? "none" : "layer_names_only";
 }
 
-std::string capability_name(nvinfer1::EngineCapability capability) {
+std::string_view capability_name(nvinfer1::EngineCapability capability) {
     switch (capability) {
     case nvinfer1::EngineCapability::kSTANDARD:
         return "standard";
@@ -45,7 +47,9 @@ std::string capability_name(nvinfer1::EngineCapability capability) {
     return "unknown";
 }
 
-std::string text_of(const char* text) { return text != nullptr ? text : ""; }
+std::string text_of(const char* text) {
+    return text != nullptr ? text : "";
+}
 
 } // namespace
 

@@ -97,7 +97,7 @@ Function symbol(void* handle, const char* name) {
     return reinterpret_cast<Function>(dlsym(handle, name));
 }
 
-fs::path file_of(void* address, const std::string& fallback) {
+fs::path file_of(const void* address, const std::string& fallback) {
     Dl_info info{};
     if (address != nullptr && dladdr(address, &info) != 0 && info.dli_fname != nullptr) {
         std::error_code ignored;

@@ -7,7 +7,8 @@ void Logger::log(Severity severity, const nvinfer1::AsciiChar* text) noexcept {
 }
 
 Logger& logger() noexcept {
-    static Logger& instance = *new Logger; // NOLINT(cppcoreguidelines-owning-memory)
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory,bugprone-unhandled-exception-at-new)
+    static Logger& instance = *new Logger;
     return instance;
 }
 

@@ -54,8 +54,8 @@ std::vector<ProfileInput> profile_inputs(const nvinfer1::INetworkDefinition& net
     for (int i = 0; i < network.getNbInputs(); ++i) {
         const nvinfer1::ITensor& tensor = *network.getInput(i);
         ProfileInput input{tensor.getName(), to_vector(tensor.getDimensions()), {}, tensor.isShapeTensor()};
-        for (int dim = 0; dim < static_cast<int>(input.shape.size()); ++dim) {
-            const char* symbol = tensor.getDimensionName(dim);
+        for (std::size_t dim = 0; dim < input.shape.size(); ++dim) {
+            const char* symbol = tensor.getDimensionName(static_cast<std::int32_t>(dim));
             input.dimension_names.emplace_back(symbol != nullptr ? symbol : "");
         }
         inputs.push_back(std::move(input));

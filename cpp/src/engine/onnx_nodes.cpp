@@ -125,6 +125,8 @@ public:
     }
     MappedFile(const MappedFile&) = delete;
     MappedFile& operator=(const MappedFile&) = delete;
+    MappedFile(MappedFile&&) = delete;
+    MappedFile& operator=(MappedFile&&) = delete;
     ~MappedFile() {
         if (address_ != nullptr) {
             munmap(address_, size_);

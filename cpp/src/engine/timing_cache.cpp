@@ -14,7 +14,7 @@ std::unique_ptr<nvinfer1::ITimingCache> read_cache(const nvinfer1::IBuilderConfi
 }
 
 std::string reason(const LogCapture& capture) {
-    const std::string errors = capture.errors();
+    std::string errors = capture.errors();
     if (!errors.empty()) {
         return errors;
     }
