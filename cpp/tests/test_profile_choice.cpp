@@ -56,6 +56,12 @@ TEST_CASE("a fixed profile leaves no choice") {
     CHECK(text.find("profile 0") == std::string::npos);
 }
 
+TEST_CASE("a profile that does not exist is refused") {
+    const std::vector<TensorInfo> inputs{input("x", {large, small})};
+    CHECK(refusal(inputs, call({{4, 3}}), 2).find("Profile 2 does not exist; the engine has 2") == 0);
+    CHECK(refusal(inputs, call({{4, 3}}), -1).find("Profile -1") == 0);
+}
+
 TEST_CASE("a refusal names the input, the shape and every range") {
     const std::vector<TensorInfo> inputs{input("x", {small, large}), input("mask", {small, large})};
     const std::string text = refusal(inputs, call({{4, 3}, {65, 3}}));
