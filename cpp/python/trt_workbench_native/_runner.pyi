@@ -92,18 +92,30 @@ class LetterboxSpec:
     A grey level v of channel c becomes (v * scale - mean[c]) / std[c]. As uint8 the levels stay as they are.
     """
 
-    height: int
-    width: int
-    placement: Literal["centre", "top-left"]
-    pad_value: int
-    scale_up: bool
-    rounding: Literal["nearest", "down"]
-    channels: Literal["rgb", "bgr"]
-    scale: float
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
-    layout: Literal["nchw", "nhwc"]
-    dtype: Literal["float32", "float16", "uint8"]
+    @property
+    def height(self) -> int: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def placement(self) -> Literal["centre", "top-left"]: ...
+    @property
+    def pad_value(self) -> int: ...
+    @property
+    def scale_up(self) -> bool: ...
+    @property
+    def rounding(self) -> Literal["nearest", "down"]: ...
+    @property
+    def channels(self) -> Literal["rgb", "bgr"]: ...
+    @property
+    def scale(self) -> float: ...
+    @property
+    def mean(self) -> tuple[float, float, float]: ...
+    @property
+    def std(self) -> tuple[float, float, float]: ...
+    @property
+    def layout(self) -> Literal["nchw", "nhwc"]: ...
+    @property
+    def dtype(self) -> Literal["float32", "float16", "uint8"]: ...
     def __init__(
         self,
         height: int,
@@ -158,14 +170,15 @@ class ImageBatch:
     def shape(self) -> Shape: ...
 
 class Letterbox:
-    """Letterbox on the GPU without a runner. Holds its staging buffers; one call at a time, calls wait for it."""
+    """Letterbox on the GPU without a runner; absent from a core that was built without CUDA kernels.
+
+    Holds its staging buffers; one call at a time, others wait.
+    """
 
     def __init__(self, spec: LetterboxSpec, *, device: int = -1) -> None:
-        """Raise ComponentMissing if the core was built without CUDA kernels, DeviceFailure without a GPU."""
+        """Raise DeviceFailure without a usable GPU."""
     def __call__(self, images: Sequence[Image]) -> DeviceArray:
         """Return a new array [N, 3, H, W] or [N, H, W, 3] of the spec's dtype. Raises UsageProblem, DeviceFailure."""
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
 
 # ---- engines ---------------------------------------------------------------------------------------
 class EngineTensor:
