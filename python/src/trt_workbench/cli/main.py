@@ -11,6 +11,7 @@ from trt_workbench.cli import (
     backends,
     bench,
     build_engine,
+    build_ort,
     compare,
     doctor,
     eval_coco,
@@ -62,6 +63,7 @@ app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("backends")(backends.backends)
 app.command("doctor")(doctor.doctor)
+app.command("build-ort")(build_ort.build_ort)
 app.command("partitions")(partitions.partitions)
 app.command("setup-tensorrt")(setup_tensorrt.setup_tensorrt)
 

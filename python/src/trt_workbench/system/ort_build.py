@@ -1,0 +1,117 @@
+"""Build ONNX Runtime with its TensorRT provider, install it, and check that it opens the TensorRT that was set up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.system.ort_build_flags import check_command, source_version
+from trt_workbench.system.ort_build_plan import BuildPlan, BuildRequest, Step, make_plan
+
+Say = Callable[[str], None]
+# The build's own record of how it was configured; another command line configures anew.
+RECORD = "trtw-configured.json"
+
+
+def build_ort(request: BuildRequest, say: Say) -> Path:
+    """Do what the plan says, skipping what an earlier run has done. Returns the wheel.
+
+    Raises:
+        ComponentMissing: something that the build needs is absent, or a command failed.
+        UsageProblem: the source tree is of another version, or does not know a flag.
+        CheckFailed: the installed wheel has no TensorRT provider, or opens another TensorRT.
+    """
+    plan = make_plan(request)
+    for note in plan.notes:
+        say(note)
+    if plan.missing:
+        msg = "The build cannot start. " + " ".join(plan.missing)
+        raise ComponentMissing(msg)
+    _fetch(plan, say)
+    _check_source(plan, request)
+    _configure(plan, say)
+    _run(_required(plan, "compile"), say)
+    wheel = _wheel(plan)
+    if request.install:
+        _install(plan, wheel, say)
+    return wheel
+
+
+def _fetch(plan: BuildPlan, say: Say) -> None:
+    """Clone into a folder of another name first, so that a broken clone is never taken for a whole one."""
+    step = plan.step("clone")
+    if step is None or plan.source.is_dir():
+        return
+    staging = plan.source.with_name(f".{plan.source.name}.clone")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.parent.mkdir(parents=True, exist_ok=True)
+    _run(Step("clone", (*step.words[:-1], str(staging))), say)
+    staging.rename(plan.source)
+
+
+def _check_source(plan: BuildPlan, request: BuildRequest) -> None:
+    for name in ("configure", "compile"):
+        step = _required(plan, name)
+        check_command(plan.source, step.words[2:])
+    wanted, found = request.tag.removeprefix("v"), source_version(plan.source)
+    if found != wanted and not request.other_version:
+        is_found = f"ONNX Runtime {found}" if found else "of no version"
+        msg = f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {plan.source}"
+        raise UsageProblem(msg)
+
+
+def _configure(plan: BuildPlan, say: Say) -> None:
+    step = _required(plan, "configure")
+    record = plan.build_dir / RECORD
+    done = record.is_file() and json.loads(record.read_text(encoding="utf-8")) == list(step.words)
+    if done and (plan.build_dir / "Release" / "CMakeCache.txt").is_file():
+        say(f"Configured already: {plan.build_dir}")
+        return
+    _run(step, say)
+    plan.build_dir.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(list(step.words)), encoding="utf-8")
+
+
+def _wheel(plan: BuildPlan) -> Path:
+    wheels = sorted(plan.wheel_folder.glob("onnxruntime*.whl"), key=lambda path: path.stat().st_mtime)
+    if not wheels:
+        msg = f"The build ended without a wheel: {plan.wheel_folder}"
+        raise ComponentMissing(msg)
+    return wheels[-1]
+
+
+def _install(plan: BuildPlan, wheel: Path, say: Say) -> None:
+    _run(_required(plan, "uninstall"), say)
+    install = _required(plan, "install")
+    _run(Step("install", (*install.words[:-1], str(wheel))), say)
+    check = _required(plan, "check")
+    say("Checking that the provider opens the TensorRT that was set up")
+    answer = subprocess.run(check.words, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
+        msg = f"The installed ONNX Runtime does not serve: {lines[-1]}. Wheel: {wheel}"
+        raise CheckFailed(msg)
+    say(answer.stdout.strip().splitlines()[-1])
+
+
+def _required(plan: BuildPlan, name: str) -> Step:
+    return next(step for step in plan.steps if step.name == name)
+
+
+def _run(step: Step, say: Say) -> None:
+    say(f"{step.name}: {' '.join(step.words[:6])} …")
+    try:
+        subprocess.run(step.words, check=True)
+    except FileNotFoundError as error:
+        msg = f"The step {step.name} cannot start: {step.words[0]} is not there."
+        raise ComponentMissing(msg) from error
+    except subprocess.CalledProcessError as error:
+        msg = (
+            f"The step {step.name} failed with exit code {error.returncode}; its output is above. Run the same command "
+            "again to go on from here; fewer compilers at once (--jobs) need less memory."
+        )
+        raise ComponentMissing(msg) from error
