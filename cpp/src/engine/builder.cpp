@@ -79,7 +79,7 @@ private:
         check_precision_of(*network_, options_);
         apply_profiles(*builder_, *network_, *config_, options_.profiles);
         apply_precision(*network_, *config_, options_);
-        result_.warnings = apply_options(*network_, *config_, options_);
+        result_.warnings = apply_options(*network_, *config_, options_, timing_cache_);
         apply_calibration();
 #if TRTW_TRT_PROGRESS_MONITOR
         monitor_ = std::make_unique<ProgressMonitor>(progress_);
@@ -179,6 +179,7 @@ private:
 #if TRTW_TRT_PROGRESS_MONITOR
     std::unique_ptr<ProgressMonitor> monitor_;
 #endif
+    std::unique_ptr<nvinfer1::ITimingCache> timing_cache_; // outlives the configuration, which refers to it
     std::unique_ptr<nvinfer1::IBuilderConfig> config_;
 };
 

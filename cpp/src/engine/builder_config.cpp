@@ -290,7 +290,8 @@ void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinit
 }
 
 std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
-                                       const BuildOptions& options) {
+                                       const BuildOptions& options,
+                                       std::unique_ptr<nvinfer1::ITimingCache>& timing_cache) {
     apply_kind(config, options);
     apply_search(config, options);
     std::vector<std::string> warnings = apply_tactic_sources(config, options);
@@ -302,7 +303,7 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
         }
         config.setPluginsToSerialize(paths.data(), static_cast<std::int32_t>(paths.size()));
     }
-    const auto more = apply_timing_cache(config, options);
+    const auto more = apply_timing_cache(config, options, timing_cache);
     warnings.insert(warnings.end(), more.begin(), more.end());
     return warnings;
 }

@@ -22,8 +22,8 @@ std::string reason(const LogCapture& capture) {
     return warnings.empty() ? "it was made by another TensorRT version or GPU, or is damaged" : warnings.back();
 }
 
-void start_empty(nvinfer1::IBuilderConfig& config) {
-    const auto cache = read_cache(config, {});
+void start_empty(nvinfer1::IBuilderConfig& config, std::unique_ptr<nvinfer1::ITimingCache>& cache) {
+    cache = read_cache(config, {});
     if (!cache || !config.setTimingCache(*cache, false)) {
         throw DeviceFailure("TensorRT could not create a timing cache");
     }
@@ -31,7 +31,8 @@ void start_empty(nvinfer1::IBuilderConfig& config) {
 
 } // namespace
 
-std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, const BuildOptions& options) {
+std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, const BuildOptions& options,
+                                            std::unique_ptr<nvinfer1::ITimingCache>& cache) {
     if (options.disable_timing_cache) {
         config.setFlag(nvinfer1::BuilderFlag::kDISABLE_TIMING_CACHE);
         return {};
@@ -48,7 +49,7 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
 #endif
     if (options.timing_cache && !options.timing_cache->empty()) {
         const LogCapture capture{logger().buffer()};
-        const auto cache = read_cache(config, *options.timing_cache);
+        cache = read_cache(config, *options.timing_cache);
         if (cache && config.setTimingCache(*cache, options.timing_cache_ignore_mismatch)) {
             return {};
         }
@@ -56,10 +57,10 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
         if (options.error_on_timing_cache_miss) {
             throw UsageProblem(problem);
         }
-        start_empty(config);
+        start_empty(config, cache);
         return {problem + "; the build began with an empty one"};
     }
-    start_empty(config);
+    start_empty(config, cache);
     return {};
 }
 

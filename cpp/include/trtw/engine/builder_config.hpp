@@ -5,6 +5,7 @@
 
 #include <NvInfer.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,10 @@ void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinit
 
 /// Sets flags, limits, tactic sources, timing cache and formats. Returns warnings that are no reason to stop. A tactic
 /// source that is on by default is switched off, with a warning, where its library cannot be used; one that was asked
-/// for is a ComponentMissing.
+/// for is a ComponentMissing. `timing_cache` has to outlive the build; see apply_timing_cache.
 std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
-                                       const BuildOptions& options);
+                                       const BuildOptions& options,
+                                       std::unique_ptr<nvinfer1::ITimingCache>& timing_cache);
 
 /// The words that this TensorRT version has, for `tactic_sources`, `memory_pools`, `preview_features`, `io_formats`.
 std::vector<std::string> tactic_source_names();
