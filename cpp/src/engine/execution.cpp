@@ -32,6 +32,13 @@ nvinfer1::IExecutionContext* new_context(nvinfer1::ICudaEngine& engine) {
 #endif
 }
 
+bool is_dynamic(const Plan& plan) {
+    return std::any_of(plan.inputs().begin(), plan.inputs().end(), [](const TensorInfo& input) {
+        return input.is_shape_tensor || input.on_host ||
+               std::any_of(input.shape.begin(), input.shape.end(), [](std::int64_t dim) { return dim < 0; });
+    });
+}
+
 void give_scratch(nvinfer1::IExecutionContext& context, void* scratch, [[maybe_unused]] std::size_t bytes) {
 #if TRTW_TRT_MEMORY_SIZE_V2
     context.setDeviceMemoryV2(scratch, static_cast<std::int64_t>(bytes));
@@ -58,7 +65,9 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
     }
     nvinfer1::IExecutionContext& context = *made->context_;
     give_scratch(context, scratch, made->plan_->device_memory_bytes());
-    if (context.getOptimizationProfile() != profile) {
+    // Without dynamic inputs there is one profile, which every context has; TensorRT 8.6 wants no call then, and
+    // would refuse a second context on it.
+    if (is_dynamic(*made->plan_) && context.getOptimizationProfile() != profile) {
         if (!context.setOptimizationProfileAsync(profile, stream)) {
             return nullptr;
         }
