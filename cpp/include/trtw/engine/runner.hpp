@@ -21,7 +21,9 @@ public:
     public:
         Finished(Runner& runner, int slot) : runner_{&runner}, slot_{slot} {}
         ~Finished();
-        Finished(Finished&& other) noexcept : runner_{std::exchange(other.runner_, nullptr)}, slot_{other.slot_} {}
+        Finished(Finished&& other) noexcept
+            : runner_{std::exchange(other.runner_, nullptr)}, slot_{other.slot_}, outputs_{other.outputs_},
+              timing_{other.timing_} {}
         Finished(const Finished&) = delete;
         Finished& operator=(const Finished&) = delete;
         Finished& operator=(Finished&&) = delete;
