@@ -127,7 +127,7 @@ def train(options: argparse.Namespace) -> None:
     start = time.perf_counter()
     with (options.output / "training-log.jsonl").open("w") as log:
         for step, windows in enumerate(random_windows(tokens, options.batch, options.seed)):
-            done = max(step / options.steps, (time.perf_counter() - start) / options.seconds)
+            done = max(step / options.steps, (time.perf_counter() - start) / max(options.seconds, 1e-9))
             if done >= 1 or step % options.score_every == 0:
                 loss = validation_loss(model, validation, device)
                 record = {

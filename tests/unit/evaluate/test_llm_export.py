@@ -16,6 +16,7 @@ from trt_workbench.evaluate.llm_export import (
     ExportSettings,
     export_llm,
     exported_graph,
+    graph_from_export,
     parse_graphs,
 )
 from trt_workbench.onnxtools.export_llm import GRAPHS
@@ -69,6 +70,23 @@ def test_graphs_are_kept_by_what_they_depend_on(
     assert other.path != first.path
     assert other.data is not None
     assert other.data.is_file()
+
+
+def test_graphs_from_another_machine(llm_folder: Folders, tmp_path: Path) -> None:
+    directory = examine_llm_directory(llm_folder("llama"))
+    with pytest.raises(UsageProblem, match="no folder of export-llm"):
+        graph_from_export(tmp_path, directory, "logits")
+    settings = ExportSettings(("logits", "static"), cache_length=32, inline_limit_bytes=0)
+    export_llm(directory, tmp_path, settings)
+    found = graph_from_export(tmp_path, directory, "static", 32)
+    assert (found.path, found.data) == (tmp_path / "static.onnx", tmp_path / "static.onnx.data")
+    assert (found.layers, found.cache_length) == (2, 32)
+    with pytest.raises(UsageProblem, match="no static graph with 33 slots"):
+        graph_from_export(tmp_path, directory, "static", 33)
+    with pytest.raises(UsageProblem, match="no cached graph"):
+        graph_from_export(tmp_path, directory, "cached")
+    with pytest.raises(UsageProblem, match="another model"):
+        graph_from_export(tmp_path, examine_llm_directory(llm_folder("gpt2")), "logits")
 
 
 def test_a_second_export_replaces_the_first(llm_folder: Folders, tmp_path: Path) -> None:

@@ -47,8 +47,12 @@ class TorchLlm:
         self.parameters = model.num_parameters()
         # one graph for all lengths; the uncached loop would compile for each of them otherwise
         self._forward: Any = torch.compile(self._model, dynamic=True) if compiled else self._model
-        self._compiled_step: Any = torch.compile(self._model, dynamic=False) if compiled else None
+        # "reduce-overhead" replays CUDA graphs, as TensorRT's steps do
+        self._compiled_step: Any = (
+            torch.compile(self._model, dynamic=False, mode="reduce-overhead") if compiled else None
+        )
         self._cache: Any = None
+        self._cache_shape: tuple[int, int] | None = None
         self._position: Any = None
         self.provenance: Mapping[str, Any] = {
             "torch": str(torch.__version__),
@@ -93,9 +97,12 @@ class TorchLlm:
         with self._inference():
             if self._compiled_step is None:
                 self._cache = DynamicCache(config=self._model.config)
+            elif self._cache_shape == (input_ids.shape[0], capacity):
+                self._cache.reset()
             else:
-                # of fixed size, so that the step is compiled once
+                # of fixed size and kept, so that the step is compiled once
                 self._cache = StaticCache(config=self._model.config, max_cache_len=capacity)
+                self._cache_shape = (input_ids.shape[0], capacity)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
             return _host(output.logits[:, -1])

@@ -61,6 +61,9 @@ def eval_llm(
     repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
     device: Annotated[str, typer.Option(help="Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto",
     opset: Annotated[int, typer.Option(help="ONNX operator set of the exported graphs.")] = 17,
+    graphs: Annotated[
+        Path | None, typer.Option(help="Folder of export-llm to take the graphs from, instead of exporting them.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
     ] = None,
@@ -91,6 +94,7 @@ def eval_llm(
         max_ppl_increase=max_ppl_increase / 100,
         device=device,
         opset=opset,
+        graphs=graphs,
         threads=threads,
         perplexity=_PERPLEXITY in chosen,
         timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),

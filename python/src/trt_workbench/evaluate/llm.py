@@ -54,6 +54,7 @@ class LlmRequest:
         max_ppl_increase: largest allowed increase of the perplexity over the reference's, as a share of it.
         device: of PyTorch.
         opset: of exported graphs.
+        graphs: folder of export-llm to take graphs from; None to export them.
         threads: processors that a runtime may use.
         perplexity: whether to compute it at all.
         timing: what to time beside it.
@@ -71,6 +72,7 @@ class LlmRequest:
     max_ppl_increase: float = 0.01
     device: str = "auto"
     opset: int = 17
+    graphs: Path | None = None
     threads: int | None = None
     perplexity: bool = True
     timing: TimingRequest | None = None
@@ -142,7 +144,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
         )
-        self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say)
+        self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say, request.graphs)
         self.notes: list[str] = []
         self._batch = request.batch
         self._open = ExitStack()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, require_backend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.llm_export import ExportSettings, Note, exported_graph
+from trt_workbench.evaluate.llm_export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.evaluate.llm_models import CachedModel, LogitsModel, SessionCache, SessionLogits, SessionSlots
-from trt_workbench.onnxtools.export_llm import state_names
+from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 
 _TORCH = {"torch": False, "torch-compile": True}
@@ -39,6 +40,7 @@ class ModelSource:
         device: of PyTorch: "auto", "cpu", "cuda".
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
+        graphs: folder of export-llm to take graphs from; None to export them here.
         say: called with what happens next, such as an export.
     """
 
@@ -47,6 +49,19 @@ class ModelSource:
     opset: int
     threads: int | None
     say: Note
+    graphs: Path | None = None
+
+    def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
+        """Return an exported graph of the model.
+
+        Raises:
+            UsageProblem: it cannot be exported, or the folder of graphs does not hold it.
+            CheckFailed: it does not compute what PyTorch computes.
+        """
+        if self.graphs is not None:
+            return graph_from_export(self.graphs, self.directory, kind, slots or 0)
+        settings = ExportSettings(opset=self.opset, cache_length=slots, batch=batch)
+        return exported_graph(self.directory, kind, settings, self.say)
 
 
 def parse_backends(text: str) -> tuple[BackendChoice, ...]:
@@ -81,7 +96,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
     if choice.name in _TORCH:
         return _open_torch(choice, source)
     backend = require_backend(choice.name)
-    graph = exported_graph(source.directory, "logits", ExportSettings(opset=source.opset), source.say)
+    graph = source.graph("logits")
     extra: dict[str, Any] = {}
     if choice.name == "trt":
         shapes = f"1x1/{batch}x{length}/{batch}x{length}"
@@ -102,10 +117,9 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
         return _open_torch(choice, source)
     backend = require_backend(choice.name)
     if choice.name != "trt":
-        graph = exported_graph(source.directory, "cached", ExportSettings(opset=source.opset), source.say)
+        graph = source.graph("cached")
         return SessionCache(backend.load(graph.path, _options(choice, source, {})), graph)
-    settings = ExportSettings(opset=source.opset, cache_length=capacity, batch=batch)
-    graph = exported_graph(source.directory, "static", settings, source.say)
+    graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
     extra = {
         "profiles": [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"],

@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,8 +164,41 @@ def exported_graph(
         if not (folder / MANIFEST).is_file():
             export_llm(directory, folder, dataclasses.replace(settings, graphs=(kind,)), say)
     entry = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["graphs"][0]
+    return _graph(folder, entry)
+
+
+def graph_from_export(folder: Path, directory: LlmDirectory, kind: GraphKind, slots: int = 0) -> ExportedGraph:
+    """Return one graph of a folder that `export_llm` wrote, perhaps on another machine.
+
+    Args:
+        folder: with `export.json`.
+        directory: the model that it must come from.
+        kind: which graph.
+        slots: least cache length of a static graph.
+
+    Raises:
+        UsageProblem: the folder is no export, is one of another model, or lacks the graph.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        source, entries = manifest["source"]["sha256"], {entry["kind"]: entry for entry in manifest["graphs"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}"
+        raise UsageProblem(msg) from error
+    if source != directory.sha256:
+        msg = f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
+        raise UsageProblem(msg)
+    entry = entries.get(kind)
+    if entry is None or (entry["cache_length"] or 0) < slots:
+        needed = f"{kind} graph" + (f" with {slots} slots" if slots else "")
+        msg = f"The export holds no {needed}; export it with export-llm --graphs {kind}: {folder}"
+        raise UsageProblem(msg)
+    return _graph(folder, entry)
+
+
+def _graph(folder: Path, entry: Mapping[str, Any]) -> ExportedGraph:
     data = folder / entry["external_data"] if entry["external_data"] else None
-    return ExportedGraph(kind, folder / entry["file"], data, entry["layers"], entry["cache_length"])
+    return ExportedGraph(entry["kind"], folder / entry["file"], data, entry["layers"], entry["cache_length"])
 
 
 def _entry(graph: ExportedGraph, proof: dict[str, Any]) -> dict[str, Any]:
