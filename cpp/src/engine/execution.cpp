@@ -65,10 +65,9 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
     }
     nvinfer1::IExecutionContext& context = *made->context_;
     give_scratch(context, scratch, made->plan_->device_memory_bytes());
-    // Without dynamic inputs there is one profile, which every context has; TensorRT 8.6 wants no call then, and
-    // would refuse a second context on it.
-    if (is_dynamic(*made->plan_) && context.getOptimizationProfile() != profile) {
-        if (!context.setOptimizationProfileAsync(profile, stream)) {
+    if (context.getOptimizationProfile() != profile) {
+        // Without dynamic inputs every context has the one profile: TensorRT 8.6 needs no call then, and may refuse it.
+        if (!context.setOptimizationProfileAsync(profile, stream) && is_dynamic(*made->plan_)) {
             return nullptr;
         }
         TRTW_CUDA(cudaStreamSynchronize(stream));
