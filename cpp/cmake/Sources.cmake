@@ -12,9 +12,7 @@ set(TRTW_CPU_SOURCES
   src/engine/build_options.cpp
   src/engine/profile.cpp
   src/engine/tactic_libraries.cpp
-  src/vision/letterbox_cpu.cpp
-  src/vision/decode_cpu.cpp
-  src/vision/nms_cpu.cpp)
+  src/vision/letterbox_cpu.cpp)
 
 # CUDA headers and runtime.
 set(TRTW_CUDA_SOURCES
@@ -27,9 +25,7 @@ set(TRTW_CUDA_SOURCES
 # nvcc.
 set(TRTW_KERNEL_SOURCES
   src/vision/letterbox_gpu.cpp
-  src/vision/letterbox.cu
-  src/vision/decode.cu
-  src/vision/nms.cu)
+  src/vision/letterbox.cu)
 
 # TensorRT headers: building, inspecting, refitting.
 set(TRTW_BUILD_SOURCES
@@ -76,11 +72,7 @@ set(TRTW_TEST_NAMES
   test_host_array
   test_slot_pool
   test_lru
-  test_vision_letterbox
-  test_vision_decode
-  test_vision_nms
-  test_device
-  test_plan)
+  test_vision_letterbox)
 
 # C++ unit tests that need TensorRT's headers.
 set(TRTW_ENGINE_TEST_NAMES

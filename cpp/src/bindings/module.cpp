@@ -36,16 +36,10 @@ PYBIND11_MODULE(_core, m) {
     m.def("build_info", &build_info,
           "Returns what this module was compiled with: version, cuda, cuda_architectures, tensorrt_headers, compiler.");
     trtw::bindings::bind_library(m);
-#ifdef TRTW_BIND_device
     trtw::bindings::bind_device(m);
-#endif
-#ifdef TRTW_BIND_vision
     trtw::bindings::bind_vision(m);
-#endif
-#ifdef TRTW_BIND_runner
+#ifdef TRTW_WITH_TENSORRT
     trtw::bindings::bind_runner(m);
-#endif
-#ifdef TRTW_BIND_builder
     trtw::bindings::bind_builder(m);
 #endif
 }
