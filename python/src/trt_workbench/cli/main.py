@@ -22,6 +22,7 @@ from trt_workbench.cli import (
     partitions,
     refit_engine,
     report,
+    sanitize_onnx,
     setup_tensorrt,
 )
 
@@ -65,6 +66,7 @@ app.command("backends")(backends.backends)
 app.command("doctor")(doctor.doctor)
 app.command("build-ort")(build_ort.build_ort)
 app.command("partitions")(partitions.partitions)
+app.command("sanitize-onnx")(sanitize_onnx.sanitize_onnx)
 app.command("setup-tensorrt")(setup_tensorrt.setup_tensorrt)
 
 

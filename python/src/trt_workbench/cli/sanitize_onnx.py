@@ -1,0 +1,133 @@
+"""`trtw sanitize-onnx`: rewrite what TensorRT refuses or runs badly, and prove that the model says the same."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, SeedOption, handled, print_json, stdout_console
+from trt_workbench.errors import UsageProblem
+
+if TYPE_CHECKING:
+    import onnx
+
+    from trt_workbench.onnxtools.sanitize_check import Arrays
+
+
+@handled
+def sanitize_onnx(
+    model: Annotated[Path, typer.Argument(help="ONNX file.")],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    only: Annotated[list[str] | None, typer.Option(help="Run this rewrite alone; may be repeated.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Run this rewrite too; may be repeated.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; may be repeated.")] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; may be repeated.")] = None,
+    shape: Annotated[list[str] | None, typer.Option(help="Shape of an input for the check: NAME=1x3x64x64.")] = None,
+    check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
+    rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
+    atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Apply named rewrites, report what changed and what TensorRT may still refuse.
+
+    Nothing is written if the check fails.
+    """
+    from trt_workbench.onnxtools.sanitize import default_rewrites, sanitize, save_model
+    from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
+
+    dims = {name: _number(value, name) for name, value in _pairs(dim, "--dim").items()}
+    shapes = {name: _dims(value, name) for name, value in _pairs(shape, "--shape").items()}
+    chosen = tuple(only) if only else (*default_rewrites(), *(also or ()))
+    chosen = tuple(name for name in chosen if name not in (skip or ()))
+    rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
+    compared = _checked(model, rewritten, dims, shapes, seed, rtol, atol) if check else None
+    save_model(rewritten, output)
+    document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+
+
+def _checked(
+    model: Path,
+    rewritten: onnx.ModelProto,
+    dims: dict[str, int],
+    shapes: dict[str, tuple[int, ...]],
+    seed: int,
+    rtol: float,
+    atol: float,
+) -> dict[str, Any]:
+    from trt_workbench.backends.registry import require_backend
+    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.onnxtools.sanitize import save_model
+    from trt_workbench.onnxtools.sanitize_check import compare, random_inputs
+
+    backend = require_backend("ort-cpu")
+
+    def run(path: Path, arrays: Arrays) -> Arrays:
+        with backend.load(path) as session:
+            return session.run(arrays)
+
+    tensors = examine_model(model).inputs
+    symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
+    inputs = []
+    for number, size in enumerate((1, 2)):
+        sizes = {symbol: dims.get(symbol, size) for symbol in symbols}
+        inputs.append(random_inputs(tensors, sizes, shapes, seed + number))
+    with tempfile.TemporaryDirectory() as folder:
+        after = Path(folder) / "sanitized.onnx"
+        save_model(rewritten, after)
+        return compare(model, after, run, inputs, rtol=rtol, atol=atol)
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    table = Table("rewrite", "changes", "what")
+    for name, entry in document["rewrites"].items():
+        shown = "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else "")
+        table.add_row(name, str(entry["changes"]), shown)
+    console.print(table)
+    say(f"Nodes: {document['nodes_before']} before, {document['nodes_after']} after")
+    for finding in document["findings"]:
+        say(f"TensorRT may refuse: {finding}")
+    if document["check"] is None:
+        say("Not checked against the model before (--no-check).")
+    else:
+        largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
+        say(f"Check passed: largest difference {largest:.3g} on {document['check']['input_sets']} sets of inputs")
+    say(f"Written: {document['output']}")
+
+
+def _pairs(items: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for item in items or ():
+        name, found, value = item.rpartition("=")
+        if not found or not name:
+            msg = f"{option} takes NAME=VALUE, not {item!r}."
+            raise UsageProblem(msg)
+        pairs[name] = value
+    return pairs
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        msg = f"The size of {name} is a whole number from 1 on, not {text!r}."
+        raise UsageProblem(msg)
+    return int(text)
+
+
+def _dims(text: str, name: str) -> tuple[int, ...]:
+    return tuple(_number(part, name) for part in text.split("x"))

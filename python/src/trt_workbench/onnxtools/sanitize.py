@@ -1,0 +1,136 @@
+"""Sanitise an ONNX file: named rewrites, a report of what they changed, and what is left for TensorRT to refuse."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_index import GraphIndex
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.sanitize_graph import constants
+from trt_workbench.onnxtools.sanitize_rewrites import INT32, REWRITES, SanitizeSettings
+from trt_workbench.onnxtools.tensorrt_operators import why_not
+
+SCHEMA_VERSION = 1
+# One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
+_ROUNDS = 6
+# Protobuf's limit is 2 GiB; weights go beside the file before it is reached.
+_LARGEST_FILE = 2**31 - 2**20
+
+
+@dataclass(frozen=True)
+class SanitizeReport:
+    """What was done.
+
+    Attributes:
+        changes: by rewrite, what changed, in words.
+        before: operators of the file, with their counts.
+        after: operators of the result.
+        findings: what TensorRT may still refuse or clamp.
+    """
+
+    changes: dict[str, list[str]]
+    before: dict[str, int]
+    after: dict[str, int]
+    findings: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as one JSON document."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "rewrites": {name: {"changes": len(items), "what": items} for name, items in self.changes.items()},
+            "nodes_before": sum(self.before.values()),
+            "nodes_after": sum(self.after.values()),
+            "operators_before": self.before,
+            "operators_after": self.after,
+            "findings": self.findings,
+        }
+
+
+def default_rewrites() -> tuple[str, ...]:
+    """Return the rewrites that run without being asked for."""
+    return tuple(name for name, (_, default) in REWRITES.items() if default)
+
+
+def sanitize(
+    path: Path, rewrites: Sequence[str], settings: SanitizeSettings | None = None
+) -> tuple[onnx.ModelProto, SanitizeReport]:
+    """Return the rewritten model of `path`, with all its weights, and the report.
+
+    Raises:
+        UsageProblem: the file is no model, a rewrite is unknown, or a dimension to fix does not exist.
+    """
+    if unknown := [name for name in rewrites if name not in REWRITES]:
+        msg = f"There are no rewrites called {', '.join(unknown)}; there are: {', '.join(REWRITES)}."
+        raise UsageProblem(msg)
+    settings = settings or SanitizeSettings()
+    facts = examine_model(path)
+    symbols = {dim for tensor in facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
+    if missing := sorted(settings.dims.keys() - symbols):
+        msg = (
+            f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. {path}"
+        )
+        raise UsageProblem(msg)
+    model = onnx.load(path)
+    before = _operators(model)
+    changes: dict[str, list[str]] = {name: [] for name in REWRITES if name in rewrites}
+    for _ in range(_ROUNDS):
+        made = 0
+        for name, found in changes.items():
+            new = REWRITES[name][0](model, settings)
+            found += new
+            made += len(new)
+        if not made:
+            break
+    if model.ByteSize() < _LARGEST_FILE:
+        onnx.checker.check_model(model)
+    return model, SanitizeReport(changes, before, _operators(model), _findings(model))
+
+
+def _operators(model: onnx.ModelProto) -> dict[str, int]:
+    return dict(sorted(Counter(node.op_type for node in model.graph.node).items()))
+
+
+def _findings(model: onnx.ModelProto) -> list[str]:
+    """Return what TensorRT's documents speak against, and integers that its older versions would clamp."""
+    light = onnx.ModelProto()
+    light.CopyFrom(model)
+    index = GraphIndex(onnx.shape_inference.infer_shapes(light))
+    found = [
+        f"{index.operator(place)} {node.name}: {reason}"
+        for place, node in enumerate(index.nodes)
+        if (reason := why_not(index.use(place)))
+    ]
+    for name, value in constants(model.graph).items():
+        if value.dtype == np.int64 and value.size and (value.max() > INT32.max or value.min() < INT32.min):
+            found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")
+    return found
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write a model whole or not at all; weights that do not fit into one file go to `NAME.data` beside it.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        if model.ByteSize() < _LARGEST_FILE:
+            onnx.save(model, staging / path.name)
+        else:
+            location = f"{path.name}.data"
+            onnx.save(model, staging / path.name, save_as_external_data=True, location=location)
+            (staging / location).replace(path.parent / location)
+        (staging / path.name).replace(path)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

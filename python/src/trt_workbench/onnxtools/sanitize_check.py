@@ -1,0 +1,99 @@
+"""Whether two models say the same: random inputs, run by the caller's runtime, outputs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.onnxtools.preflight import ModelTensor
+
+Arrays = dict[str, NDArray[Any]]
+Runner = Callable[[Path, Arrays], Mapping[str, NDArray[Any]]]
+# Token ids and indices have to be small to be valid.
+_INTEGERS = 4
+
+
+def random_inputs(
+    tensors: Sequence[ModelTensor], dims: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]], seed: int
+) -> Arrays:
+    """Return one array for every input.
+
+    Args:
+        tensors: the inputs.
+        dims: sizes of symbolic dimensions.
+        shapes: whole shapes by input, which count more.
+        seed: of the values: floats in [0, 1), integers below 4, booleans.
+
+    Raises:
+        UsageProblem: a dimension has no size, or an input is of a type that cannot be drawn.
+    """
+    generator = np.random.default_rng(seed)
+    arrays: Arrays = {}
+    for tensor in tensors:
+        shape = shapes.get(tensor.name) or _shape(tensor, dims)
+        kind = np.dtype(tensor.dtype).kind if tensor.dtype != "unknown" else "?"
+        if kind == "f":
+            arrays[tensor.name] = generator.random(shape).astype(tensor.dtype)
+        elif kind in "iu":
+            arrays[tensor.name] = generator.integers(0, _INTEGERS, shape).astype(tensor.dtype)
+        elif kind == "b":
+            arrays[tensor.name] = generator.integers(0, 2, shape).astype(bool)
+        else:
+            msg = f"Input {tensor.name} is of type {tensor.dtype}, for which no values can be drawn; use --no-check."
+            raise UsageProblem(msg)
+    return arrays
+
+
+def _shape(tensor: ModelTensor, dims: Mapping[str, int]) -> tuple[int, ...]:
+    sizes = [dim if isinstance(dim, int) else dims.get(dim or "") for dim in tensor.shape or ()]
+    if tensor.shape is None or None in sizes:
+        msg = (
+            f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}=1x3x64x64."
+        )
+        raise UsageProblem(msg)
+    return tuple(size for size in sizes if size is not None)
+
+
+def compare(
+    before: Path, after: Path, run: Runner, inputs: Sequence[Arrays], *, rtol: float, atol: float
+) -> dict[str, Any]:
+    """Run both models on every set of inputs and compare their outputs.
+
+    Returns:
+        The record: largest absolute and relative difference by output.
+
+    Raises:
+        CheckFailed: an output is missing, has another type or shape, or differs by more than atol + rtol * |before|.
+    """
+    largest: dict[str, dict[str, float]] = {}
+    for arrays in inputs:
+        expected, found = run(before, arrays), run(after, arrays)
+        if list(expected) != list(found):
+            msg = f"The outputs are {list(found)}, before they were {list(expected)}: {after}"
+            raise CheckFailed(msg)
+        for name, want in expected.items():
+            got = found[name]
+            if (got.dtype, got.shape) != (want.dtype, want.shape):
+                msg = f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {after}"
+                raise CheckFailed(msg)
+            _add(largest.setdefault(name, {"max_abs": 0.0, "max_rel": 0.0}), want, got)
+            if not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
+                msg = f"Output {name} differs by up to {largest[name]['max_abs']:.3g} from the model before: {after}"
+                raise CheckFailed(msg)
+    return {"input_sets": len(inputs), "rtol": rtol, "atol": atol, "outputs": largest}
+
+
+def _add(record: dict[str, float], want: NDArray[Any], got: NDArray[Any]) -> None:
+    if not want.size or want.dtype.kind not in "fiu":
+        return
+    finite = np.isfinite(want) & np.isfinite(got)
+    difference = np.abs(got.astype(np.float64) - want.astype(np.float64))[finite]
+    if difference.size:
+        size = np.maximum(np.abs(want.astype(np.float64))[finite], 1e-12)
+        record["max_abs"] = max(record["max_abs"], float(difference.max()))
+        record["max_rel"] = max(record["max_rel"], float((difference / size).max()))

@@ -1,0 +1,124 @@
+"""Folding: nodes whose result is known before running become constants."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from trt_workbench.onnxtools.sanitize_graph import Array, constants, remove_nodes, set_constant, subgraphs
+
+# Different at every run, or constants already.
+_NEVER = frozenset(
+    {"Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+)
+# Scales in front of weights are what a quantised model is made of.
+_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+
+
+def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
+    """Evaluate nodes of the standard domain whose inputs are all constant, with ONNX's reference implementation.
+
+    Args:
+        model: changed in place.
+        limit_bytes: a result that is larger than this and than its inputs stays a computation.
+    """
+    values = constants(model.graph)
+    changed, gone = [], []
+    for node in list(model.graph.node):
+        results = _evaluated(model, node, values)
+        if results is None:
+            continue
+        allowed = max(limit_bytes, sum(values[name].nbytes for name in node.input if name))
+        if sum(result.nbytes for result in results.values()) > allowed:
+            continue
+        values.update(results)
+        gone.append((node, results))
+        changed.append(f"{node.op_type} {node.name}".strip())
+    remove_nodes(model.graph, [node for node, _ in gone])
+    for _, results in gone:
+        for name, result in results.items():
+            set_constant(model.graph, name, result)
+    return changed
+
+
+def _evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
+    """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
+    known = all(not name or name in values for name in node.input)
+    fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in ("", "ai.onnx")
+    if not (known and fixed) or any(True for _ in subgraphs(node)) or _names_output(model, node):
+        return None
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(values[name].dtype), None)
+        for name in dict.fromkeys(filter(None, node.input))
+    ]
+    outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "node", inputs, outputs)
+    single = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of arithmetic on values that the graph may never use
+            results = ReferenceEvaluator(single).run(None, {value.name: values[value.name] for value in inputs})
+    except Exception:  # the reference lacks some operators and types: such a node stays as it is
+        return None
+    arrays = [np.asarray(result) for result in results]
+    return dict(zip((value.name for value in outputs), arrays, strict=True))
+
+
+def _names_output(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
+    results = {value.name for value in model.graph.output}
+    return any(name in results for name in node.output)
+
+
+def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
+    """Replace Shape and Size of fixed shapes, and Gather of a fixed dimension from a Shape, by constants."""
+    del limit_bytes  # a shape is small
+    graph = model.graph
+    shapes = _static_dims(model)
+    values = constants(graph)
+    of_shape = {node.output[0]: node.input[0] for node in graph.node if _is_plain_shape(node)}
+    found: dict[str, Array] = {}
+    for node in graph.node:
+        dims = shapes.get(node.input[0]) if node.input else None
+        if node.op_type == "Shape" and dims is not None:
+            start, end = _range(node)
+            if None not in dims[start:end]:
+                found[node.output[0]] = np.array(dims[start:end], np.int64)
+        elif node.op_type == "Size" and dims is not None and None not in dims:
+            found[node.output[0]] = np.array(np.prod([dim or 0 for dim in dims], dtype=np.int64))
+        elif node.op_type == "Gather" and node.input[0] in of_shape and node.input[1] in values:
+            source = shapes.get(of_shape[node.input[0]])
+            index = values[node.input[1]]
+            chosen = None if source is None else [source[int(place)] for place in index.reshape(-1)]
+            if chosen is not None and None not in chosen:
+                found[node.output[0]] = np.array(chosen, np.int64).reshape(index.shape)
+    results = {value.name for value in graph.output}
+    gone = [node for node in graph.node if node.output and node.output[0] in found and node.output[0] not in results]
+    changed = [f"{node.op_type} {node.name} = {found[node.output[0]].tolist()}" for node in gone]
+    names = [node.output[0] for node in gone]
+    remove_nodes(graph, gone)
+    for name in names:
+        set_constant(graph, name, found[name])
+    return changed
+
+
+def _static_dims(model: onnx.ModelProto) -> dict[str, list[int | None]]:
+    """Return the dimensions of every tensor whose rank shape inference knows, None for a dynamic one."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    dims: dict[str, list[int | None]] = {tensor.name: list(tensor.dims) for tensor in inferred.initializer}
+    for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            dims[value.name] = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+    return dims
+
+
+def _is_plain_shape(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Shape" and _range(node) == (0, None)
+
+
+def _range(node: onnx.NodeProto) -> tuple[int, int | None]:
+    given = {attribute.name: attribute.i for attribute in node.attribute}
+    return given.get("start", 0), given.get("end")

@@ -1,0 +1,104 @@
+"""Reading and rewiring a graph, its subgraphs included."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+Array = NDArray[np.generic]
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in a node's attributes, such as the branches of an If."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def use_counts(graph: onnx.GraphProto) -> Counter[str]:
+    """Count how often each tensor is read, by nodes, by subgraphs that capture it, and as an output of the graph."""
+    counts = Counter(value.name for value in graph.output)
+    for node in graph.node:
+        counts.update(name for name in node.input if name)
+        for inner in subgraphs(node):
+            counts.update(use_counts(inner))
+    return counts
+
+
+def rename_uses(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Make every reader of `old` read `new`, within subgraphs too where the name is not taken by their own tensor."""
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name == old:
+                node.input[place] = new
+        for inner in subgraphs(node):
+            own = {value.name for value in inner.input} | {name for part in inner.node for name in part.output}
+            if old not in own:
+                rename_uses(inner, old, new)
+                for value in inner.output:
+                    if value.name == old:
+                        value.name = new
+
+
+def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
+    """Take nodes out of the graph, by identity."""
+    # by place, not by copying: callers hold on to the nodes that stay
+    gone = {id(node) for node in nodes}
+    for place in reversed([place for place, node in enumerate(graph.node) if id(node) in gone]):
+        del graph.node[place]
+
+
+def bypass(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
+    """Let the readers of a node's first output read its first input; the node stays, without readers.
+
+    Returns:
+        False if the output is one of the graph's, whose name has to stay.
+    """
+    if node.output[0] in {value.name for value in graph.output}:
+        return False
+    rename_uses(graph, node.output[0], node.input[0])
+    return True
+
+
+def constants(graph: onnx.GraphProto) -> dict[str, Array]:
+    """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant."""
+    defaults = {value.name for value in graph.input}
+    found = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name not in defaults}
+    for node in graph.node:
+        if node.op_type == "Constant" and (value := constant_value(node)) is not None:
+            found[node.output[0]] = value
+    return found
+
+
+def constant_value(node: onnx.NodeProto) -> Array | None:
+    """Return what a Constant node holds; None for text and sparse values."""
+    for attribute in node.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        if attribute.name == "value":
+            return numpy_helper.to_array(value)
+        if attribute.name in ("value_int", "value_ints"):
+            return np.array(value, np.int64)
+        if attribute.name in ("value_float", "value_floats"):
+            return np.array(value, np.float32)
+    return None
+
+
+def set_constant(graph: onnx.GraphProto, name: str, value: Array) -> None:
+    """Make `name` an initialiser with `value`, in place of an initialiser or Constant node of that name."""
+    for tensor in [tensor for tensor in graph.initializer if tensor.name == name]:
+        graph.initializer.remove(tensor)
+    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] == name])
+    graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))
+
+
+def fresh_name(graph: onnx.GraphProto, stem: str) -> str:
+    """Return a tensor name that the graph does not have."""
+    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    taken |= {tensor.name for tensor in graph.initializer} | {value.name for value in graph.input}
+    return next(name for number in range(len(taken) + 1) if (name := f"{stem}_{number}") not in taken)

@@ -1,0 +1,255 @@
+"""Rewrites of what TensorRT refuses or runs badly, one function each. Each returns what it changed, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
+from trt_workbench.onnxtools.sanitize_graph import (
+    bypass,
+    constants,
+    fresh_name,
+    remove_nodes,
+    rename_uses,
+    set_constant,
+    use_counts,
+)
+
+INT32 = np.iinfo(np.int32)
+# Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
+_FP16_MAX = 65504.0
+# int64 values are lossless stops on the way from and to these.
+_WIDER: Mapping[int, tuple[int, ...]] = {
+    TensorProto.INT64: (TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
+    TensorProto.INT32: (TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL),
+    TensorProto.DOUBLE: (TensorProto.FLOAT, TensorProto.FLOAT16),
+    TensorProto.FLOAT: (TensorProto.FLOAT16, TensorProto.BFLOAT16),
+}
+
+
+@dataclass(frozen=True)
+class SanitizeSettings:
+    """What the rewrites need to know.
+
+    Attributes:
+        dims: value for each symbolic dimension that is to be fixed.
+        fold_limit_bytes: largest result of folding that is kept in the file.
+    """
+
+    dims: Mapping[str, int] = field(default_factory=dict)
+    fold_limit_bytes: int = 1 << 20
+
+
+Rewrite = Callable[[onnx.ModelProto, SanitizeSettings], list[str]]
+
+
+def name_nodes(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Give every node a name of its own, so that reports and layer names can be traced back."""
+    taken: set[str] = set()
+    changed = []
+    for place, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            old, node.name = node.name, f"{node.name or node.op_type}_{place}"
+            changed.append(f"{old or '(no name)'} is now {node.name}")
+        taken.add(node.name)
+    return changed
+
+
+def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Keep one of several initialisers that are equal in type, shape and bytes."""
+    graph = model.graph
+    kept: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+    changed = []
+    inputs = {value.name for value in graph.input}
+    for tensor in list(graph.initializer):
+        if tensor.name in inputs:
+            continue
+        data = onnx.numpy_helper.to_array(tensor)
+        key = (tensor.data_type, tuple(tensor.dims), data.tobytes())
+        first = kept.setdefault(key, tensor.name)
+        if first != tensor.name and tensor.name not in {value.name for value in graph.output}:
+            rename_uses(graph, tensor.name, first)
+            graph.initializer.remove(tensor)
+            changed.append(f"{tensor.name} is {first}")
+    return changed
+
+
+def remove_no_ops(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Remove Identity nodes and Dropout at inference."""
+    graph = model.graph
+    values = constants(graph)
+    counts = use_counts(graph)
+    gone = []
+    for node in graph.node:
+        training = len(node.input) > 2 and node.input[2] and not _is_false(values.get(node.input[2]))
+        mask_used = len(node.output) > 1 and bool(counts[node.output[1]])
+        inert = node.op_type == "Identity" or (node.op_type == "Dropout" and not training and not mask_used)
+        if inert and bypass(graph, node):
+            gone.append(node)
+    changed = [f"{node.op_type} {node.name}" for node in gone]
+    remove_nodes(graph, gone)
+    return changed
+
+
+def _is_false(value: object) -> bool:
+    return isinstance(value, np.ndarray) and not value.any()
+
+
+def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Remove a pair of casts that goes to a wider type and back."""
+    graph = model.graph
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    casts = {node.output[0]: node for node in graph.node if node.op_type == "Cast"}
+    gone, changed = [], []
+    for node in casts.values():
+        inner = casts.get(node.input[0])
+        if inner is None:
+            continue
+        source, middle, target = types.get(inner.input[0]), _cast_type(inner), _cast_type(node)
+        if source == target and source in _WIDER.get(middle, ()):
+            node.input[0] = inner.input[0]
+            if bypass(graph, node):
+                gone.append(node)
+                changed.append(f"Cast {inner.name} and {node.name}")
+    remove_nodes(graph, gone)
+    return changed
+
+
+def _cast_type(node: onnx.NodeProto) -> int:
+    return next(int(attribute.i) for attribute in node.attribute if attribute.name == "to")
+
+
+def clamp_int64(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Bring "to the end" sentinels of Slice into the range of int32, to which TensorRT before 10 clamps with a warning.
+
+    No dimension reaches 2^31, so the slice is the same.
+    """
+    graph = model.graph
+    values = constants(graph)
+    changed = []
+    for node in graph.node:
+        for place in (1, 2):
+            name = node.input[place] if node.op_type == "Slice" and len(node.input) > place else ""
+            value = values.get(name)
+            if value is None or value.dtype != np.int64 or not _outside_int32(value):
+                continue
+            clamped = fresh_name(graph, f"{name}_int32_range")
+            set_constant(graph, clamped, np.clip(value, INT32.min, INT32.max))
+            node.input[place] = clamped
+            changed.append(f"{name} of Slice {node.name}: {value.tolist()}")
+    return changed
+
+
+def _outside_int32(value: Any) -> bool:
+    return bool(np.any(value > INT32.max) or np.any(value < INT32.min))
+
+
+def double_to_float(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Compute in fp32 what the graph computes in fp64, which TensorRT does not have; inputs and outputs stay."""
+    graph = model.graph
+    if any(value.type.tensor_type.elem_type == TensorProto.DOUBLE for value in (*graph.input, *graph.output)):
+        return []
+    changed = []
+    for name, value in constants(graph).items():
+        if value.dtype == np.float64:
+            with np.errstate(over="ignore"):
+                set_constant(graph, name, value.astype(np.float32))
+            changed.append(f"constant {name}")
+    for node in graph.node:
+        for attribute in node.attribute:
+            is_type = (node.op_type, attribute.name) in (
+                ("Cast", "to"),
+                ("RandomNormal", "dtype"),
+                ("EyeLike", "dtype"),
+            )
+            if is_type and attribute.i == TensorProto.DOUBLE:
+                attribute.i = TensorProto.FLOAT
+                changed.append(f"{node.op_type} {node.name}")
+    if changed:
+        del graph.value_info[:]  # the types there are those of before
+    return changed
+
+
+def freeze_dims(model: onnx.ModelProto, settings: SanitizeSettings) -> list[str]:
+    """Fix symbolic dimensions of inputs and outputs to the values that were given."""
+    changed = []
+    for value in (*model.graph.input, *model.graph.output):
+        for place, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param in settings.dims:
+                changed.append(f"{value.name}[{place}] {dim.dim_param} = {settings.dims[dim.dim_param]}")
+                dim.dim_value = settings.dims[dim.dim_param]
+    if changed:
+        del model.graph.value_info[:]
+    return changed
+
+
+def finite_masks(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Replace -inf and values below fp16 in constants that are added or selected before a Softmax."""
+    graph = model.graph
+    values = constants(graph)
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    changed = []
+    for name, value in values.items():
+        if value.dtype != np.float32 or not _below_fp16(value):
+            continue
+        if all(_reaches_softmax(node, readers, 4) for node in readers.get(name, [])):
+            set_constant(graph, name, np.clip(value, np.float32(-_FP16_MAX), None))
+            changed.append(name)
+    return changed
+
+
+def _below_fp16(value: Any) -> bool:
+    return bool(np.any(value < -_FP16_MAX))
+
+
+def _reaches_softmax(node: onnx.NodeProto, readers: Mapping[str, list[onnx.NodeProto]], depth: int) -> bool:
+    if node.op_type == "Softmax":
+        return True
+    if depth == 0 or node.op_type not in ("Add", "Where", "Mul", "Expand", "Unsqueeze", "Slice", "Cast", "Reshape"):
+        return False
+    following = readers.get(node.output[0], [])
+    return bool(following) and all(_reaches_softmax(reader, readers, depth - 1) for reader in following)
+
+
+def remove_unused(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
+    """Remove nodes whose outputs nobody reads, and initialisers likewise."""
+    graph = model.graph
+    changed: list[str] = []
+    while True:
+        counts = use_counts(graph)
+        gone = [node for node in graph.node if not any(counts[name] for name in node.output if name)]
+        if not gone:
+            break
+        changed += [f"{node.op_type} {node.name}" for node in gone]
+        remove_nodes(graph, gone)
+    for tensor in list(graph.initializer):
+        if not counts[tensor.name]:
+            graph.initializer.remove(tensor)
+            changed.append(f"initialiser {tensor.name}")
+    return changed
+
+
+# In the order in which they run. The second word says whether they run without being asked for.
+REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
+    "freeze-dims": (freeze_dims, True),
+    "remove-no-ops": (remove_no_ops, True),
+    "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
+    "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
+    "collapse-casts": (collapse_casts, True),
+    "clamp-int64": (clamp_int64, True),
+    "double-to-float": (double_to_float, True),
+    "finite-masks": (finite_masks, False),
+    "dedupe-initializers": (dedupe_initializers, True),
+    "remove-unused": (remove_unused, True),
+    "name-nodes": (name_nodes, True),
+}

@@ -1,0 +1,85 @@
+"""`trtw sanitize-onnx` as a program."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from trt_workbench.cli.main import app
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    nodes = [
+        helper.make_node("Identity", ["x"], ["a"]),
+        helper.make_node("Add", ["a", "w"], ["b"]),
+        helper.make_node("Unique", ["b"], ["y"], "distinct"),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(np.ones(3, np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["sanitize-onnx", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_the_report_says_what_changed_and_what_is_left(model: Path, tmp_path: Path) -> None:
+    code, out, error = run(model, "-o", tmp_path / "out.onnx", "--dim", "batch=4", "--json")
+    assert code == 0, error
+    document = json.loads(out)
+    assert document["rewrites"]["remove-no-ops"]["changes"] == 1
+    assert document["rewrites"]["freeze-dims"]["changes"] == 1
+    assert (document["nodes_before"], document["nodes_after"]) == (3, 2)
+    assert document["check"]["outputs"]["y"]["max_abs"] == 0
+    assert document["findings"] == ["Unique distinct: operator: TensorRT's parser does not import it"]
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Add", "Unique"]
+
+
+def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
+    code, out, _ = run(model, "-o", tmp_path / "out.onnx", "--only", "remove-no-ops")
+    assert code == 0
+    assert "remove-no-ops" in out
+    assert "fold-constants" not in out
+    assert "Check passed: largest difference 0" in out
+
+
+def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trt_workbench.onnxtools import sanitize_rewrites
+
+    def spoil(model: onnx.ModelProto, _: object) -> list[str]:
+        tensor = model.graph.initializer[0]
+        changed = numpy_helper.from_array(numpy_helper.to_array(tensor) + 1, tensor.name)
+        tensor.CopyFrom(changed)
+        return []
+
+    monkeypatch.setitem(sanitize_rewrites.REWRITES, "name-nodes", (spoil, True))
+    code, _, error = run(model, "-o", tmp_path / "out.onnx")
+    assert code == 1
+    assert "Output y differs" in error
+    assert not (tmp_path / "out.onnx").exists()
+    code, out, _ = run(model, "-o", tmp_path / "out.onnx", "--no-check")
+    assert code == 0
+    assert "Not checked" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--only", "fold"], "no rewrites called fold"),
+        (["--dim", "batch"], "NAME=VALUE"),
+        (["--dim", "batch=0"], "whole number"),
+        (["--dim", "n=1"], "no dimension called n"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[str], text: str) -> None:
+    code, _, error = run(model, "-o", tmp_path / "out.onnx", *words)
+    assert code == 2
+    assert text in error
