@@ -553,6 +553,7 @@ def bench_latency(
 ) -> BenchResult:
     """Measure single calls through a runner, one after the other, from ordinary host memory to ordinary host memory.
 
+    State inputs (`RunnerOptions.state`) may be left out: they start from zeros and go on from call to call.
     `end_to_end_ms` includes both host copies: what a C++ program sees. `start_ms` and `end_ms` are of the host clock.
     Of the options it takes iterations, duration_s, warmup_ms (of host time), spin, cuda_graph, profile, profiler.
 

@@ -19,10 +19,12 @@ using te::BenchResult;
 using te::Sample;
 using PlanPointer = std::shared_ptr<te::Plan>;
 
-Request host_request(const te::Plan& plan, const py::object& inputs) {
-    Request request = make_request(plan, inputs, {});
+using State = std::map<std::string, std::string>;
+
+Request host_request(const te::Plan& plan, const py::object& inputs, const State& state = {}) {
+    Request request = make_request(plan, inputs, state);
     for (const te::Input& input : request.call.inputs) {
-        if (input.source != te::Source::host) {
+        if (input.source != te::Source::host && input.source != te::Source::state) {
             throw UsageProblem("A measurement starts from arrays in host memory; pass numpy arrays.");
         }
     }
@@ -38,10 +40,10 @@ BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::
 BenchResult bench_latency(const PlanPointer& plan, const py::object& inputs,
                           const std::optional<BenchOptions>& options,
                           const std::optional<te::RunnerOptions>& runner_options) {
-    const Request request = host_request(*plan, inputs);
+    const te::RunnerOptions runner = runner_options.value_or(te::RunnerOptions{});
+    const Request request = host_request(*plan, inputs, runner.state);
     const py::gil_scoped_release unlocked;
-    return te::bench_latency(plan, request.call.inputs, options.value_or(BenchOptions{}),
-                             runner_options.value_or(te::RunnerOptions{}));
+    return te::bench_latency(plan, request.call.inputs, options.value_or(BenchOptions{}), runner);
 }
 
 std::vector<te::LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,

@@ -80,6 +80,13 @@ def test_single_calls(native: Any, engines: Engines, graph: bool) -> None:
     assert (result.end_to_end_ms > result.compute_ms).all()
 
 
+def test_single_calls_with_state(native: Any, engines: Engines) -> None:
+    runner = native.RunnerOptions(state={"h_next": "h"})
+    result = native.bench_latency(engines("recurrent"), {"x": integers(1, 8)}, native.BenchOptions(**SHORT), runner)
+    check(result)
+    assert result.graph
+
+
 @pytest.mark.parametrize(
     "options", [{"iterations": 0}, {"streams": 0}, {"depth": 0}, {"duration_s": -1}, {"profile": 7}]
 )
