@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.torch_llm import load_torch_llm
+from trt_workbench.backends.trt_options import split_options
 from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached
 from trt_workbench.evaluate.llm_export import ExportSettings, exported_graph
 from trt_workbench.evaluate.llm_files import RecordWriter

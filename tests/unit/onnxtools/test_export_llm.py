@@ -80,8 +80,25 @@ def test_weights_beside_the_graph(llm_folder: Folders, tmp_path: Path) -> None:
     assert inline.data is None
     assert beside.data == tmp_path / "b.onnx.data"
     assert examine_model(beside.path).external_files == (beside.data,)
+    assert beside.data.stat().st_mode == beside.path.stat().st_mode
     assert beside.path.stat().st_size < inline.path.stat().st_size / 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.onnx", "b.onnx", "b.onnx.data"]
+
+
+def test_models_above_the_limit_of_protobuf(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch writes more than 2 GiB to a path alone, and takes a Path for a buffer."""
+    places = []
+    real = torch.onnx.export
+
+    def export(module: object, arguments: object, place: object, **options: object) -> object:
+        places.append(place)
+        return real(module, arguments, place, **options)
+
+    monkeypatch.setattr(torch.onnx, "export", export)
+    export_graph(load_causal_lm(examine_llm_directory(llm_folder("gpt2"))), "logits", tmp_path / "m.onnx")
+    assert [type(place) for place in places] == [str]
 
 
 def test_an_operator_without_an_onnx_form(

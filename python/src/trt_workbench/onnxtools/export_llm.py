@@ -112,7 +112,7 @@ def export_graph(
                 torch.onnx.export(
                     module.eval(),
                     arguments,
-                    traced,
+                    str(traced),  # a Path is taken for a buffer, which holds 2 GiB at most
                     input_names=names,
                     output_names=outputs,
                     dynamic_axes=axes,
@@ -173,7 +173,9 @@ def _store(traced: Path, path: Path, properties: dict[str, str], inline_limit_by
     onnx.checker.check_model(str(final), full_check=not external)
     data = path.with_name(data_name)
     if external:
-        final.with_name(data_name).replace(data)  # first: the graph without its weights would be a broken model
+        weights_file = final.with_name(data_name)
+        weights_file.chmod(final.stat().st_mode)  # onnx makes it private
+        weights_file.replace(data)  # first: the graph without its weights would be a broken model
     else:
         data.unlink(missing_ok=True)
     final.replace(path)
