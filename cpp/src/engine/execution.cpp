@@ -75,6 +75,13 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
     return made;
 }
 
+Execution::~Execution() {
+    if (plan_) {
+        const std::scoped_lock lock{plan_->context_mutex()};
+        context_.reset();
+    }
+}
+
 void Execution::set_shapes(std::span<const Shape> shapes) {
     const LogCapture capture{logger().buffer()};
     const std::vector<TensorInfo>& inputs = plan_->inputs();

@@ -21,6 +21,11 @@ public:
     static std::unique_ptr<Execution> create(std::shared_ptr<const Plan> plan, int profile, void* scratch,
                                              cudaStream_t stream);
 
+    /// Waits while another thread makes or destroys a context of the plan.
+    ~Execution();
+    Execution(const Execution&) = delete;
+    Execution& operator=(const Execution&) = delete;
+
     /// Sets every input's shape. Shape tensors on the host must have their addresses and values by then.
     /// Throws UsageProblem, with TensorRT's words, for shapes it refuses.
     void set_shapes(std::span<const Shape> shapes);

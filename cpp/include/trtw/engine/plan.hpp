@@ -41,7 +41,7 @@ public:
     [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
     [[nodiscard]] int device() const noexcept { return device_; }
     /// Held while a context is made or changes its profile: they share the engine's list of profiles in use.
-    [[nodiscard]] std::mutex& context_mutex() const noexcept { return context_mutex_; }
+    [[nodiscard]] std::recursive_mutex& context_mutex() const noexcept { return context_mutex_; }
 
 private:
     Plan() = default;
@@ -57,7 +57,7 @@ private:
     std::size_t device_memory_bytes_ = 0;
     std::string metadata_;
     int device_ = 0;
-    mutable std::mutex context_mutex_;
+    mutable std::recursive_mutex context_mutex_; ///< recursive: a context that fails to be made goes while it is held
 };
 
 /// What TensorRT's log says about a plan that it refused, as one paragraph. `library` is "TensorRT 8.6.0 (path)".
