@@ -53,6 +53,13 @@ def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ..
     assert not (tmp_path / "out").exists()
 
 
+def test_skipping_the_proof(llm_folder: Folders, tmp_path: Path) -> None:
+    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", "--skip-proof")
+    assert result.exit_code == 0, result.output
+    assert "not compared" in result.stdout
+    assert "Comparing" not in result.stderr
+
+
 def test_a_hub_name(tmp_path: Path) -> None:
     result = invoke("gpt2", "--output", tmp_path / "out")
     assert result.exit_code == 2

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from trt_workbench.backends.base import Availability
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from trt_workbench.evaluate import llm_export
 from trt_workbench.evaluate.llm_export import (
     ExportSettings,
     export_llm,
@@ -70,6 +72,20 @@ def test_graphs_are_kept_by_what_they_depend_on(
     assert other.path != first.path
     assert other.data is not None
     assert other.data.is_file()
+
+
+def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    absent = Availability(ok=False, reason="onnxruntime 1.0 is older than 2.0.")
+    directory, said = examine_llm_directory(llm_folder("llama")), []
+    with monkeypatch.context() as without:
+        without.setattr(llm_export, "availability", lambda _: absent)
+        unproved = exported_graph(directory, "logits", ExportSettings(), said.append)
+    assert said[0] == "The logits graph is not compared with PyTorch by itself: onnxruntime 1.0 is older than 2.0."
+    manifest = json.loads((unproved.path.parent / "export.json").read_text())
+    assert manifest["graphs"][0]["proof"] is None
+    # one that was not proved is not taken where it can be
+    assert exported_graph(directory, "logits", ExportSettings()).path != unproved.path
 
 
 def test_graphs_from_another_machine(llm_folder: Folders, tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ def export_llm(
     external_data: Annotated[
         bool, typer.Option("--external-data", help="Weights beside the graph even if they would fit into it.")
     ] = False,
+    skip_proof: Annotated[
+        bool, typer.Option("--skip-proof", help="Do not compare the files with PyTorch, where ONNX Runtime is absent.")
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
@@ -55,6 +58,7 @@ def export_llm(
         cache_length=cache_length,
         batch=batch,
         inline_limit_bytes=0 if external_data else INLINE_LIMIT_BYTES,
+        prove=not skip_proof,
     )
     manifest = export(examine_llm_directory(model), output, settings, _say)
     if as_json:
@@ -85,10 +89,10 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
     console = stdout_console(quiet=False)
     table = Table("graph", "file", "MB", "cases", "largest difference", title=f"Opset {manifest['opset']}")
     for entry in manifest["graphs"]:
-        cases = entry["proof"]["cases"]
-        worst = max(case["max_abs_difference"] for case in cases)
-        shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases)
-        table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, f"{worst:.2g}")
+        cases = entry["proof"]["cases"] if entry["proof"] else []
+        shapes = ", ".join(f"{case['batch']}x{case['length']}" for case in cases) or "not compared"
+        worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
+        table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, worst)
     console.print(table)
     console.print(f"Folder: {output}", markup=False, highlight=False, soft_wrap=True)
 
