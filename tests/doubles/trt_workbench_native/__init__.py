@@ -245,5 +245,7 @@ def bench_latency(
     return bench(engine, inputs, BenchOptions(streams=1, transfers=True, cuda_graph=runner.cuda_graph))
 
 
-def profile_layers(engine: Engine, inputs: Mapping[str, Any], *, profile: int | None = None) -> list[SimpleNamespace]:
+def profile_layers(
+    engine: Engine, inputs: Mapping[str, Any], *, iterations: int = 3, profile: int | None = None
+) -> list[SimpleNamespace]:
     return [SimpleNamespace(name="first", milliseconds=np.ones(3)), SimpleNamespace(name="b", milliseconds=np.ones(3))]

@@ -28,7 +28,7 @@ _MEND = f"Install it with `pip install onnxruntime=={MINIMUM_VERSION}`."
 
 # Threads that spin while they wait take the processors from image loading: on two shared cores YOLOX-Nano made
 # 12 runs/s with spinning and 22 without.
-_OPTIONS = {
+CPU_OPTIONS = {
     "allow_spinning": Option(bool, default=False, help="Whether idle threads poll instead of sleeping."),
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
 }
@@ -66,7 +66,7 @@ class OrtCpuBackend(Backend):
 
         _check_precision(options.precision)
         check_counts(options)
-        extra = checked_extra(self.name, _OPTIONS, options.extra)
+        extra = checked_extra(self.name, CPU_OPTIONS, options.extra)
         examine_model(model)
         config, provenance = session_config(
             ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]

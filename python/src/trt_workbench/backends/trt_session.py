@@ -81,6 +81,11 @@ class TrtSession(Session):
             "notes": list(self._loaded.notes),
         }
 
+    @property
+    def loaded(self) -> LoadedEngine:
+        """The engine, for what is measured on it beside calls."""
+        return self._loaded
+
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
         return self._graph_status if self._closed else str(self._runner.graph_status())

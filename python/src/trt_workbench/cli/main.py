@@ -20,6 +20,7 @@ from trt_workbench.cli import (
     infer_engine,
     inspect_engine,
     partitions,
+    profile,
     refit_engine,
     report,
     sanitize_onnx,
@@ -60,6 +61,7 @@ app.command("eval-coco")(eval_coco.eval_coco)
 app.command("eval-llm")(eval_llm.eval_llm)
 app.command("export-llm")(export_llm.export_llm)
 app.command("bench")(bench.bench)
+app.command("profile")(profile.profile)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
 app.command("backends")(backends.backends)

@@ -1,0 +1,106 @@
+"""ONNX Runtime's own profiler: a session that writes what every node took, on any of its providers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import SessionOptions, TensorSpec
+from trt_workbench.backends.extra_options import checked_extra
+from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config, tensor_spec, translated
+from trt_workbench.backends.ort_gpu import ProviderOptions
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+BACKENDS = ("ort-cpu", "ort-cuda", "ort-trt")
+Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
+_Plan = tuple[Path, Sequence[tuple[str, ProviderOptions]], Mapping[str, Any]]
+
+
+def profiled_runs(
+    backend: str, model: Path, options: SessionOptions, feed: Feed, runs: int, folder: Path
+) -> tuple[Path, Mapping[str, Any]]:
+    """Run a model with ONNX Runtime's profiler on.
+
+    Args:
+        backend: one of BACKENDS; whether it can serve is checked before.
+        model: the ONNX file.
+        options: of the session.
+        feed: returns the inputs for the model's inputs.
+        runs: how often, warm-up included.
+        folder: where ONNX Runtime writes the trace.
+
+    Returns:
+        The file with the trace events, and what executed the model.
+
+    Raises:
+        UsageProblem: the model or an option is not accepted.
+        ComponentMissing: ONNX Runtime did not load the provider.
+        DeviceFailure: the device failed or is out of memory.
+    """
+    import onnxruntime as ort
+
+    path, providers, extra = _plan(backend, model, options)
+    config, record = session_config(
+        ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]
+    )
+    config.enable_profiling = True
+    config.profile_file_prefix = str(folder / "onnxruntime")
+    if backend != "ort-cpu":
+        # it prints what it does not find
+        with contextlib.redirect_stdout(io.StringIO()):
+            ort.preload_dlls()
+    try:
+        session = ort.InferenceSession(path, config, providers=list(providers), enable_fallback=0)
+        if missing := [name for name, _ in providers if name not in session.get_providers()]:
+            msg = f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
+            raise ComponentMissing(msg)
+        inputs = dict(feed([tensor_spec(node, model, backend) for node in session.get_inputs()]))
+        for _ in range(runs):
+            session.run(None, inputs)
+        trace = Path(session.end_profiling())
+    except Exception as error:
+        if problem := translated(error, "ONNX Runtime cannot profile the model", model):
+            raise problem from error
+        raise
+    return trace, {**record, "providers": session.get_providers(), "model": str(path)}
+
+
+def _plan(backend: str, model: Path, options: SessionOptions) -> _Plan:
+    """Return the file, providers and checked options as the backend itself would choose them."""
+    if backend == "ort-cpu":
+        return _cpu_plan(model, options)
+    if backend == "ort-cuda":
+        from trt_workbench.backends.ort_cuda import OrtCudaBackend
+
+        plan = OrtCudaBackend().plan(model, options)
+    else:
+        from trt_workbench.backends.ort_trt import OrtTrtBackend
+        from trt_workbench.backends.tf32 import forbid_tf32
+
+        serving = OrtTrtBackend()
+        plan = serving.plan(model, options, serving.availability().versions)
+        if not options.tf32:
+            forbid_tf32()
+        for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
+            if cache := plan.providers[0][1].get(option):
+                Path(cache).mkdir(parents=True, exist_ok=True, mode=0o700)
+    return plan.model, plan.providers, plan.extra
+
+
+def _cpu_plan(model: Path, options: SessionOptions) -> _Plan:
+    from trt_workbench.backends.ort_cpu import CPU_OPTIONS
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    if options.precision != "fp32":
+        msg = (
+            f"Backend ort-cpu runs a model in the precision it was exported in, not in {options.precision!r}; name the "
+            f"file that has it: {model}"
+        )
+        raise UsageProblem(msg)
+    examine_model(model)
+    return model, [(CPU_PROVIDER, {})], checked_extra("ort-cpu", CPU_OPTIONS, options.extra)

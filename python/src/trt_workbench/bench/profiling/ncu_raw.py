@@ -1,0 +1,90 @@
+"""Nsight Compute's metrics, as `ncu --csv --page raw` prints them, made into kernels."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trt_workbench.bench.profiling.csv_tables import nanoseconds, number, read_table
+from trt_workbench.bench.profiling.kernel_layers import LayerIndex
+from trt_workbench.bench.profiling.records import Kernel, Operation, Side
+from trt_workbench.bench.profiling.shares import kernels_with_shares
+
+DURATION = "gpu__time_duration.sum"
+# What tells why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.
+METRICS = (
+    DURATION,
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "launch__registers_per_thread",
+)
+_RANGE_COLUMN = "Push/Pop_Range:"
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+@dataclass(frozen=True)
+class _Launch:
+    name: str
+    layer: Operation | None
+    ns: float
+    metrics: Mapping[str, float]
+
+
+def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[Kernel]:
+    """Return the kernels of a capture, the longest first; launches of one kernel by one layer form one.
+
+    Args:
+        text: the table: a header, a line of units, a line a launch.
+        layers: of the engine that ran.
+        side: of the comparison.
+
+    Raises:
+        UsageProblem: there is no such table.
+    """
+    rows = read_table(text, ("ID", "Kernel Name", DURATION), "ncu")
+    units = rows.pop(0) if rows and not rows[0]["ID"].strip() else {}
+    groups: dict[tuple[str, str | None], list[_Launch]] = defaultdict(list)
+    for row in rows:
+        launch = _launch(row, units, layers)
+        groups[launch.name, launch.layer.name if launch.layer else None].append(launch)
+    return kernels_with_shares([_kernel(launches, side) for launches in groups.values()])
+
+
+def ranges_of(cell: str) -> list[str]:
+    """Return the ranges in a cell of the NVTX column, outermost first, each as `domain:name:further fields`."""
+    return _QUOTED.findall(cell)
+
+
+def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> _Launch:
+    ranges = [text for name, cell in row.items() if _RANGE_COLUMN in name for text in ranges_of(cell)]
+    metrics = {name: value for name in METRICS if (value := number(row.get(name, ""))) is not None}
+    duration_ns = nanoseconds(metrics.pop(DURATION, 0.0), units.get(DURATION) or "ns")
+    return _Launch(row["Kernel Name"], layers.find(ranges), duration_ns, metrics)
+
+
+def _kernel(launches: Sequence[_Launch], side: Side) -> Kernel:
+    first, total_ns = launches[0], sum(launch.ns for launch in launches)
+    return Kernel(
+        side=side,
+        tool="ncu",
+        name=first.name,
+        layer=first.layer.name if first.layer else None,
+        onnx_nodes=first.layer.onnx_nodes if first.layer else [],
+        launches=len(launches),
+        total_ms=total_ns / 1e6,
+        mean_ms=total_ns / 1e6 / len(launches),
+        metrics={name: _mean(name, launches) for name in METRICS if all(name in one.metrics for one in launches)},
+    )
+
+
+def _mean(metric: str, launches: Sequence[_Launch]) -> float:
+    total_ns = sum(launch.ns for launch in launches)
+    if not total_ns:
+        return sum(launch.metrics[metric] for launch in launches) / len(launches)
+    return sum(launch.metrics[metric] * launch.ns for launch in launches) / total_ns

@@ -1,0 +1,105 @@
+"""`trtw profile`: where an engine or a model spends its time, by layer, node and kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    BackendExtraOption,
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    handled,
+    parse_options,
+    print_json,
+    stderr_console,
+)
+
+_WHAT, _HOW, _NSIGHT, _LOADING = "What is profiled", "How", "Kernels, by NVIDIA's profilers", "Loading an engine"
+
+
+def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+@handled
+def profile(
+    target: Annotated[Path, typer.Argument(help="Plan made by `build-engine`, or an ONNX model.")],
+    *,
+    against: Annotated[
+        str | None,
+        _option(
+            "Compare with another plan or model, an earlier run directory, or a precision of the model such as fp16.",
+            _WHAT,
+        ),
+    ] = None,
+    backend: Annotated[str, _option("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.", _WHAT)] = "auto",
+    precision: Annotated[str, _option("Precision of a model, as the backend defines it.", _WHAT)] = "fp32",
+    model: Annotated[
+        Path | None, _option("ONNX model that a plan was built from, to know operators and check names.", _WHAT)
+    ] = None,
+    option: BackendExtraOption = None,
+    shape: Annotated[list[str] | None, _option("NAME:1x3x640x640: shape of a random input; repeatable.", _HOW)] = None,
+    iterations: Annotated[int, _option("Runs that count.", _HOW, min=1)] = 20,
+    warmup: Annotated[int, _option("Runs before them.", _HOW, min=1)] = 3,
+    nsys: Annotated[bool, _option("Record with Nsight Systems.", _NSIGHT, "--nsys")] = False,
+    ncu: Annotated[bool, _option("Record with Nsight Compute.", _NSIGHT, "--ncu")] = False,
+    launches: Annotated[int, _option("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200,
+    timeout: Annotated[float, _option("Seconds after which a recording is stopped.", _NSIGHT, min=1)] = 600.0,
+    profile: Annotated[
+        int | None, _option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
+    ] = None,
+    trust: Annotated[
+        bool, _option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
+    ] = False,
+    allow_host_code: Annotated[
+        bool, _option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
+    ] = False,
+    device: Annotated[int, _option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Time every layer or node, join it with the ONNX nodes, compare two precisions, record the kernels."""
+    from trt_workbench.bench.engine_random import parse_shapes
+    from trt_workbench.bench.profiling.run import ProfileRequest
+    from trt_workbench.bench.profiling.run import profile as run_profile
+    from trt_workbench.report.profile import write_report
+
+    notes = stderr_console()
+
+    def say(text: str) -> None:
+        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    request = ProfileRequest(
+        target=target,
+        against=against,
+        backend=backend,
+        precision=precision,
+        model=model,
+        options=parse_options(option),
+        shapes=parse_shapes(shape or ()),
+        iterations=iterations,
+        warmup=warmup,
+        seed=seed,
+        profile=profile,
+        trust=trust,
+        allow_host_code=allow_host_code,
+        device=device,
+        nsys=nsys,
+        ncu=ncu,
+        launches=launches,
+        timeout_s=timeout,
+    )
+    directory = run_profile(request, output, write_report, say)
+    from trt_workbench.cli.profile_tables import document, print_profile
+
+    if as_json:
+        print_json(document(directory))
+    else:
+        print_profile(directory)

@@ -1,0 +1,127 @@
+"""A finished profile in the terminal: the longest layers and kernels, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.profiling.difference import Group, difference
+from trt_workbench.bench.profiling.records import Kernel, Operation, read_records
+from trt_workbench.cli.common import stdout_console
+from trt_workbench.report.profile_view import SideView, side_views, summary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ROWS = 12
+_NAME = 60
+
+
+def document(directory: Path) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    sides, groups = _read(directory)
+    return {
+        "schema_version": 1,
+        "directory": str(directory),
+        "summary": summary(sides, groups),
+        "sides": {
+            side.name: {
+                **side.facts,
+                "operations": [one.model_dump(mode="json") for one in side.operations],
+                "kernels": [one.model_dump(mode="json") for one in side.kernels],
+            }
+            for side in sides
+        },
+        "difference": [_group(group) for group in groups],
+    }
+
+
+def print_profile(directory: Path) -> None:
+    """Print the tables and sentences of a run directory."""
+    sides, groups = _read(directory)
+    console = stdout_console(quiet=False)
+    for side in sides:
+        if side.operations:
+            console.print(_operations(side.longest[:_ROWS], f"{side.title}: the longest {side.noun}"))
+        if side.kernels:
+            console.print(_kernels(side.kernels[:_ROWS], f"{side.title}: the longest kernels"))
+    if len(sides) > 1:
+        console.print(_differences(groups[:_ROWS], sides))
+    for sentence in summary(sides, groups):
+        _say(console, sentence)
+    _say(console, f"Report: {directory / 'report.html'}")
+
+
+def _read(directory: Path) -> tuple[list[SideView], list[Group]]:
+    run = read_json_object(directory / "run.json")
+    sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
+    return sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "onnx_nodes": list(group.onnx_nodes),
+        "target": [one.name for one in group.target],
+        "against": [one.name for one in group.against],
+        "target_ms": group.target_ms,
+        "against_ms": group.against_ms,
+        "difference_ms": group.difference_ms,
+        "roles": list(group.roles),
+        "only_in": group.only_in or None,
+    }
+
+
+def _operations(operations: Sequence[Operation], title: str) -> Table:
+    table = Table("name, or ONNX nodes", "operator", "role", title=title)
+    for heading in ("median ms", "%"):
+        table.add_column(heading, justify="right")
+    for one in operations:
+        share = f"{100 * (one.share or 0.0):.1f}"
+        table.add_row(
+            _short(", ".join(one.onnx_nodes) or one.name),
+            one.operator or "",
+            one.role,
+            f"{one.median_ms or 0.0:.4f}",
+            share,
+        )
+    return table
+
+
+def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
+    table = Table("kernel", "layer", "by", title=title)
+    for heading in ("launches", "total ms", "%"):
+        table.add_column(heading, justify="right")
+    for one in kernels:
+        share = f"{100 * (one.share or 0.0):.1f}"
+        table.add_row(
+            _short(one.name), _short(one.layer or ""), one.tool, str(one.launches), f"{one.total_ms:.4f}", share
+        )
+    return table
+
+
+def _differences(groups: Sequence[Group], sides: Sequence[SideView]) -> Table:
+    table = Table("ONNX nodes", "extra", title=f"{sides[0].title} against {sides[1].title}")
+    for heading in ("first ms", "second ms", "difference"):
+        table.add_column(heading, justify="right")
+    for group in groups:
+        names = ", ".join(group.onnx_nodes) or (group.target or group.against)[0].name
+        table.add_row(
+            _short(names),
+            ", ".join(group.roles),
+            f"{group.target_ms:.4f}",
+            f"{group.against_ms:.4f}",
+            f"{group.difference_ms:+.4f}",
+        )
+    return table
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

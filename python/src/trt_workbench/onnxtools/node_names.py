@@ -1,0 +1,45 @@
+"""A model's nodes by the names under which runtimes know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+
+@dataclass(frozen=True)
+class ModelNodes:
+    """Names of a model's nodes; empty for a model that is not at hand.
+
+    Attributes:
+        operators: operator by node name, nodes of subgraphs included. A node without a name is listed as ONNX Runtime
+            calls it (`Operator_INDEX`) and as TensorRT's parser does (`node_of_OUTPUT`).
+        producers: name of the node that makes a tensor, by the tensor's name.
+        sources: name of the node that makes a node's first input, by the node's name.
+    """
+
+    operators: Mapping[str, str] = field(default_factory=dict)
+    producers: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_nodes(path: Path) -> ModelNodes:
+    """Return the nodes of an ONNX file that `examine_model` accepted; weights in other files are not read."""
+    named = list(_named(onnx.load(path, load_external_data=False).graph))
+    producers = {tensor: name for name, node in named for tensor in node.output if tensor}
+    operators = {name: node.op_type for name, node in named}
+    operators |= {f"node_of_{node.output[0]}": node.op_type for _, node in named if not node.name and node.output}
+    sources = {name: producers[node.input[0]] for name, node in named if node.input and node.input[0] in producers}
+    return ModelNodes(operators, producers, sources)
+
+
+def _named(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.NodeProto]]:
+    for place, node in enumerate(graph.node):
+        yield node.name or f"{node.op_type}_{place}", node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _named(attribute.g)
+            for inner in attribute.graphs:
+                yield from _named(inner)

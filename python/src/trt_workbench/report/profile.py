@@ -1,0 +1,69 @@
+"""The report of a profile, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.profiling.difference import difference
+from trt_workbench.bench.profiling.ncu_raw import METRICS
+from trt_workbench.bench.profiling.records import read_records
+from trt_workbench.engine.files import write_text
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.page import render
+from trt_workbench.report.profile_view import SideView, side_views, summary
+from trt_workbench.system.conditions import measuring_conditions
+
+# Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
+METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("SM, % of peak", 1.0, 1),
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": ("memory, % of peak", 1.0, 1),
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("DRAM, % of peak", 1.0, 1),
+    "dram__bytes_read.sum": ("DRAM read, MiB", 2.0**-20, 2),
+    "dram__bytes_write.sum": ("DRAM written, MiB", 2.0**-20, 2),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("warps active, %", 1.0, 1),
+    "launch__registers_per_thread": ("registers a thread", 1.0, 0),
+}
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` into a run directory of `profile`. It can be called again at any time.
+
+    Args:
+        directory: holds run.json, env.json and records.jsonl.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    run = read_json_object(directory / "run.json")
+    if run.get("command") != "profile":
+        msg = f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}"
+        raise UsageProblem(msg)
+    environment = read_json_object(directory / "env.json")
+    sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
+    groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+    values: dict[str, Any] = {
+        "title": " against ".join(side.title for side in sides),
+        "run": run,
+        "sides": sides,
+        "groups": groups,
+        "summary": summary(sides, groups),
+        "columns": _columns(sides),
+        "conditions": measuring_conditions(environment),
+        "environment_json": json.dumps(environment, indent=2),
+        "command": shlex.join(environment["command_line"]),
+    }
+    write_text(directory / "report.html", render("profile.html.j2", **values))
+    return directory / "report.html"
+
+
+def _columns(sides: list[SideView]) -> dict[str, tuple[str, float, int]]:
+    """Return the metrics that any kernel has."""
+    seen = {name for side in sides for kernel in side.kernels for name in kernel.metrics}
+    return {name: METRIC_COLUMNS[name] for name in METRICS if name in seen and name in METRIC_COLUMNS}

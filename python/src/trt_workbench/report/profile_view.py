@@ -1,0 +1,138 @@
+"""What the tables and sentences of a profile show: one view a side, and what stands out in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench.profiling.difference import Group, overhead
+from trt_workbench.bench.profiling.records import Kernel, Operation, Record
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class SideView:
+    """One side of a profile.
+
+    Attributes:
+        name: "target" or "against".
+        facts: of run.json.
+        operations: layers or nodes in the order of execution.
+        kernels: the longest first, by tool.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    operations: list[Operation]
+    kernels: list[Kernel]
+
+    @property
+    def title(self) -> str:
+        """File, backend and precision."""
+        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {self.facts['precision']})"
+
+    @property
+    def noun(self) -> str:
+        """What its operations are called."""
+        return "layers" if self.facts["backend"] == "trt" else "nodes"
+
+    @property
+    def longest(self) -> list[Operation]:
+        """Operations with a time, the longest first."""
+        return sorted((one for one in self.operations if one.mean_ms is not None), key=lambda one: -(one.mean_ms or 0))
+
+    @property
+    def overhead(self) -> list[Operation]:
+        """Reformat, cast, quantize and copy operations, the longest first."""
+        return overhead(self.operations)
+
+    @property
+    def providers(self) -> dict[str, tuple[int, float]]:
+        """Number of nodes and milliseconds by provider."""
+        counts = Counter(one.provider for one in self.operations if one.provider)
+        times: Counter[str] = Counter()
+        for one in self.operations:
+            if one.provider:
+                times[one.provider] += one.mean_ms or 0.0  # type: ignore[assignment]
+        return {str(name): (count, float(times[name])) for name, count in counts.items() if name}
+
+    @property
+    def total_ms(self) -> float:
+        """Sum of all operations in one run of the model, milliseconds."""
+        return sum(one.mean_ms or 0.0 for one in self.operations)
+
+
+def label(one: Operation) -> str:
+    """Return the names of the model's nodes that an operation computes, else its own."""
+    more = f" and {len(one.onnx_nodes) - _NAMED} more" if len(one.onnx_nodes) > _NAMED else ""
+    return (", ".join(one.onnx_nodes[:_NAMED]) + more) or one.name
+
+
+def side_views(sides: Mapping[str, Any], records: Sequence[Record]) -> list[SideView]:
+    """Return the views of the sides that a run has, the target first."""
+    return [
+        SideView(
+            name,
+            sides[name],
+            [one for one in records if isinstance(one, Operation) and one.side == name],
+            [one for one in records if isinstance(one, Kernel) and one.side == name],
+        )
+        for name in ("target", "against")
+        if name in sides
+    ]
+
+
+def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
+    """Return what stands out, in sentences."""
+    sentences = [sentence for side in sides for sentence in _of_side(side)]
+    if len(sides) > 1:
+        sentences += _of_difference(sides[0], sides[1], groups)
+    return sentences
+
+
+def _of_side(side: SideView) -> list[str]:
+    found = []
+    if side.operations:
+        first = side.longest[:_NAMED]
+        part = 100 * sum(one.share or 0.0 for one in first)
+        names = ", ".join(f"{label(one)} ({(one.mean_ms or 0.0):.3f} ms)" for one in first)
+        found.append(
+            f"{side.title}: {len(side.longest)} {side.noun} take {side.total_ms:.3f} ms a run; the longest "
+            f"({part:.0f} %) are {names}."
+        )
+        if own := side.facts.get("own_ms"):
+            found.append(f"Without the profiler one run takes {own:.3f} ms (median).")
+    if side.providers:
+        each = ", ".join(f"{name} {count} ({time_ms:.3f} ms)" for name, (count, time_ms) in side.providers.items())
+        found.append(f"Nodes by provider: {each}.")
+    if moved := side.overhead:
+        time_ms = sum(one.mean_ms or 0.0 for one in moved)
+        kinds = Counter(one.role for one in moved)
+        text = ", ".join(f"{count} {role}" for role, count in kinds.items())
+        share = 100 * time_ms / side.total_ms if side.total_ms else 0.0
+        found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share:.1f} %); the longest is {moved[0].name}.")
+    if side.kernels:
+        located = sum(1 for kernel in side.kernels if kernel.layer)
+        found.append(f"{len(side.kernels)} kernels were recorded; {located} belong to a layer by its NVTX range.")
+    return found
+
+
+def _of_difference(target: SideView, against: SideView, groups: Sequence[Group]) -> list[str]:
+    change = target.total_ms - against.total_ms
+    word = "more" if change >= 0 else "less"
+    found = [f"{target.title} takes {abs(change):.3f} ms {word} than {against.title} by the sum of its {target.noun}."]
+    for group in groups[:_NAMED]:
+        names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
+        more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""
+        found.append(f"{names}{more}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
+    for side, name in ((target, "target"), (against, "against")):
+        only = [group for group in groups if group.only_in == name and group.roles]
+        if only:
+            time_ms = sum(group.target_ms + group.against_ms for group in only)
+            listed = ", ".join(one.name for group in only[:_NAMED] for one in (*group.target, *group.against))
+            found.append(f"Only {side.title} has {len(only)} of these: {listed} … ({time_ms:.3f} ms).")
+    return found
