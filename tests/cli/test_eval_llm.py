@@ -30,7 +30,7 @@ def invoke(*arguments: str | Path) -> Result:
 def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     out = tmp_path / "out"
     modes = "perplexity,prefill,generate,generate-cached"
-    options = ("--limit", "400", "--modes", modes, "--prompt", "6", "--new-tokens", "4", "--repetitions", "2")
+    options = ("--limit", "400", "--modes", modes, "--prompt", "6,9", "--new-tokens", "4", "--repetitions", "2")
     result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
     assert result.exit_code == 0, result.output
     made = {path.name for path in out.iterdir()}
@@ -97,6 +97,7 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
     ("options", "code", "message"),
     [
         (("--modes", "decode"), 2, "--modes takes"),
+        (("--modes", "prefill", "--prompt", "8,x"), 2, "--prompt takes one number"),
         (("--bos", "first"), 2, "--bos takes"),
         (("--backends", "torch,onnx"), 2, "no backend 'onnx'"),
         (("--window", "65"), 2, "64 positions"),

@@ -21,12 +21,12 @@ from trt_workbench.backends.trt_options import split_options
 from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached
 from trt_workbench.evaluate.llm_export import ExportSettings, exported_graph
 from trt_workbench.evaluate.llm_files import RecordWriter
+from trt_workbench.evaluate.llm_generate import generate_cached, generate_uncached
 from trt_workbench.evaluate.llm_models import SessionCache, SessionSlots
 from trt_workbench.evaluate.llm_timing import (
     TIMING_MODES,
     TimingRequest,
-    generate_cached,
-    generate_uncached,
+    first_difference,
     time_models,
 )
 
@@ -131,25 +131,26 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
 
 
 def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
-    request = TimingRequest(TIMING_MODES, prompt=8, new_tokens=5, batch=2, warmup=1, repetitions=3)
+    request = TimingRequest(TIMING_MODES, prompts=(8, 3), new_tokens=5, batch=2, warmup=1, repetitions=3)
     progress: list[tuple[int, int]] = []
     with RecordWriter(tmp_path / "records.jsonl") as records:
         summaries = time_models(
             request, BACKENDS, source(llm_folder("llama")), TOKENS, records, lambda *counts: progress.append(counts)
         )
     lines = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    assert progress[-1] == (18, 18)
-    assert len(lines) == 18
-    assert [(row["mode"], row["backend"]) for row in summaries] == [
-        (mode, choice.name) for choice in BACKENDS for mode in TIMING_MODES
+    assert progress[-1] == (36, 36)
+    assert len(lines) == 36
+    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in summaries] == [
+        (mode, choice.name, size) for choice in BACKENDS for mode in TIMING_MODES for size in (8, 3)
     ]
     for row in summaries:
-        mine = [line for line in lines if (line["kind"], line["backend"]) == (row["mode"], row["backend"])]
+        key = (row["mode"], row["backend"], row["prompt_tokens"])
+        mine = [line for line in lines if (line["kind"], line["backend"], line["prompt_tokens"]) == key]
         assert [line["repetition"] for line in mine] == [0, 1, 2]
         assert row["same_tokens_as_torch"]
         assert row["tokens_per_s"]["count"] == 3
         for line in mine:
-            tokens = 2 * (8 if row["mode"] == "prefill" else 5)
+            tokens = 2 * (row["prompt_tokens"] if row["mode"] == "prefill" else 5)
             assert line["tokens_per_s"] == pytest.approx(tokens / line["total_ms"] * 1e3)
             assert 0 < line["time_to_first_token_ms"] <= line["total_ms"]
             assert line["memory_bytes"]["process_peak"] > 1e7
@@ -174,18 +175,16 @@ def test_other_tokens_are_found() -> None:
 
     run = generate_uncached(Counter(), np.zeros((2, 3), np.int64), 4)
     assert run.tokens.tolist() == [[1, 2, 3, 4]] * 2
-    from trt_workbench.evaluate.llm_timing import _first_difference
-
-    assert _first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 9, 4, 5]])) == 2
-    assert _first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 0]])) is None
+    assert first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 9, 4, 5]])) == 2
+    assert first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 0]])) is None
 
 
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (TimingRequest(("generate",), prompt=60, new_tokens=5), "64 positions; 65 tokens do not fit"),
-        (TimingRequest(("prefill",), prompt=65), "64 positions; 65 tokens do not fit"),
-        (TimingRequest(("prefill",), prompt=60, batch=4), "too few for 4 prompts of 60"),
+        (TimingRequest(("generate",), prompts=(7, 60), new_tokens=5), "64 positions; 65 tokens do not fit"),
+        (TimingRequest(("prefill",), prompts=(65,)), "64 positions; 65 tokens do not fit"),
+        (TimingRequest(("prefill",), prompts=(7, 60), batch=4), "too few for 4 prompts of 60"),
     ],
 )
 def test_what_does_not_fit(llm_folder: Folders, tmp_path: Path, request_: TimingRequest, message: str) -> None:

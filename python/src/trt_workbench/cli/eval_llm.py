@@ -55,7 +55,9 @@ def eval_llm(
     max_ppl_increase: Annotated[
         float, typer.Option(min=0.0, help="Gate: largest increase of the perplexity over PyTorch's, in percent.")
     ] = 1.0,
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt when timing.")] = 64,
+    prompt: Annotated[
+        str, typer.Option(help="Tokens of the prompt when timing, several lengths apart by commas.")
+    ] = "64",
     new_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate when timing.")] = 64,
     warmup: Annotated[int, typer.Option(min=0, help="Repetitions that do not count when timing.")] = 1,
     repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
@@ -130,12 +132,17 @@ def _modes(text: str) -> tuple[str, ...]:
 
 
 def _timing(
-    chosen: tuple[str, ...], prompt: int, new_tokens: int, batch: int, warmup: int, repetitions: int
+    chosen: tuple[str, ...], prompt: str, new_tokens: int, batch: int, warmup: int, repetitions: int
 ) -> TimingRequest | None:
     from trt_workbench.evaluate.llm_timing import TIMING_MODES, TimingRequest
 
     modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
-    return TimingRequest(modes, prompt, new_tokens, batch, warmup, repetitions) if modes else None
+    sizes = [part.strip() for part in prompt.split(",") if part.strip()]
+    if not sizes or not all(size.isascii() and size.isdigit() and int(size) > 0 for size in sizes):
+        msg = f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
+        raise UsageProblem(msg)
+    prompts = tuple(dict.fromkeys(map(int, sizes)))
+    return TimingRequest(modes, prompts, new_tokens, batch, warmup, repetitions) if modes else None
 
 
 def _bos(text: str) -> Any:
@@ -197,7 +204,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
 
 
 def _perplexities(metrics: dict[str, Any]) -> Any:
-    columns = ("backend", "perplexity", "change", "max Δlogit", "top-1", "KL, nats", "gate")
+    columns = ("backend", "perplexity", "change", "Δ logit", "top-1", "KL", "gate")
     table = _table(f"Perplexity over {metrics['tokens']} tokens", *columns)
     for row in metrics["backends"]:
         table.add_row(
@@ -213,18 +220,18 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 
 def _timings(metrics: dict[str, Any]) -> Any:
-    columns = ("mode", "backend", "first, ms", "each, ms", "tokens/s", "as torch")
-    table = _table("Speed: first token, each further one (medians)", *columns)
+    columns = ("mode", "backend", "prompt", "first ms", "each ms", "tokens/s", "same")
+    table = _table("Speed, medians; same: tokens until PyTorch's differ", *columns)
     for row in metrics["timing"]:
         per_token = row["time_per_token_ms"]
-        first = row["first_difference"]
         table.add_row(
             row["mode"],
             f"{row['backend']}:{row['precision']}",
-            f"{row['time_to_first_token_ms']['p50']:.2f}",
-            f"{per_token['p50']:.2f}" if per_token else "-",
-            f"{row['tokens_per_s']['p50']:.1f}",
-            "all" if row["same_tokens_as_torch"] else f"first {first}",
+            f"{row['batch']}x{row['prompt_tokens']}",
+            f"{row['time_to_first_token_ms']['p50']:.5g}",
+            f"{per_token['p50']:.4g}" if per_token else "-",
+            f"{row['tokens_per_s']['p50']:.5g}",
+            "all" if row["same_tokens_as_torch"] else str(row["first_difference"]),
         )
     return table
 
@@ -233,7 +240,7 @@ def _table(title: str, *columns: str) -> Any:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=title, box=SIMPLE_HEAD)
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # 80 columns must do
     for column in columns:
         table.add_column(column, no_wrap=True)
     return table

@@ -67,6 +67,11 @@ class SessionLogits:
         feed = {"input_ids": input_ids, "attention_mask": np.ones_like(input_ids)}
         return self.session.run(_cast(feed, self._dtypes))["logits"].astype(np.float32, copy=False)
 
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what the session says it holds; empty if it does not say."""
+        ask = getattr(self.session, "memory_bytes", None)
+        return dict(ask()) if ask else {}
+
     def close(self) -> None:
         """Release the session."""
         self.session.close()

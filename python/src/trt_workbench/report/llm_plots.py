@@ -60,7 +60,10 @@ def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
 
 def _speed(timing: list[dict[str, Any]], path: Path) -> Path:
     """Median tokens a second by backend and mode."""
-    rows = [(f"{_name(row)}  {row['mode']}", row["tokens_per_s"]["p50"], row["mode"]) for row in timing]
+    rows = []
+    for row in timing:
+        name = f"{_name(row)}  {row['mode']} {row['batch']}x{row['prompt_tokens']}"
+        rows.append((name, row["tokens_per_s"]["p50"], row["mode"]))
     modes = list(dict.fromkeys(mode for _, _, mode in rows))
     with figure(path, height=max(2.2, 0.35 * len(rows) + 1.0)) as axes:
         for place, (_, rate, mode) in enumerate(rows):
