@@ -6,6 +6,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from trt_workbench.backends import ort_bound
 from trt_workbench.backends.ort_bound import Binding, BoundSession
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.errors import ComponentMissing, UsageProblem
@@ -44,6 +45,19 @@ def test_more_shapes_than_are_kept(onnx_models: SimpleNamespace, tmp_path: Path)
     with bound(onnx_models.linear(tmp_path / "m.onnx")) as session:
         for size in [*range(1, 21), 1]:
             assert session.run({"x": batch(size)})["y"].shape == (size, 3)
+
+
+def test_large_outputs_and_small_memory(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort_bound, "_LARGEST_PINNED", 100)
+    monkeypatch.setattr(ort_bound, "_KEPT_BYTES", 200)
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    plain = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    with bound(model) as session:
+        for size in [1, 20, 3, 20, 2, 1]:
+            x = batch(size, size)
+            np.testing.assert_array_equal(session.run({"x": x})["y"], plain.run(None, {"x": x})[0])
 
 
 def test_an_output_whose_shape_depends_on_the_data(onnx_models: SimpleNamespace, tmp_path: Path) -> None:

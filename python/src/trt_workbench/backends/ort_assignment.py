@@ -89,7 +89,8 @@ def check_assignment(
         if data:
             msg = (
                 f"{len(data)} of {sum(counts.values())} nodes were not taken by {' or '.join(providers)}: "
-                f"{_listed(data)}. Pass the option allow_fallback=true to run them elsewhere; `trtw partitions` says why: {model}"
+                f"{_listed(data)}. Pass the option allow_fallback=true to run them elsewhere; `trtw partitions` says "
+                f"why: {model}"
             )
             raise CheckFailed(msg)
         if counts and not counts.get(providers[0]):

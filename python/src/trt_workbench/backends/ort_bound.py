@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
 
-# Sets of buffers (and captured graphs) kept by each slot, one per combination of input shapes.
+# Sets of buffers (and captured graphs) kept by each slot, one per combination of input shapes, and their size in all.
 _KEPT_SHAPES = 8
+_KEPT_BYTES = 1 << 30
+# An output above this, such as the logits of a whole text, is allocated by ONNX Runtime for each run: page-locking it
+# would take more from the machine than its copy gives.
+_LARGEST_PINNED = 64 << 20
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -151,6 +156,13 @@ class _Buffers:
     unknown_outputs: list[str]
     graph: int
 
+    @property
+    def size_bytes(self) -> int:
+        """Host memory held."""
+        return sum(host.nbytes for host, _ in self.staging.values()) + sum(
+            host.nbytes for host in self.host_outputs.values()
+        )
+
 
 class _Slot:
     """The buffers of one run in flight."""
@@ -209,12 +221,14 @@ class _Slot:
         if shapes in self._buffers:
             self._buffers.move_to_end(shapes)
             return self._buffers[shapes]
-        if len(self._buffers) >= _KEPT_SHAPES:
+        made = self._buffers[shapes] = self._made(shapes)
+        while len(self._buffers) > 1 and (
+            len(self._buffers) > _KEPT_SHAPES or sum(kept.size_bytes for kept in self._buffers.values()) > _KEPT_BYTES
+        ):
             _, oldest = self._buffers.popitem(last=False)
             if self._binding and self._binding.cuda_graph and self._session:
                 self._session.release_captured_graph(oldest.graph)
-        self._buffers[shapes] = self._made(shapes)
-        return self._buffers[shapes]
+        return made
 
     def _made(self, shapes: Shapes) -> _Buffers:
         import numpy as np
@@ -234,7 +248,8 @@ class _Slot:
             buffers.staging[spec.name] = (host, device)
         for spec in self._outputs:
             known = self._shapes.resolve(spec.name, shapes)
-            if known is None:
+            large = known is not None and math.prod(known) * np.dtype(spec.dtype).itemsize > _LARGEST_PINNED
+            if known is None or (large and not self._binding.cuda_graph):
                 binding.bind_output(spec.name, "cpu")
                 buffers.unknown_outputs.append(spec.name)
             elif self._binding.cuda_graph:

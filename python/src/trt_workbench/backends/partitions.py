@@ -11,7 +11,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read_assignment
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort_libraries import gpu_availability
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
 from trt_workbench.onnxtools.preflight import examine_model
@@ -118,11 +118,27 @@ def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> P
     if provider != TENSORRT_PROVIDER:
         msg = f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
         raise UsageProblem(msg)
-    reasons = [_tensorrt_reason(request, index, place) for place in range(len(index.nodes))]
+    refused, parser = _asked_parser(index)
+    reasons = [_tensorrt_reason(request, index, place, refused) for place in range(len(index.nodes))]
     providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]
     split_small(index, providers, reasons, TENSORRT_PROVIDER, CUDA_PROVIDER, request.minimum)
-    basis = f"{SOURCE}; neither TensorRT nor ONNX Runtime was asked"
+    basis = f"{SOURCE}; {parser}"
     return make_partitions(index, provider, providers, reasons, source="predicted", basis=basis)
+
+
+def _asked_parser(index: GraphIndex) -> tuple[frozenset[str] | None, str]:
+    """Ask TensorRT's parser, where the native core can open it, which operators it refuses; None where it cannot."""
+    from trt_workbench.engine.native import load_tensorrt, require
+    from trt_workbench.engine.native import translated as native_errors
+
+    operators = sorted({index.operator(place) for place in range(len(index.nodes))})
+    try:
+        status = load_tensorrt()
+        with native_errors():
+            refused = frozenset(require("unsupported_operators")(operators))
+    except WorkbenchError:
+        return None, "neither TensorRT nor ONNX Runtime was asked"
+    return refused, f"operators by the parser of TensorRT {status['version']} here; ONNX Runtime was not asked"
 
 
 def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed: Sequence[str]) -> list[str]:
@@ -142,7 +158,13 @@ def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed
     return reasons
 
 
-def _tensorrt_reason(request: PartitionRequest, index: GraphIndex, place: int) -> str:
+def _tensorrt_reason(
+    request: PartitionRequest, index: GraphIndex, place: int, refused: frozenset[str] | None = None
+) -> str:
     if index.operator(place) in request.exclude:
         return f"excluded: {index.operator(place)} was asked to be kept from TensorRT (trt_op_types_to_exclude)"
-    return why_not(index.use(place))
+    if refused is not None and index.operator(place) in refused:
+        return "operator: TensorRT's parser here does not import it"
+    reason = why_not(index.use(place))
+    # the parser itself knows better than its documents
+    return "" if refused is not None and reason.startswith("operator") else reason

@@ -1,0 +1,75 @@
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.backends import partitions
+from trt_workbench.backends.ort_assignment import AssignedGroup, Assignment
+from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+from trt_workbench.engine import native
+from trt_workbench.errors import DeviceFailure
+
+TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"), helper.make_node("Unique", ["a"], ["y"], "unique")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+def parser(refuses: Callable[[list[str]], list[str]]) -> Callable[[str], Any]:
+    return lambda _: refuses
+
+
+def test_the_parser_is_asked_where_it_can_be(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load_tensorrt", lambda: {"version": "11.1.0"})
+    monkeypatch.setattr(native, "require", parser(lambda names: [name for name in names if name == "Abs"]))
+    found = find_partitions(PartitionRequest(model, predict=True))
+    assert found.source == "predicted"
+    assert "parser of TensorRT 11.1.0" in found.basis
+    # it refuses Abs and takes Unique, whatever the documents say
+    assert [(node.operator, node.provider) for node in found.nodes] == [("Abs", CUDA), ("Unique", TRT)]
+
+
+def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> dict[str, Any]:
+        msg = "no GPU"
+        raise DeviceFailure(msg)
+
+    monkeypatch.setattr(native, "load_tensorrt", fail)
+    found = find_partitions(PartitionRequest(model, predict=True))
+    assert "neither TensorRT nor ONNX Runtime was asked" in found.basis
+    assert [(node.operator, node.provider) for node in found.nodes] == [("Abs", TRT), ("Unique", CUDA)]
+
+
+def test_what_the_runtime_says_counts_and_reasons_are_added(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = onnx_models.reshaped(tmp_path / "r.onnx")
+    groups = (
+        AssignedGroup(TRT, (("Sigmoid", "data"), ("Reshape", "flatten"))),
+        AssignedGroup(CUDA, (("Unsqueeze", "as_vector"), ("Concat", "new_shape"))),
+        AssignedGroup(CPU, (("Shape", "shape_of_x"), ("Gather", "batch_of_x"))),
+    )
+    monkeypatch.setattr(partitions, "_ask", lambda *_: Assignment(groups))
+    monkeypatch.setattr(partitions, "gpu_availability", lambda _: SimpleNamespace(ok=True))
+    found = find_partitions(PartitionRequest(model))
+    assert found.source == "assigned"
+    assert found.counts() == {CPU: 2, CUDA: 2, TRT: 2}
+    by_name = {node.name: node for node in found.nodes}
+    assert by_name["data"].subgraph == by_name["flatten"].subgraph
+    assert by_name["as_vector"].reason.startswith("unknown")
+    on_cuda = find_partitions(PartitionRequest(model, "ort-cuda"))
+    reasons = {node.name: node.reason for node in on_cuda.nodes}
+    assert reasons["shape_of_x"].startswith("shape: it computes shapes")
