@@ -1,0 +1,148 @@
+"""Measure language models by eval-llm on every runtime that serves here: a random GPT-2 of 124M, and tiny-lm.
+
+    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,prefill-b1,…] [--layers 12]
+
+One run directory of eval-llm for each run, in DIR. A run that is there is not made again, so a call that was cut short
+can be repeated. At the end DIR/README.md is written from their metrics.json. GPT-2's weights are random: speed does not
+depend on them, and its tokenizer is the embedded model's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+TINY_LM = ROOT / "models" / "tiny-lm"
+TORCH = ("torch:fp32", "torch:fp16", "torch-compile:fp16")
+ONNX = ("ort-cuda:fp32", "ort-cuda:fp16", "trt:fp32", "trt:fp16")
+
+
+def runs(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The arguments of eval-llm by name of the run."""
+    prompts, context = options.prompts, options.context
+    made = {
+        "perplexity": [str(TINY_LM), "--modes", "perplexity", "--batch", "4", "--max-ppl-increase", "1"],
+        "tiny-generate": [str(TINY_LM), "--modes", "generate,generate-cached", *_generation(context, 3)],
+        "gpt2-perplexity": ["gpt2", "--modes", "perplexity", "--limit", "8000"],
+    }
+    for batch in (1, 4):
+        timing = ["--batch", str(batch), "--prompt", prompts, "--repetitions", "20", "--warmup", "5"]
+        made[f"gpt2-prefill-b{batch}"] = ["gpt2", "--modes", "prefill", *timing]
+    made["gpt2-generate-cached"] = ["gpt2", "--modes", "generate-cached", *_generation(context, 5)]
+    made["gpt2-generate"] = ["gpt2", "--modes", "generate", *_generation(context, 2)]
+    return made
+
+
+def _generation(context: int, repetitions: int) -> list[str]:
+    prompt = min(32, context // 2)
+    return ["--prompt", str(prompt), "--new-tokens", str(context - prompt), "--repetitions", str(repetitions)]
+
+
+def make_gpt2(folder: Path, layers: int) -> None:
+    """A GPT-2 of 124 million parameters with random weights, and the embedded model's tokenizer."""
+    if (folder / "model.safetensors").is_file():
+        return
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TINY_LM / name, folder)
+    GPT2LMHeadModel(GPT2Config(n_layer=layers)).save_pretrained(folder)
+
+
+def say(text: str) -> None:
+    """Tell how far it is."""
+    sys.stderr.write(f"{text}\n")
+
+
+def serving() -> str:
+    """Backends that serve here, as eval-llm takes them."""
+    from trt_workbench.backends.registry import availability
+
+    found = [name for name in (*TORCH, *ONNX) if availability(name.partition(":")[0]).ok]
+    if not any(name.startswith("trt") for name in found):
+        say(f"trt cannot serve: {availability('trt').reason}")
+    return ",".join(found)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Make every run that is not there."""
+    gpt2 = options.output / "models" / "gpt2"
+    make_gpt2(gpt2, options.layers)
+    backends = options.backends or serving()
+    for name, arguments in runs(options).items():
+        target = options.output / name
+        if (options.runs and name not in options.runs.split(",")) or (target / "run.json").is_file():
+            continue
+        place = [str(gpt2) if argument == "gpt2" else argument for argument in arguments]
+        code = "from trt_workbench.cli.eval_llm import main; main()"
+        say(f"== {name}")
+        command = [sys.executable, "-c", code, *place, "--backends", backends, "--output", str(target)]
+        # a gate that fails (1) is a result
+        status = subprocess.run(command, check=False).returncode
+        if status not in (0, 1):
+            say(f"== {name} ended with exit code {status}")
+
+
+def summarise(output: Path) -> str:
+    """A page with the figures of all runs."""
+    parts = ["# Language models by eval-llm", ""]
+    for path in sorted(output.glob("*/metrics.json")):
+        metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        environment = json.loads((path.parent / "env.json").read_text(encoding="utf-8"))
+        gpus = ", ".join(gpu["name"] for gpu in environment["driver"]["gpus"]) or "no GPU"
+        parts += [f"## {path.parent.name}", "", f"{Path(metrics['model']['path']).name} on {gpus}", ""]
+        if metrics["backends"]:
+            parts += ["| backend | perplexity | change | largest logit difference | top-1 the same | mean KL, nats |"]
+            parts += ["| --- | --- | --- | --- | --- | --- |", *map(_perplexity_row, metrics["backends"]), ""]
+            parts += [metrics["recipe"]["text"], ""]
+        if metrics["timing"]:
+            parts += [
+                "| mode | backend | batch x prompt | first token, ms | each further, ms | tokens/s | same tokens |"
+            ]
+            parts += ["| --- | --- | --- | --- | --- | --- | --- |", *map(_timing_row, metrics["timing"]), ""]
+    return "\n".join(parts)
+
+
+def _perplexity_row(row: dict[str, Any]) -> str:
+    figures = [row[key] for key in ("relative_difference", "max_logit_difference", "kl_divergence")]
+    change, difference, kl = ("-" if figure is None else f"{figure:.2e}" for figure in figures)
+    perplexity = "-" if row["perplexity"] is None else f"{row['perplexity']:.4f}"
+    top1 = f"{row['top1_agreement']:.4%}"
+    return f"| {row['backend']}:{row['precision']} | {perplexity} | {change} | {difference} | {top1} | {kl} |"
+
+
+def _timing_row(row: dict[str, Any]) -> str:
+    each = f"{row['time_per_token_ms']['p50']:.3f}" if row["time_per_token_ms"] else "-"
+    same = "all" if row["same_tokens_as_torch"] else f"first {row['first_difference']}"
+    return (
+        f"| {row['mode']} | {row['backend']}:{row['precision']} | {row['batch']}x{row['prompt_tokens']} | "
+        f"{row['time_to_first_token_ms']['p50']:.3f} | {each} | "
+        f"{row['tokens_per_s']['p50']:.1f} | {same} |"
+    )
+
+
+def main() -> None:
+    """Measure, then write the page."""
+    parser = argparse.ArgumentParser(description="Measure language models on every runtime that serves here.")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the run directories and the page")
+    parser.add_argument("--runs", help="only these, apart by commas")
+    parser.add_argument("--backends", help="as eval-llm takes them; all that serve by default")
+    parser.add_argument("--layers", type=int, default=12, help="of the GPT-2 (default: %(default)s, 124M parameters)")
+    parser.add_argument("--prompts", default="128,256,512,1024", help="lengths of prefill (default: %(default)s)")
+    parser.add_argument("--context", type=int, default=512, help="tokens of a generation (default: %(default)s)")
+    options = parser.parse_args()
+    measure(options)
+    (options.output / "README.md").write_text(summarise(options.output) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Language models on a GPU: perplexity and generation of TensorRT, ONNX Runtime and PyTorch against PyTorch in fp32."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trt_workbench.backends.registry import availability
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
+from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
+from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
+from trt_workbench.evaluate.llm_generate import generate_cached, generate_uncached  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+
+Folders = Callable[[str], Path]
+TOKENS = np.random.default_rng(0).integers(0, 300, 200)
+
+
+@pytest.fixture(autouse=True)
+def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch has no GPU here")
+
+
+def needs(backend: str) -> None:
+    found = availability(backend)
+    if not found.ok:
+        pytest.skip(f"{backend}: {found.reason}")
+
+
+def evaluate(folder: Path, out: Path, backends: str) -> list[dict[str, Any]]:
+    request = LlmRequest(folder, Path(__file__), parse_backends(backends), batch=2, limit=700)
+    with LlmEvaluation(request) as run:
+        rows: list[dict[str, Any]] = run.run(out).metrics["backends"]
+    return rows
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt"])
+@pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
+def test_perplexity_in_fp32(llm_folder: Folders, tmp_path: Path, backend: str, family: str) -> None:
+    needs(backend)
+    row = evaluate(llm_folder(family), tmp_path, backend)[1]
+    assert abs(row["relative_difference"]) < 1e-4
+    assert row["top1_agreement"] > 0.999
+    assert row["max_logit_difference"] < 1e-3
+
+
+@pytest.mark.parametrize("backend", ["trt:fp16", "ort-cuda:fp16", "torch:fp16", "torch:bf16"])
+def test_half_precision_is_near(llm_folder: Folders, tmp_path: Path, backend: str) -> None:
+    needs(backend.partition(":")[0])
+    row = evaluate(llm_folder("llama"), tmp_path, backend)[1]
+    assert 0 < row["max_logit_difference"] < 0.3
+    assert abs(row["relative_difference"]) < 0.01
+    assert row["top1_agreement"] > 0.9
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
+@pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
+def test_cached_generation(llm_folder: Folders, backend: str, family: str) -> None:
+    needs(backend)
+    directory = examine_llm_directory(llm_folder(family))
+    prompts = TOKENS[:12].reshape(2, 6)
+    expected = generate_uncached(load_torch_llm(directory), prompts, 24).tokens
+    source = ModelSource(directory, "cuda", 17, None, lambda _: None)
+    model: Any = open_cached(BackendChoice(backend), source, 2, 6, 30)
+    for _ in range(3):
+        assert generate_cached(model, prompts, 24).tokens.tolist() == expected.tolist()
+    if backend == "trt":
+        assert model.session.graph_status().startswith("on")
+        assert model.memory_bytes()["device_state"] > 0
+        # nothing but tokens and positions goes in, nothing but logits comes out
+        assert {spec.name for spec in model.session.inputs} == {"input_ids", "start"}
+        assert [spec.name for spec in model.session.outputs] == ["logits"]
+    model.close()
