@@ -83,3 +83,21 @@ def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[s
     code, _, error = run(model, "-o", tmp_path / "out.onnx", *words)
     assert code == 2
     assert text in error
+
+
+def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [symbol]) for name, symbol in (("a", "n"), ("b", "m"))
+    ]
+    nodes = [helper.make_node("Concat", ["a", "a"], ["c"], axis=0), helper.make_node("Add", ["c", "b"], ["y"])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    made.ir_version = 8
+    onnx.save(made, tmp_path / "m.onnx")
+    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
+    assert code == 2
+    assert "--size" in error
+    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--size", "n=3", "--size", "m=6")
+    assert code == 0, error

@@ -251,6 +251,15 @@ def test_inputs_are_drawn_by_type_and_shape() -> None:
         random_inputs(tensors, {"n": 2}, {}, 0)
 
 
+def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
+    tensors = [
+        ModelTensor("ids", "int64", ("batch", "sequence")),
+        ModelTensor("mask", "int64", ("batch", "past + sequence")),
+    ]
+    drawn = random_inputs(tensors, {"batch": 2, "sequence": 3, "past": 4, "past + sequence": 9}, {}, 0)
+    assert drawn["mask"].shape == (2, 7)
+
+
 def test_a_model_with_external_data(tmp_path: Path) -> None:
     nodes = [helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("Identity", ["a"], ["b"])]
     nodes += [helper.make_node("Neg", ["b"], ["y"])]

@@ -27,6 +27,7 @@ def sanitize_onnx(
     skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; may be repeated.")] = None,
     dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; may be repeated.")] = None,
     shape: Annotated[list[str] | None, typer.Option(help="Shape of an input for the check: NAME=1x3x64x64.")] = None,
+    size: Annotated[list[str] | None, typer.Option(help="Size of a dimension in the check alone: NAME=VALUE.")] = None,
     check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
     rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
     atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
@@ -42,11 +43,12 @@ def sanitize_onnx(
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
     dims = {name: _number(value, name) for name, value in _pairs(dim, "--dim").items()}
+    sizes = {name: _number(value, name) for name, value in _pairs(size, "--size").items()}
     shapes = {name: _dims(value, name) for name, value in _pairs(shape, "--shape").items()}
     chosen = tuple(only) if only else (*default_rewrites(), *(also or ()))
     chosen = tuple(name for name in chosen if name not in (skip or ()))
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
-    compared = _checked(model, rewritten, dims, shapes, seed, rtol, atol) if check else None
+    compared = _checked(model, rewritten, {**sizes, **dims}, shapes, seed, rtol, atol) if check else None
     save_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
     if as_json:

@@ -50,13 +50,21 @@ def random_inputs(
 
 
 def _shape(tensor: ModelTensor, dims: Mapping[str, int]) -> tuple[int, ...]:
-    sizes = [dim if isinstance(dim, int) else dims.get(dim or "") for dim in tensor.shape or ()]
+    sizes = [dim if isinstance(dim, int) else _size(dim or "", dims) for dim in tensor.shape or ()]
     if tensor.shape is None or None in sizes:
         msg = (
             f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}=1x3x64x64."
         )
         raise UsageProblem(msg)
     return tuple(size for size in sizes if size is not None)
+
+
+def _size(symbol: str, dims: Mapping[str, int]) -> int | None:
+    """Return the size of a symbolic dimension; exporters write sums such as "past + sequence" into one."""
+    parts = [part.strip() for part in symbol.split("+")]
+    if len(parts) == 1 or not all(part.isdigit() or part in dims for part in parts):
+        return dims.get(symbol)
+    return sum(int(part) if part.isdigit() else dims[part] for part in parts)
 
 
 def compare(
@@ -72,7 +80,7 @@ def compare(
     """
     largest: dict[str, dict[str, float]] = {}
     for arrays in inputs:
-        expected, found = run(before, arrays), run(after, arrays)
+        expected, found = _expected(before, run, arrays), run(after, arrays)
         if list(expected) != list(found):
             msg = f"The outputs are {list(found)}, before they were {list(expected)}: {after}"
             raise CheckFailed(msg)
@@ -86,6 +94,14 @@ def compare(
                 msg = f"Output {name} differs by up to {largest[name]['max_abs']:.3g} from the model before: {after}"
                 raise CheckFailed(msg)
     return {"input_sets": len(inputs), "rtol": rtol, "atol": atol, "outputs": largest}
+
+
+def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any]]:
+    try:
+        return run(before, arrays)
+    except UsageProblem as error:
+        msg = f"The model does not run on inputs drawn for the check; pass --size or --shape that fit. {error}"
+        raise UsageProblem(msg) from error
 
 
 def _add(record: dict[str, float], want: NDArray[Any], got: NDArray[Any]) -> None:

@@ -130,3 +130,24 @@ def test_top_k_of_equal_values_keeps_their_order(tmp_path: Path, reverse: int) -
     x = np.array([[1, 3, 3, 1, 3, 0]], np.float32)
     node = helper.make_node("TopK", ["x", "k"], ["values", "y"], largest=1 - reverse)
     compare(tmp_path / "m.onnx", [node], [1, 6], x, {"k": np.array([4])}, output=INT64)
+
+
+def test_an_expansion_as_exporters_write_it_reads_no_tensor(tmp_path: Path) -> None:
+    # expand to (rows, -1): ones of the target's length, times -1, where the target is -1 a 1 is put
+    constants = {"zero": np.int64(0), "first": np.array([0]), "keep": np.array([-1]), "minus": np.array(-1)}
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"]),
+        helper.make_node("Unsqueeze", ["rows", "first"], ["row_dim"]),
+        helper.make_node("Concat", ["row_dim", "keep"], ["joined"], axis=0),
+        helper.make_node("Reshape", ["joined", "keep"], ["target"]),
+        helper.make_node("Shape", ["target"], ["length"]),
+        helper.make_node("ConstantOfShape", ["length"], ["ones"], value=numpy_helper.from_array(np.array([1]))),
+        helper.make_node("Mul", ["ones", "minus"], ["negative"]),
+        helper.make_node("Equal", ["target", "negative"], ["open"]),
+        helper.make_node("Where", ["open", "ones", "target"], ["sizes"]),
+        helper.make_node("Slice", ["x", "first", "one"], ["row"]),
+        helper.make_node("Expand", ["row", "sizes"], ["y"]),
+    ]
+    converted = compare(tmp_path / "m.onnx", nodes, ["rows", 4], noise(3, 4), {**constants, "one": np.array([1])})
+    assert converted.host_reads == []

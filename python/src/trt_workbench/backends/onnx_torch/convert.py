@@ -48,11 +48,15 @@ _LONGEST_SHAPE = 64
 
 @dataclass
 class _Value:
-    """A value of the ONNX graph: a node of the fx graph, a constant, or both; `rank` is set for host values."""
+    """A value of the ONNX graph: a node of the fx graph, a constant, or both.
+
+    `rank` is set for host values, `length` for vectors among them whose length is known.
+    """
 
     node: Any = None
     constant: Tensor | None = None
     rank: int | None = None
+    length: int | None = None
 
 
 @dataclass
@@ -127,7 +131,8 @@ class _Converter:
     def _add_constant(self, name: str, array: np.ndarray[Any, Any]) -> None:
         tensor = as_torch(array)
         is_shape = tensor.dtype in INTEGERS and tensor.ndim <= 1 and tensor.numel() <= _LONGEST_SHAPE
-        self._values[name] = _Value(constant=tensor, rank=tensor.ndim if is_shape else None)
+        length = tensor.numel() if tensor.ndim == 1 else None
+        self._values[name] = _Value(constant=tensor, rank=tensor.ndim if is_shape else None, length=length)
 
     def _add_input(self, value: onnx.ValueInfoProto) -> None:
         node = self._fx.placeholder(f"input_{len(self._fx.nodes)}")
@@ -205,6 +210,8 @@ class _Converter:
             return False
         function, rule = entry
         rank = rule([value.rank for value in inputs], attributes)
+        if node.op_type == "Reshape":  # to a vector or a scalar, if it is known which
+            rank = inputs[1].length if inputs[1].length in (0, 1) else None
         if rank is None or (node.op_type in ("Max", "Min") and len(inputs) != 2):
             return False
         arguments = tuple(None if value is self._values[""] else self._host(value, node) for value in inputs)
@@ -247,6 +254,9 @@ class _Converter:
         name = node.output[0]
         if node.op_type == "Constant":
             self._add_constant(name, np.asarray(self._constant(attributes)))
+        elif node.op_type == "Shape" and inputs[0].rank == 1 and inputs[0].constant is None and not attributes:
+            made = self._fx.call_function(host.length, (inputs[0].node,))
+            self._values[name] = _Value(made, rank=1, length=1)
         elif node.op_type in ("Shape", "Size"):
             function = host.shape if node.op_type == "Shape" else host.size
             made = self._fx.call_function(function, (self._tensor(inputs[0]),), attributes)
@@ -287,6 +297,11 @@ class _Converter:
     def _filled(self, name: str, inputs: list[_Value], attributes: dict[str, Any], node: onnx.NodeProto) -> None:
         fill = attributes.get("value", np.zeros(1, np.float32))
         item, dtype = fill.reshape(-1)[0].item(), as_torch(fill).dtype
+        if inputs[0].rank == 1 and inputs[0].length == 1 and dtype == torch.int64:
+            size = self._host(inputs[0], node)
+            made = self._fx.call_function(host.constant_of_shape, (size,), {"value": item})
+            self._values[name] = _Value(made, rank=1)
+            return
         keywords = {"value": item, "dtype": compute_dtype(dtype, self._precision)}
         shape = self._host(inputs[0], node)
         self._values[name] = _Value(self._fx.call_function(_full, (shape, self._some_tensor()), keywords))

@@ -120,9 +120,14 @@ def where(condition: Host, a: Host, b: Host) -> Host:
     return [x if hit else y for hit, x, y in zip(*columns, strict=True)]
 
 
-def constant_of_shape(target: list[int], *, value: int) -> Host:
+def constant_of_shape(target: list[int], *, value: int) -> list[int]:
     """A vector of one number."""
-    return [value] * target[0] if target else value
+    return [value] * target[0]
+
+
+def length(x: list[int]) -> list[int]:
+    """The shape of a vector."""
+    return [len(x)]
 
 
 def _widest(ranks: Sequence[int | None], _: dict[str, Any]) -> int | None:
@@ -160,6 +165,7 @@ OPERATORS: dict[str, tuple[Callable[..., Any], RankRule]] = {
     "Mul": (_elementwise(lambda a, b: a * b), _widest),
     "Range": (range_, _fixed(0, 0, 0, after=1)),
     "ReduceProd": (reduce_prod, _reduced),
+    "Reshape": (reshape, _widest),
     "Slice": (slice_, _fixed(1, after=1)),
     "Squeeze": (squeeze, _fixed(1, after=0)),
     "Sub": (_elementwise(lambda a, b: a - b), _widest),
