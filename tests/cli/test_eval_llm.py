@@ -35,7 +35,8 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     made = {path.name for path in out.iterdir()}
     assert made == {"metrics.json", "records.jsonl", "env.json", "run.json", "report.html", "plots"}
-    assert {path.name for path in (out / "plots").iterdir()} == {"perplexity.png", "divergence.png", "speed.png"}
+    plots = {"perplexity", "divergence", "speed-prefill", "speed-generate", "speed-generate-cached"}
+    assert {path.stem for path in (out / "plots").iterdir()} == plots
     for text in ("torch:fp32", "ort-cpu:fp32", "generate-cached", "passed", str(out / "report.html")):
         assert text in result.stdout
     assert "Windows of 64 tokens start every 32 tokens" in result.stderr

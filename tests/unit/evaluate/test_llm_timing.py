@@ -141,7 +141,7 @@ def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
     assert progress[-1] == (36, 36)
     assert len(lines) == 36
     assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in summaries] == [
-        (mode, choice.name, size) for choice in BACKENDS for mode in TIMING_MODES for size in (8, 3)
+        (mode, choice.name, size) for mode in TIMING_MODES for choice in BACKENDS for size in (8, 3)
     ]
     for row in summaries:
         key = (row["mode"], row["backend"], row["prompt_tokens"])

@@ -74,7 +74,7 @@ def time_models(
         on_progress: called with repetitions done and their total.
 
     Returns:
-        One summary for every backend, mode and length of the prompt.
+        One summary for every mode, backend and length of the prompt.
 
     Raises:
         UsageProblem: the sequence is longer than the model's positions, or the text is too short.
@@ -99,7 +99,7 @@ def time_models(
                         if on_progress:
                             on_progress(done, total)
                     summaries.append({"mode": mode, **facts, **_summary(lines), "provenance": provenance_of(model)})
-    return summaries
+    return sorted(summaries, key=lambda row: request.modes.index(row["mode"]))
 
 
 def _check(request: TimingRequest, source: ModelSource, available: int) -> None:

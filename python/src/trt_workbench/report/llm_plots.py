@@ -16,8 +16,9 @@ def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: 
         plots["perplexity"] = _perplexity(windows, folder / "perplexity.png")
     if len(metrics["backends"]) > 1 and windows:
         plots["divergence"] = _divergence(windows, folder / "divergence.png")
-    if metrics["timing"]:
-        plots["speed"] = _speed(metrics["timing"], folder / "speed.png")
+    for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
+        timed = [row for row in metrics["timing"] if row["mode"] == mode]
+        plots[f"speed-{mode}"] = _speed(mode, timed, folder / f"speed-{mode}.png")
     return plots
 
 
@@ -58,19 +59,17 @@ def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
     return path
 
 
-def _speed(timing: list[dict[str, Any]], path: Path) -> Path:
-    """Median tokens a second by backend and mode."""
-    rows = []
-    for row in timing:
-        name = f"{_name(row)}  {row['mode']} {row['batch']}x{row['prompt_tokens']}"
-        rows.append((name, row["tokens_per_s"]["p50"], row["mode"]))
-    modes = list(dict.fromkeys(mode for _, _, mode in rows))
-    with figure(path, height=max(2.2, 0.35 * len(rows) + 1.0)) as axes:
-        for place, (_, rate, mode) in enumerate(rows):
-            axes.barh(place, rate, color=PALETTE[modes.index(mode)])
+def _speed(mode: str, timing: list[dict[str, Any]], path: Path) -> Path:
+    """Median tokens a second by backend, batch and prompt of one mode."""
+    with figure(path, height=max(2.2, 0.35 * len(timing) + 1.0)) as axes:
+        names = list(dict.fromkeys(map(_name, timing)))
+        for place, row in enumerate(timing):
+            rate = row["tokens_per_s"]["p50"]
+            axes.barh(place, rate, color=PALETTE[names.index(_name(row)) % len(PALETTE)])
             axes.text(rate, place, f" {rate:.0f}", va="center")
-        axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
+        labels = [f"{_name(row)}  {row['batch']}x{row['prompt_tokens']}" for row in timing]
+        axes.set_yticks(range(len(timing)), labels)
         axes.invert_yaxis()
         axes.margins(x=0.15)
-        axes.set(title="Speed", xlabel="tokens/s, median")
+        axes.set(title=mode, xlabel="tokens/s, median")
     return path
