@@ -180,6 +180,33 @@ def test_clamp_int64(tmp_path: Path) -> None:
     assert any("int32" in finding for finding in sanitize(path, [])[1].findings)
 
 
+def test_int32_indices(tmp_path: Path) -> None:
+    assert "int32-indices" not in default_rewrites()
+    nodes = [
+        helper.make_node("Slice", ["x", "start", "end", "axis"], ["a"], "cut"),
+        helper.make_node("Cast", ["narrow"], ["wide"], to=INT64),
+        helper.make_node("Gather", ["a", "wide"], ["b"], "pick", axis=1),
+        helper.make_node("Unsqueeze", ["b", "axis"], ["c"], "needs_int64"),
+        helper.make_node("Squeeze", ["c", "axis"], ["y"]),
+    ]
+    constants = {
+        "start": np.array([1]),
+        "end": np.array([END]),
+        "axis": np.array([1]),
+        "narrow": np.array([0, 2], np.int32),
+    }
+    path = write(tmp_path / "m.onnx", nodes, constants, shape=(2, 6), out=(2, 2))
+    # the sentinel is out of range until it is clamped
+    _, report = rewritten(path, "int32-indices")
+    assert report.changes["int32-indices"] == ["Gather pick"]
+    graph, report = rewritten(path, "clamp-int64", "int32-indices", "remove-unused")
+    assert sorted(report.changes["int32-indices"]) == ["Gather pick", "Slice cut"]
+    kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    assert kinds["axis"] == INT64  # Unsqueeze takes nothing else
+    assert {kinds[name] for name in graph.node[0].input[1:]} == {TensorProto.INT32}
+    assert "Cast" not in operators(graph)
+
+
 def test_double_to_float(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Cast", ["x"], ["d"], to=DOUBLE),

@@ -17,7 +17,8 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize_graph import constants
-from trt_workbench.onnxtools.sanitize_rewrites import INT32, REWRITES, SanitizeSettings
+from trt_workbench.onnxtools.sanitize_integers import outside_int32
+from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.tensorrt_operators import why_not
 
 SCHEMA_VERSION = 1
@@ -111,7 +112,7 @@ def _findings(model: onnx.ModelProto) -> list[str]:
         if (reason := why_not(index.use(place)))
     ]
     for name, value in constants(model.graph).items():
-        if value.dtype == np.int64 and value.size and (value.max() > INT32.max or value.min() < INT32.min):
+        if value.dtype == np.int64 and outside_int32(value):
             found.append(f"constant {name} leaves the range of int32, to which TensorRT before 10 clamps")
     return found
 

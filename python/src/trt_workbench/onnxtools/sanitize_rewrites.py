@@ -14,14 +14,13 @@ from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
     constants,
-    fresh_name,
     remove_nodes,
     rename_uses,
     set_constant,
     use_counts,
 )
+from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
 
-INT32 = np.iinfo(np.int32)
 # Largest finite fp16: a mask below it turns into -inf, and a row of -inf into NaN.
 _FP16_MAX = 65504.0
 # int64 values are lossless stops on the way from and to these.
@@ -126,31 +125,6 @@ def _cast_type(node: onnx.NodeProto) -> int:
     return next(int(attribute.i) for attribute in node.attribute if attribute.name == "to")
 
 
-def clamp_int64(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
-    """Bring "to the end" sentinels of Slice into the range of int32, to which TensorRT before 10 clamps with a warning.
-
-    No dimension reaches 2^31, so the slice is the same.
-    """
-    graph = model.graph
-    values = constants(graph)
-    changed = []
-    for node in graph.node:
-        for place in (1, 2):
-            name = node.input[place] if node.op_type == "Slice" and len(node.input) > place else ""
-            value = values.get(name)
-            if value is None or value.dtype != np.int64 or not _outside_int32(value):
-                continue
-            clamped = fresh_name(graph, f"{name}_int32_range")
-            set_constant(graph, clamped, np.clip(value, INT32.min, INT32.max))
-            node.input[place] = clamped
-            changed.append(f"{name} of Slice {node.name}: {value.tolist()}")
-    return changed
-
-
-def _outside_int32(value: Any) -> bool:
-    return bool(np.any(value > INT32.max) or np.any(value < INT32.min))
-
-
 def double_to_float(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     """Compute in fp32 what the graph computes in fp64, which TensorRT does not have; inputs and outputs stay."""
     graph = model.graph
@@ -246,7 +220,8 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
     "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
     "collapse-casts": (collapse_casts, True),
-    "clamp-int64": (clamp_int64, True),
+    "clamp-int64": (lambda model, _: clamp_int64(model), True),
+    "int32-indices": (lambda model, _: int32_indices(model), False),
     "double-to-float": (double_to_float, True),
     "finite-masks": (finite_masks, False),
     "dedupe-initializers": (dedupe_initializers, True),

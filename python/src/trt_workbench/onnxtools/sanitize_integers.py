@@ -1,0 +1,84 @@
+"""Rewrites of 64-bit integers, which TensorRT before 10 does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from trt_workbench.onnxtools.sanitize_graph import Array, constants, fresh_name, set_constant
+
+INT32 = np.iinfo(np.int32)
+# Inputs that ONNX lets be int32 as well as int64, by operator.
+_INDEX_INPUTS = {"Gather": (1,), "GatherElements": (1,), "ScatterElements": (1,), "Slice": (1, 2, 3, 4)}
+
+
+def outside_int32(value: Any) -> bool:
+    """Whether any of the values does not fit into int32."""
+    return bool(np.any(value > INT32.max) or np.any(value < INT32.min))
+
+
+def clamp_int64(model: onnx.ModelProto) -> list[str]:
+    """Bring "to the end" sentinels of Slice into the range of int32, to which TensorRT before 10 clamps with a warning.
+
+    No dimension reaches 2^31, so the slice is the same.
+    """
+    graph = model.graph
+    values = constants(graph)
+    changed = []
+    for node in graph.node:
+        for place in (1, 2):
+            name = node.input[place] if node.op_type == "Slice" and len(node.input) > place else ""
+            value = values.get(name)
+            if value is None or value.dtype != np.int64 or not outside_int32(value):
+                continue
+            clamped = fresh_name(graph, f"{name}_int32_range")
+            set_constant(graph, clamped, np.clip(value, INT32.min, INT32.max))
+            node.input[place] = clamped
+            changed.append(f"{name} of Slice {node.name}: {value.tolist()}")
+    return changed
+
+
+def int32_indices(model: onnx.ModelProto) -> list[str]:
+    """Make indices int32 where the operator takes both: constants in range, and casts from int32 to int64."""
+    graph = model.graph
+    values = constants(graph)
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.input)}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    widened = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Cast" and types.get(node.input[0]) == TensorProto.INT32 and _goes_to_int64(node)
+    }
+    changed = []
+    for node in graph.node:
+        places = [place for place in _INDEX_INPUTS.get(node.op_type, ()) if _has(node, place)]
+        names = [node.input[place] for place in places]
+        # the indices of a Slice share one type: all of them or none
+        if not names or not all(name in widened or _fits(values.get(name)) for name in names):
+            continue
+        for place, name in zip(places, names, strict=True):
+            node.input[place] = widened.get(name) or _as_int32(graph, name, values[name])
+        changed.append(f"{node.op_type} {node.name}".strip())
+    return changed
+
+
+def _has(node: onnx.NodeProto, place: int) -> bool:
+    return place < len(node.input) and bool(node.input[place])
+
+
+def _goes_to_int64(node: onnx.NodeProto) -> bool:
+    return any(attribute.name == "to" and attribute.i == TensorProto.INT64 for attribute in node.attribute)
+
+
+def _fits(value: Array | None) -> bool:
+    return value is not None and value.dtype == np.int64 and not outside_int32(value)
+
+
+def _as_int32(graph: onnx.GraphProto, name: str, value: Array) -> str:
+    new = fresh_name(graph, f"{name}_int32")
+    set_constant(graph, new, value.astype(np.int32))
+    return new
