@@ -93,3 +93,22 @@ TEST_CASE("shapes are written with a question mark for what is open") {
     CHECK(bracketed({-1, 3, 224}) == "[?, 3, 224]");
     CHECK(bracketed({}) == "[]");
 }
+
+TEST_CASE("a fixed input is held to its own shape where no profile tells a range") {
+    const ProfileRange range = complete_range({4, 8}, {});
+    CHECK(range.min == Shape{4, 8});
+    CHECK(range.opt == Shape{4, 8});
+    CHECK(range.max == Shape{4, 8});
+    const std::vector<TensorInfo> inputs{input("x", {range})};
+    CHECK(choose_profile(inputs, call({{4, 8}}), {}) == 0);
+    CHECK(refusal(inputs, call({{4, 9}})).find("Input 'x' has shape [4, 9]") == 0);
+    CHECK(refusal(inputs, call({{32}})).find("Input 'x' has shape [32]") == 0);
+    CHECK(complete_range({4, 8}, small).max == Shape{4, 8});
+}
+
+TEST_CASE("the range of an open dimension is the profile's, and open where none tells it") {
+    CHECK(complete_range({-1, 3}, small).max == small.max);
+    const std::vector<TensorInfo> inputs{input("x", {complete_range({-1, 3}, {})})};
+    CHECK(choose_profile(inputs, call({{900, 3}}), {}) == 0);
+    CHECK(refusal(inputs, call({{900, 4}})).find("Input 'x' has shape [900, 4]") == 0);
+}

@@ -101,8 +101,10 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
 }
 
 std::optional<Shape> Execution::output_shape(std::size_t output) const {
-    Shape shape = to_vector(context_->getTensorShape(plan_->outputs()[output].name.c_str()));
-    if (std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; })) {
+    const nvinfer1::Dims dims = context_->getTensorShape(plan_->outputs()[output].name.c_str());
+    Shape shape = to_vector(dims);
+    // A negative count: not even the rank is known yet, which differs from a scalar.
+    if (dims.nbDims < 0 || std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; })) {
         return std::nullopt;
     }
     return shape;

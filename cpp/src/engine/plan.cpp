@@ -6,6 +6,7 @@
 #include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/plan_file.hpp"
+#include "trtw/engine/profile_choice.hpp"
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
 
@@ -53,6 +54,45 @@ ProfileRange shape_range(const nvinfer1::ICudaEngine& engine, const char* name, 
             to_vector(engine.getProfileShape(name, profile, OptProfileSelector::kMAX))};
 }
 
+// Makes a context without scratch memory: enough to ask it for shapes.
+nvinfer1::IExecutionContext* shape_context(nvinfer1::ICudaEngine& engine) {
+#if NV_TENSORRT_MAJOR >= 10
+    return engine.createExecutionContext(nvinfer1::ExecutionContextAllocationStrategy::kUSER_MANAGED);
+#else
+    return engine.createExecutionContextWithoutDeviceMemory();
+#endif
+}
+
+bool is_dynamic(const Shape& shape) {
+    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+}
+
+// TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
+// context tells the shape then.
+void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles) {
+    const char* name = tensor.name.c_str();
+    std::vector<ProfileRange> told;
+    if (is_dynamic(tensor.shape)) {
+        for (int p = 0; p < profiles; ++p) {
+            told.push_back(shape_range(engine, name, p));
+        }
+    }
+    const bool untold = tensor.shape.empty() || std::any_of(told.begin(), told.end(), [&](const ProfileRange& range) {
+                            return range.max.size() != tensor.shape.size();
+                        });
+    if (untold) {
+        const std::unique_ptr<nvinfer1::IExecutionContext> context{shape_context(engine)};
+        const nvinfer1::Dims dims = context ? context->getTensorShape(name) : nvinfer1::Dims{};
+        if (dims.nbDims > 0) {
+            tensor.shape = to_vector(dims);
+        }
+    }
+    told.resize(static_cast<std::size_t>(profiles));
+    for (const ProfileRange& range : told) {
+        tensor.profiles.push_back(complete_range(tensor.shape, range));
+    }
+}
+
 // Value ranges of a shape tensor; TensorRT 8.6 tells them through deprecated calls only and checks them itself.
 std::vector<ProfileRange> value_ranges([[maybe_unused]] const nvinfer1::ICudaEngine& engine,
                                        [[maybe_unused]] const TensorInfo& tensor, [[maybe_unused]] int profiles) {
@@ -76,7 +116,7 @@ std::vector<ProfileRange> value_ranges([[maybe_unused]] const nvinfer1::ICudaEng
     return ranges;
 }
 
-TensorInfo describe(const nvinfer1::ICudaEngine& engine, const char* name, int profiles) {
+TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profiles) {
     TensorInfo tensor;
     tensor.name = name;
     tensor.is_input = engine.getTensorIOMode(name) == nvinfer1::TensorIOMode::kINPUT;
@@ -90,11 +130,7 @@ TensorInfo describe(const nvinfer1::ICudaEngine& engine, const char* name, int p
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
     if (tensor.is_input) {
-        const bool dynamic = std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto dim) { return dim < 0; });
-        for (int p = 0; p < profiles; ++p) {
-            tensor.profiles.push_back(dynamic ? shape_range(engine, name, p)
-                                              : ProfileRange{tensor.shape, tensor.shape, tensor.shape});
-        }
+        read_ranges(engine, tensor, profiles);
         if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
             tensor.values = value_ranges(engine, tensor, profiles);
         }

@@ -2,6 +2,7 @@
 
 #include "trtw/error.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace trtw::engine {
@@ -91,6 +92,22 @@ std::string bracketed(const Shape& shape) {
         text += (i == 0 ? "" : ", ") + (shape[i] < 0 ? std::string{"?"} : std::to_string(shape[i]));
     }
     return text + "]";
+}
+
+ProfileRange complete_range(const Shape& shape, const ProfileRange& told) {
+    const bool dynamic = std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+    const std::size_t rank = shape.size();
+    if (dynamic && told.min.size() == rank && told.opt.size() == rank && told.max.size() == rank) {
+        return told;
+    }
+    ProfileRange range{shape, shape, shape};
+    for (std::size_t i = 0; i < rank; ++i) {
+        if (shape[i] < 0) {
+            range.min[i] = 0;
+            range.max[i] = std::numeric_limits<std::int32_t>::max();
+        }
+    }
+    return range;
 }
 
 bool profile_allows(std::span<const TensorInfo> inputs, const CallShapes& call, int profile) {

@@ -19,6 +19,10 @@ struct CallShapes {
 /// Throws UsageProblem with the input, what it got and every profile's range where none fits.
 int choose_profile(std::span<const TensorInfo> inputs, const CallShapes& call, std::optional<int> fixed);
 
+/// The range that holds an input of this shape (-1: open). A fixed dimension has its own size alone; an open one the
+/// range that the profile tells, or any where the profile tells none (TensorRT checks the shape itself then).
+ProfileRange complete_range(const Shape& shape, const ProfileRange& told);
+
 /// Whether one profile allows the call.
 bool profile_allows(std::span<const TensorInfo> inputs, const CallShapes& call, int profile);
 
