@@ -89,7 +89,7 @@ def test_other_files_are_named(native: Any, data: bytes, words: str) -> None:
         native.Engine(data)
 
 
-def test_an_edited_header_is_refused(plans: Plans, native: Any, tmp_path: Path) -> None:  # noqa: ARG001
+def test_an_edited_header_is_refused(plans: Plans, native: Any, tmp_path: Path) -> None:
     path = tmp_path / "net.plan"
     plan = plans("fixed")
     path.write_bytes(plan)
