@@ -2,7 +2,8 @@
 """A double of the native core for tests of what surrounds it: a plan is the model itself, ONNX Runtime executes it.
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
-GPU's, TRTW_DOUBLE_SLEEP the seconds of a build, TRTW_DOUBLE_LOG a file that gets a line for every build.
+GPU's, TRTW_DOUBLE_SLEEP the seconds of a build, TRTW_DOUBLE_LOG a file that gets a line for every build,
+TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler.
 """
 
 import json
@@ -249,3 +250,17 @@ def profile_layers(
     engine: Engine, inputs: Mapping[str, Any], *, iterations: int = 3, profile: int | None = None
 ) -> list[SimpleNamespace]:
     return [SimpleNamespace(name="first", milliseconds=np.ones(3)), SimpleNamespace(name="b", milliseconds=np.ones(3))]
+
+
+def profiler_start() -> None:
+    _note_profiler("start")
+
+
+def profiler_stop() -> None:
+    _note_profiler("stop")
+
+
+def _note_profiler(text: str) -> None:
+    if log := os.environ.get("TRTW_DOUBLE_PROFILER"):
+        with Path(log).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")

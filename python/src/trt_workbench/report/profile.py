@@ -14,7 +14,7 @@ from trt_workbench.bench.profiling.records import read_records
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.page import render
-from trt_workbench.report.profile_view import SideView, side_views, summary
+from trt_workbench.report.profile_view import SideView, role_rows, side_views, summary
 from trt_workbench.system.conditions import measuring_conditions
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
@@ -53,6 +53,8 @@ def write_report(directory: Path) -> Path:
         "run": run,
         "sides": sides,
         "groups": groups,
+        "notes": list(dict.fromkeys(note for side in sides for note in side.facts.get("notes", []))),
+        "roles": role_rows(sides),
         "summary": summary(sides, groups),
         "columns": _columns(sides),
         "conditions": measuring_conditions(environment),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench.profiling.difference import Group, overhead
-from trt_workbench.bench.profiling.records import Kernel, Operation, Record
+from trt_workbench.bench.profiling.records import OVERHEAD, Kernel, Operation, Record
 
 _NAMED = 3
 
@@ -72,6 +72,16 @@ def label(one: Operation) -> str:
     return (", ".join(one.onnx_nodes[:_NAMED]) + more) or one.name
 
 
+def role_rows(sides: Sequence[SideView]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Return for every role (number of operations, milliseconds) of each side; roles that no side has are left out."""
+    rows: list[tuple[str, list[tuple[int, float]]]] = []
+    for role in ("compute", *OVERHEAD, "other"):
+        having = [[one for one in side.operations if one.role == role] for side in sides]
+        if any(having):
+            rows.append((role, [(len(found), sum(one.mean_ms or 0.0 for one in found)) for found in having]))
+    return rows
+
+
 def side_views(sides: Mapping[str, Any], records: Sequence[Record]) -> list[SideView]:
     """Return the views of the sides that a run has, the target first."""
     return [
@@ -88,7 +98,7 @@ def side_views(sides: Mapping[str, Any], records: Sequence[Record]) -> list[Side
 
 def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
     """Return what stands out, in sentences."""
-    sentences = [sentence for side in sides for sentence in _of_side(side)]
+    sentences = [" ".join(_of_side(side)) for side in sides]
     if len(sides) > 1:
         sentences += _of_difference(sides[0], sides[1], groups)
     return sentences
@@ -125,14 +135,15 @@ def _of_difference(target: SideView, against: SideView, groups: Sequence[Group])
     change = target.total_ms - against.total_ms
     word = "more" if change >= 0 else "less"
     found = [f"{target.title} takes {abs(change):.3f} ms {word} than {against.title} by the sum of its {target.noun}."]
-    for group in groups[:_NAMED]:
+    for group in [group for group in groups if not group.roles][:_NAMED]:
         names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
         more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""
         found.append(f"{names}{more}: {group.target_ms:.3f} ms against {group.against_ms:.3f} ms.")
-    for side, name in ((target, "target"), (against, "against")):
-        only = [group for group in groups if group.only_in == name and group.roles]
-        if only:
-            time_ms = sum(group.target_ms + group.against_ms for group in only)
-            listed = ", ".join(one.name for group in only[:_NAMED] for one in (*group.target, *group.against))
-            found.append(f"Only {side.title} has {len(only)} of these: {listed} … ({time_ms:.3f} ms).")
+    for role, ((count, time_ms), (other_count, other_ms)) in role_rows([target, against]):
+        if role in OVERHEAD and (count, other_count) != (0, 0):
+            found.append(f"{role}: {count} ({time_ms:.3f} ms) against {other_count} ({other_ms:.3f} ms).")
+    for group in [group for group in groups if group.only_in and group.roles][:_NAMED]:
+        alone = target if group.only_in == "target" else against
+        one = (*group.target, *group.against)[0]
+        found.append(f"Only {alone.title} has the {one.role} {one.name} ({group.target_ms + group.against_ms:.3f} ms).")
     return found

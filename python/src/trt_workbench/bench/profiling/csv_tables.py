@@ -23,7 +23,7 @@ def read_table(text: str, columns: Sequence[str], source: str) -> list[dict[str,
     Raises:
         UsageProblem: there is no such table; the message holds the first line that the tool printed.
     """
-    lines = text.splitlines()
+    lines = text.replace("\r\n", "\n").split("\n")
     for number, line in enumerate(lines):
         names = next(csv.reader([line]), [])
         if all(any(name.startswith(column) for name in names) for column in columns):

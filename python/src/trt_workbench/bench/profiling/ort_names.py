@@ -11,6 +11,10 @@ from trt_workbench.onnxtools.node_names import ModelNodes
 _UNIQUE = re.compile(r"(?:/\w+Fusion/?)?(?:_token_\d+)?$")
 _BEFORE = "fused "
 _AFTER = "_nchwc"
+# Put before the name of a tensor whose type ONNX Runtime changed where it has no kernel for the model's.
+_CAST = "InsertedPrecisionFreeCast_"
+# Operators that are no part of a model unless they bear one of its names.
+_MADE = frozenset({"Cast", "MemcpyFromHost", "MemcpyToHost", "ReorderInput", "ReorderOutput"})
 # The longest chain that a fusion absorbs: convolution, addition, activation.
 _REACH = 4
 
@@ -29,7 +33,9 @@ def origin(name: str, operator: str | None, model: ModelNodes) -> list[str]:
     """
     if name in model.operators:
         return [name]
-    stem = _UNIQUE.sub("", name, count=1).removeprefix(_BEFORE).removesuffix(_AFTER)
+    if operator in _MADE:
+        return []
+    stem = _UNIQUE.sub("", name, count=1).removeprefix(_BEFORE).removesuffix(_AFTER).removeprefix(_CAST)
     last = stem if stem in model.operators else model.producers.get(stem)
     if last is None:
         return []

@@ -64,8 +64,8 @@ class Operation(_Line):
 
     @property
     def conversion(self) -> str:
-        """The change of precision, such as "fp32 to fp16"; empty if there is none."""
-        before, after = (", ".join(dict.fromkeys(types)) for types in (self.input_types, self.output_types))
+        """The change of precision from first input to first output, such as "fp32 to fp16"; empty if there is none."""
+        before, after = (next(iter(types), "") for types in (self.input_types, self.output_types))
         return f"{before} to {after}" if before and after and before != after else ""
 
 
@@ -113,12 +113,13 @@ def read_records(path: Path) -> list[Record]:
         UsageProblem: the file is absent, or a line is cut short, wrong or of another schema version.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # not splitlines: a name may hold other line separators, which JSON leaves as they are
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
     records = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines if lines != [""] else [], 1):
         try:
             records.append(_ADAPTER.validate_json(line))
         except ValidationError as error:

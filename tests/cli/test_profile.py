@@ -1,0 +1,263 @@
+"""`trtw profile` as a command: ONNX Runtime for real, TensorRT on the double of the native core."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import Result
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from trt_workbench.cli.main import app
+
+DOUBLES = Path(__file__).parents[1] / "doubles"
+SHARED = Path(os.environ.get("TRTW_SHARED", Path(__file__).parents[3] / "shared"))
+Trtw = Callable[..., Result]
+
+
+def write_model(path: Path, batch: int | str = 2, *, casts: bool = False) -> Path:
+    """total = (x + y) * 2, the sum in double if `casts`."""
+    kinds = TensorProto.DOUBLE if casts else TensorProto.FLOAT
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3]) for name in ("x", "y")]
+    outputs = [helper.make_tensor_value_info("total", TensorProto.FLOAT, [batch, 3])]
+    cast = [helper.make_node("Cast", [n], [f"{n}_wide"], name=f"widen_{n}", to=kinds) for n in ("x", "y")]
+    narrow = helper.make_node("Cast", ["wide"], ["sum"], name="narrow", to=TensorProto.FLOAT)
+    middle = helper.make_node(
+        "Add", ["x_wide", "y_wide"] if casts else ["x", "y"], ["wide" if casts else "sum"], name="add"
+    )
+    last = helper.make_node("Mul", ["sum", "two"], ["total"], name="double")
+    nodes = [*cast, middle, narrow, last] if casts else [middle, last]
+    two = numpy_helper.from_array(np.array(2, np.float32), "two")
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [two])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def trtw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trtw:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+    def run(*words: object) -> Result:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def profiled(trtw: Trtw) -> Callable[..., dict[str, Any]]:
+    """Profile on ONNX Runtime's CPU provider and return what --json prints."""
+
+    def run(*words: object) -> dict[str, Any]:
+        result = trtw("profile", *words, "--backend", "ort-cpu", "--iterations", 3, "--json")
+        assert result.exit_code == 0, result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
+
+    return run
+
+
+Profiled = Callable[..., dict[str, Any]]
+
+
+def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, profiled: Profiled, tmp_path: Path) -> None:
+    document = profiled(model)
+    directory = Path(document["directory"])
+    assert directory.parent == tmp_path / "out" / "profile"
+    assert {path.name for path in directory.iterdir()} == {
+        "captures", "env.json", "records.jsonl", "report.html", "run.json",
+    }  # fmt: skip
+    operations = document["sides"]["target"]["operations"]
+    assert [(one["name"], one["operator"], one["provider"]) for one in operations] == [
+        ("add", "Add", "CPUExecutionProvider"),
+        ("double", "Mul", "CPUExecutionProvider"),
+    ]
+    lines = (directory / "records.jsonl").read_text().splitlines()
+    assert [json.loads(line)["schema_version"] for line in lines] == [1, 1]
+    run = json.loads((directory / "run.json").read_text())
+    assert (run["command"], run["status"]) == ("profile", "complete")
+    assert run["sides"]["target"]["own_ms"] > 0
+
+
+def test_two_models_are_compared_node_by_node_and_casts_are_named(
+    model: Path, profiled: Profiled, tmp_path: Path
+) -> None:
+    other = write_model(tmp_path / "casts.onnx", casts=True)
+    document = profiled(model, "--against", other)
+    groups = {tuple(group["onnx_nodes"]): group for group in document["difference"]}
+    assert groups[("add",)]["only_in"] is None
+    assert {nodes[0] for nodes, group in groups.items() if group["roles"] == ["cast"]} == {
+        "widen_x", "widen_y", "narrow",
+    }  # fmt: skip
+    assert groups[("narrow",)]["only_in"] == "against"
+    report = (Path(document["directory"]) / "report.html").read_text()
+    for text in ("What differs", "widen_x", "casts.onnx", "By role"):
+        assert text in report
+    assert any("cast: 0" in sentence and "against 3" in sentence for sentence in document["summary"])
+
+
+def test_an_earlier_run_can_be_compared_with(model: Path, profiled: Profiled, trtw: Trtw, tmp_path: Path) -> None:
+    before = profiled(model)
+    document = profiled(model, "--against", before["directory"], "--output", tmp_path / "second")
+    assert document["sides"]["against"]["run"] == before["directory"]
+    assert [one["name"] for one in document["sides"]["against"]["operations"]] == ["add", "double"]
+    again = trtw("report", tmp_path / "second")
+    assert again.exit_code == 0, again.stderr
+
+
+def test_tables_are_printed_for_people(model: Path, trtw: Trtw) -> None:
+    result = trtw("profile", model, "--backend", "ort-cpu", "--iterations", 2)
+    assert result.exit_code == 0, result.stderr
+    for text in ("the longest nodes", "add", "Nodes by provider: CPUExecutionProvider 2", "report.html"):
+        assert text in result.stdout
+
+
+def test_dynamic_dimensions_need_a_shape(tmp_path: Path, profiled: Profiled, trtw: Trtw) -> None:
+    document = profiled(write_model(tmp_path / "batch.onnx", "N"), "--shape", "x:4x3", "--shape", "y:4x3")
+    assert document["sides"]["target"]["inputs"] == {"x": [4, 3], "y": [4, 3]}
+    path = tmp_path / "length.onnx"
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "length"])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "length"])
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [value], [out])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    refused = trtw("profile", path, "--backend", "ort-cpu")
+    assert refused.exit_code == 2
+    assert "--shape x:" in refused.stderr
+
+
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
+def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled) -> None:
+    document = profiled(SHARED / "models" / "yolox_nano.onnx")
+    operations = document["sides"]["target"]["operations"]
+    unknown = {one["operator"] for one in operations if not one["onnx_nodes"]}
+    assert unknown <= {"ReorderInput", "ReorderOutput"}
+    assert len(operations) > 200
+    assert any(one["operator"] == "Conv" and len(one["onnx_nodes"]) > 1 for one in operations)
+    facts = document["sides"]["target"]
+    assert facts["sum_ms"] <= facts["profiled_ms"] * 1.5
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["absent.onnx"], 2, "does not exist: absent.onnx"),
+        (["{model}", "--against", "absent.plan"], 2, "--against takes"),
+        (["{model}", "--against", "fp16"], 2, "runs a model in the precision it was exported in"),
+        (["{model}", "--backend", "nothing"], 2, "no backend called 'nothing'"),
+        (["{model}", "--shape", "z:1x3"], 2, "no input 'z'"),
+        (["{model}", "--shape", "x:9x9"], 2, "cannot profile the model"),
+        (["{model}", "--backend", "torch"], 2, "has no profiler by layer"),
+        (["{plan}"], 3, "Backend trt cannot serve here"),
+        (["{plan}", "--backend", "ort-cpu"], 2, "A plan runs on the backend trt"),
+        (["{model}", "--against", "{folder}"], 2, "run directory is incomplete"),
+        (["{broken}"], 2, "not a whole ONNX model"),
+    ],
+)
+def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
+    words: list[str], code: int, text: str, model: Path, trtw: Trtw, tmp_path: Path
+) -> None:
+    if "torch" in words:
+        pytest.importorskip("torch")
+    plan, folder, broken = tmp_path / "m.plan", tmp_path / "folder", tmp_path / "broken.onnx"
+    plan.write_bytes(b"plan")
+    broken.write_bytes(b"\x08\x07garbage")
+    folder.mkdir()
+    filled = [word.format(model=model, plan=plan, folder=folder, broken=broken) for word in words]
+    more = [] if "--backend" in words or plan.name in filled[0] else ["--backend", "ort-cpu"]
+    result = trtw("profile", *filled, *more)
+    assert result.exit_code == code, result.stderr
+    assert text in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("error: ")]) == 1
+    assert not list((tmp_path / "out").glob("profile/*"))
+
+
+@pytest.mark.parametrize(("flag", "package"), [("--nsys", "nsight-systems-cli"), ("--ncu", "nsight-compute")])
+def test_a_missing_profiler_is_named_before_anything_runs(
+    flag: str, package: str, model: Path, trtw: Trtw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from trt_workbench.bench.profiling import nsight
+
+    monkeypatch.setattr(nsight.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(nsight.Path, "glob", lambda *_: iter(()))
+    result = trtw("profile", model, "--backend", "ort-cpu", flag)
+    assert result.exit_code == 3
+    assert package in result.stderr
+    assert "note: Profiling" not in result.stderr
+    assert not (tmp_path / "out" / "profile").exists()
+
+
+# ------------------------------------------------------------------------------- TensorRT, on the double of the core
+
+NCU = f"""#!{sys.executable}
+import subprocess, sys
+arguments = sys.argv[1:]
+code = subprocess.run(arguments[arguments.index({sys.executable!r}):]).returncode
+rest = ":none" * 6
+ranges = '71  ""<default domain>:submit' + rest + '"" ""TensorRT:total [layer]' + rest + '""'
+column = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
+with open(arguments[arguments.index("--log-file") + 1], "w") as log:
+    log.write('==PROF== Connected to process 71\\n"ID","' + column + '","Kernel Name","gpu__time_duration.sum"\\n')
+    log.write('"","","","ns"\\n"0","' + ranges + '","add_kernel","2,000"\\n')
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def plan(doubled_core: None, trtw: Trtw, model: Path, tmp_path: Path) -> Path:  # noqa: ARG001 - it has to be there
+    path = tmp_path / "model.plan"
+    assert trtw("build-engine", model, "-o", path).exit_code == 0
+    return path
+
+
+def test_an_engine_is_profiled_layer_by_layer(plan: Path, trtw: Trtw) -> None:
+    result = trtw("profile", plan, "--iterations", 4, "--json")
+    assert result.exit_code == 0, result.stderr
+    facts = json.loads(result.stdout)["sides"]["target"]
+    assert facts["backend"] == "trt"
+    assert facts["own_ms"] == 1.0
+    # the double's inspector tells one layer that is not timed, its profiler two that it does not tell
+    named = {one["name"]: (one["median_ms"], one["share"]) for one in facts["operations"]}
+    assert named == {"total [layer]": (None, None), "first": (1.0, 0.5), "b": (1.0, 0.5)}
+    assert any("--profiling-verbosity detailed" in note for note in facts["notes"])
+
+
+def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their_own(
+    plan: Path, trtw: Trtw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    ncu = tmp_path / "bin" / "ncu"
+    ncu.write_text(NCU)
+    ncu.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ncu.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("TRTW_DOUBLE_PROFILER", str(tmp_path / "profiler"))
+    result = trtw("profile", plan, "--ncu", "--launches", 5, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "profiler").read_text() == "start\nstop\n"
+    document = json.loads(result.stdout)
+    (kernel,) = document["sides"]["target"]["kernels"]
+    assert (kernel["name"], kernel["layer"], kernel["total_ms"]) == ("add_kernel", "total [layer]", 0.002)
+    assert "--launch-count 5" in result.stderr.replace("\n", " ")
+    captures = Path(document["directory"]) / "captures" / "target"
+    assert {"request.json", "ncu.csv", "ncu.log"} <= {path.name for path in captures.iterdir()}
+    assert "add_kernel" in (captures.parents[1] / "report.html").read_text()
+
+
+def test_a_model_is_built_in_two_precisions_and_compared(doubled_core: None, model: Path, trtw: Trtw) -> None:  # noqa: ARG001
+    result = trtw("profile", model, "--backend", "trt", "--against", "fp16", "--json")
+    assert result.exit_code == 0, result.stderr
+    sides = json.loads(result.stdout)["sides"]
+    assert (sides["target"]["precision"], sides["against"]["precision"]) == ("fp32", "fp16")
+    assert sides["target"]["plan"] != sides["against"]["plan"]

@@ -1,0 +1,99 @@
+"""What Nsight Systems and Nsight Compute print, made into kernels, layers and nodes."""
+
+import pytest
+
+from trt_workbench.bench.profiling import ncu_raw, nsys_stats
+from trt_workbench.bench.profiling.csv_tables import nanoseconds, number, read_table
+from trt_workbench.bench.profiling.kernel_layers import LayerIndex
+from trt_workbench.bench.profiling.records import Kernel, Operation
+from trt_workbench.errors import UsageProblem
+
+from .conftest import sample
+
+REFORMAT = "Reformatting CopyNode for Input Tensor 0 to /conv1/Conv + /relu1/Relu"
+
+
+def nsys_kernels(layers: list[Operation], *, ranges: bool = True) -> list[Kernel]:
+    found = sample("nsys-nvtx_kern_sum.csv") if ranges else None
+    return nsys_stats.read_kernels(sample("nsys-cuda_gpu_kern_sum.csv"), found, LayerIndex(layers))
+
+
+def test_nsys_kernels_belong_to_layers_and_nodes(fp16: list[Operation]) -> None:
+    kernels = {(kernel.name.partition("<")[0], kernel.layer): kernel for kernel in nsys_kernels(fp16)}
+    conv = kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv1/Conv + /relu1/Relu"]
+    assert (conv.launches, conv.total_ms, conv.mean_ms) == (20, 0.4, 0.02)
+    assert conv.onnx_nodes == ["/conv1/Conv", "/relu1/Relu"]
+    assert kernels["sm80_xmma_fprop_implicit_gemm_f16f16", "/conv2/Conv"].total_ms == 0.24
+    assert kernels["generatedNativePointwise", "PWN(PWN(/act/Sigmoid), /act/Mul)"].launches == 20
+
+
+def test_nsys_launches_outside_of_layers_are_kept_without_one(fp16: list[Operation]) -> None:
+    reformats = [kernel for kernel in nsys_kernels(fp16) if "copyVectorizedKernel" in kernel.name]
+    assert [(kernel.layer, kernel.launches, kernel.total_ms) for kernel in reformats] == [
+        (REFORMAT, 20, 0.14),
+        (None, 20, 0.1),
+    ]
+
+
+def test_nsys_keeps_the_sum_with_and_without_ranges(fp16: list[Operation]) -> None:
+    for ranges in (True, False):
+        kernels = nsys_kernels(fp16, ranges=ranges)
+        assert sum(kernel.total_ms for kernel in kernels) == pytest.approx(1.0)
+        assert sum(kernel.share or 0 for kernel in kernels) == pytest.approx(1.0)
+        assert sum(kernel.launches for kernel in kernels) == 100
+    assert {kernel.layer for kernel in nsys_kernels(fp16, ranges=False)} == {None}
+
+
+def test_ncu_launches_of_one_layer_form_one_kernel(fp16: list[Operation]) -> None:
+    kernels = ncu_raw.read_kernels(sample("ncu-raw.csv"), LayerIndex(fp16))
+    assert [(kernel.layer, kernel.launches, kernel.total_ms) for kernel in kernels] == [
+        ("/conv1/Conv + /relu1/Relu", 2, 0.016),
+        (REFORMAT, 1, 0.002016),
+        (None, 1, 0.000984),
+    ]
+    conv = kernels[0]
+    assert conv.onnx_nodes == ["/conv1/Conv", "/relu1/Relu"]
+    # weighted by time: 4 µs at 10 % and 12 µs at 30 %; a metric that is "n/a" is left out
+    assert conv.metrics == {
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": 25.0,
+        "dram__bytes_read.sum": 2560.0,
+        "launch__registers_per_thread": 64.0,
+    }
+    assert kernels[1].metrics["dram__bytes_read.sum"] == 12288
+
+
+def test_ranges_of_a_cell_are_read_outermost_first() -> None:
+    assert ncu_raw.ranges_of('71  "<default domain>:a:none" "TensorRT:b:c:none"') == [
+        "<default domain>:a:none",
+        "TensorRT:b:c:none",
+    ]
+    assert ncu_raw.ranges_of("") == []
+
+
+def test_a_layers_name_may_hold_colons() -> None:
+    layer = Operation(kind="layer", index=0, name="onnx::Conv_5")
+    found = LayerIndex([layer]).find(["TensorRT:ExecutionContext::enqueue", "TensorRT:onnx::Conv_5:none:none"])
+    assert found is layer
+    assert LayerIndex([layer]).find(["TensorRT:onnx::Conv_55"]) is None
+
+
+@pytest.mark.parametrize("text", ["", "==ERROR== ERR_NVGPUCTRPERM\n", "No kernels were profiled.\n"])
+def test_output_without_a_table_is_told_with_its_first_line(text: str) -> None:
+    with pytest.raises(UsageProblem, match="ncu printed no table"):
+        ncu_raw.read_kernels(text, LayerIndex([]))
+    with pytest.raises(UsageProblem, match=r"nsys stats .* begins: SKIPPED"):
+        nsys_stats.read_kernels("SKIPPED: no CUDA kernel data\n", None, LayerIndex([]))
+
+
+def test_units_and_figures() -> None:
+    assert nanoseconds(2.0, "us") == 2000.0
+    assert nanoseconds(2.0, "nsecond") == 2.0
+    with pytest.raises(UsageProblem, match="unit 'byte'"):
+        nanoseconds(1.0, "byte")
+    assert number("10,196,000") == 10196000.0
+    assert number("n/a") is None
+
+
+def test_a_table_ends_where_its_rows_do() -> None:
+    rows = read_table('noise\na,b\n1,"x, y"\n2,z\n\n3,4\n', ("a", "b"), "it")
+    assert rows == [{"a": "1", "b": "x, y"}, {"a": "2", "b": "z"}]
