@@ -206,6 +206,12 @@ def test_precisions_of_torch(llm_folder: Folders, tmp_path: Path) -> None:
         evaluate(llm_folder("llama"), tmp_path, backends=(BackendChoice("torch", "int8"),))
 
 
+def test_threads(llm_folder: Folders, tmp_path: Path) -> None:
+    rows = evaluate(llm_folder("llama"), tmp_path, limit=100, threads=1).metrics["backends"]
+    assert rows[0]["provenance"]["threads"] == 1
+    assert rows[1]["provenance"]["intra_op_threads"] == 1
+
+
 def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((llm_folder("llama") / name).read_bytes())

@@ -61,6 +61,7 @@ class TorchLlm:
             "attention": model.config._attn_implementation,
             "compiled": compiled,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
+            "threads": torch.get_num_threads(),
         }
 
     def logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -156,7 +157,12 @@ class TorchLlm:
 
 
 def load_torch_llm(
-    directory: LlmDirectory, *, device: str = "auto", precision: str = "fp32", compiled: bool = False
+    directory: LlmDirectory,
+    *,
+    device: str = "auto",
+    precision: str = "fp32",
+    compiled: bool = False,
+    threads: int | None = None,
 ) -> TorchLlm:
     """Load a model for running.
 
@@ -165,6 +171,7 @@ def load_torch_llm(
         device: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
         precision: "fp32" (without TF32), "fp16" or "bf16".
         compiled: compile it; the first calls take long.
+        threads: processors that PyTorch may use, in the whole process; None leaves that as it is.
 
     Raises:
         ComponentMissing: torch or transformers is missing, or the device is.
@@ -175,6 +182,10 @@ def load_torch_llm(
         msg = f"torch runs a language model in {', '.join(PRECISIONS)}, not {precision!r}."
         raise UsageProblem(msg)
     chosen = choose_device(device)
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
     return TorchLlm(load_causal_lm(directory, "sdpa"), device=chosen, precision=precision, compiled=compiled)
 
 

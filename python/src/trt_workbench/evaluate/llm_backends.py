@@ -131,7 +131,11 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
     return load_torch_llm(
-        source.directory, device=source.device, precision=choice.precision, compiled=_TORCH[choice.name]
+        source.directory,
+        device=source.device,
+        precision=choice.precision,
+        compiled=_TORCH[choice.name],
+        threads=source.threads,
     )
 
 
