@@ -233,9 +233,9 @@ def test_an_engine_is_profiled_layer_by_layer(plan: Path, trtw: Trtw) -> None:
     assert any("--profiling-verbosity detailed" in note for note in facts["notes"])
 
 
-def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their_own(
-    plan: Path, trtw: Trtw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Put an executable in the place of ncu, and return the file that tells when the timed region began and ended."""
     (tmp_path / "bin").mkdir()
     ncu = tmp_path / "bin" / "ncu"
     ncu.write_text(NCU)
@@ -243,15 +243,38 @@ def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their
     monkeypatch.setenv("PATH", f"{ncu.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
     monkeypatch.setenv("TRTW_DOUBLE_PROFILER", str(tmp_path / "profiler"))
+    return tmp_path / "profiler"
+
+
+def test_a_runtime_without_a_profiler_gives_its_kernels_alone(
+    stand_in: Path,
+    doubled_core: None,  # noqa: ARG001 - it has to be there
+    model: Path,
+    trtw: Trtw,
+) -> None:
+    pytest.importorskip("torch")
+    result = trtw("profile", model, "--backend", "torch", "--ncu", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert stand_in.read_text() == "start\nstop\n"
+    side = json.loads(result.stdout)["sides"]["target"]
+    assert side["operations"] == []
+    assert [(kernel["name"], kernel["layer"]) for kernel in side["kernels"]] == [("add_kernel", None)]
+
+
+def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their_own(
+    plan: Path, stand_in: Path, trtw: Trtw
+) -> None:
     result = trtw("profile", plan, "--ncu", "--launches", 5, "--json")
     assert result.exit_code == 0, result.stderr
-    assert (tmp_path / "profiler").read_text() == "start\nstop\n"
+    assert stand_in.read_text() == "start\nstop\n"
     document = json.loads(result.stdout)
     (kernel,) = document["sides"]["target"]["kernels"]
     assert (kernel["name"], kernel["layer"], kernel["total_ms"]) == ("add_kernel", "total [layer]", 0.002)
     assert "--launch-count 5" in result.stderr.replace("\n", " ")
     captures = Path(document["directory"]) / "captures" / "target"
     assert {"request.json", "ncu.csv", "ncu.log"} <= {path.name for path in captures.iterdir()}
+    printed = trtw("profile", plan, "--ncu", "--iterations", 2)
+    assert "total [layer]" in printed.stdout  # brackets are part of the name, not markup
     assert "add_kernel" in (captures.parents[1] / "report.html").read_text()
 
 

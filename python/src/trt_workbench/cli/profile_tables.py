@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
+from rich.text import Text
 
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.profiling.difference import Group, difference
@@ -76,7 +77,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 
 def _operations(operations: Sequence[Operation], title: str) -> Table:
-    table = Table("name, or ONNX nodes", "operator", "role", title=title)
+    table = Table("name, or ONNX nodes", "operator", "role", title=Text(title))
     for heading in ("median ms", "%"):
         table.add_column(heading, justify="right")
     for one in operations:
@@ -92,7 +93,7 @@ def _operations(operations: Sequence[Operation], title: str) -> Table:
 
 
 def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
-    table = Table("kernel", "layer", "by", title=title)
+    table = Table("kernel", "layer", "by", title=Text(title))
     for heading in ("launches", "total ms", "%"):
         table.add_column(heading, justify="right")
     for one in kernels:
@@ -104,7 +105,7 @@ def _kernels(kernels: Sequence[Kernel], title: str) -> Table:
 
 
 def _differences(groups: Sequence[Group], sides: Sequence[SideView]) -> Table:
-    table = Table("ONNX nodes", "extra", title=f"{sides[0].title} against {sides[1].title}")
+    table = Table("ONNX nodes", "extra", title=Text(f"{sides[0].title} against {sides[1].title}"))
     for heading in ("first ms", "second ms", "difference"):
         table.add_column(heading, justify="right")
     for group in groups:
@@ -119,8 +120,9 @@ def _differences(groups: Sequence[Group], sides: Sequence[SideView]) -> Table:
     return table
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
+def _short(text: str) -> Text:
+    """Return a name as it is: TensorRT's hold square brackets, which rich takes for markup in plain strings."""
+    return Text(text if len(text) <= _NAME else f"{text[: _NAME - 1]}…")
 
 
 def _say(console: Console, text: str) -> None:

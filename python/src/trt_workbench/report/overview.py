@@ -69,7 +69,7 @@ def _collect(directories: list[Path], output: Path) -> Overview:
             overview.speed += tables(bench)
             overview.problems += problems(bench.records)
             overview.unstable += unstable(bench.records)
-        else:
+        elif command in ACCURACY:
             overview.accuracy.append(_accuracy(command, read_json_object(directory / "metrics.json")))
     return overview
 
