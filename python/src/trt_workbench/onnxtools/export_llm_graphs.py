@@ -56,8 +56,12 @@ class StaticGraph(nn.Module):
     def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on the tokens of positions start to start+S-1; what lies beyond them is never seen."""
         layers = [_SlotLayer(*pair, start) for pair in zip(past[::2], past[1::2], strict=True)]
-        positions = (torch.arange(input_ids.shape[1]) + start)[None, :].expand(input_ids.shape[0], -1)
-        return _run(self.model, layers, input_ids=input_ids, position_ids=positions)
+        batch, count = input_ids.shape
+        positions = (torch.arange(count) + start)[None, :].expand(batch, -1)
+        # nothing is padded, and what lies ahead is masked by its position; without a mask some models make one of
+        # a length that depends on the value of start
+        mask = torch.ones((batch, past[0].shape[-2]), dtype=torch.int64)
+        return _run(self.model, layers, input_ids=input_ids, position_ids=positions, attention_mask=mask)
 
 
 def _run(model: PreTrainedModel, layers: list[CacheLayerMixin], **inputs: Tensor) -> tuple[Tensor, ...]:
