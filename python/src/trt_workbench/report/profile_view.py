@@ -133,8 +133,11 @@ def _of_side(side: SideView) -> list[str]:
 
 def _of_difference(target: SideView, against: SideView, groups: Sequence[Group]) -> list[str]:
     change = target.total_ms - against.total_ms
-    word = "more" if change >= 0 else "less"
-    found = [f"{target.title} takes {abs(change):.3f} ms {word} than {against.title} by the sum of its {target.noun}."]
+    if f"{abs(change):.3f}" == "0.000":
+        found = [f"{target.title} takes as long as {against.title} by the sum of its {target.noun}."]
+    else:
+        word = f"{abs(change):.3f} ms {'more' if change > 0 else 'less'}"
+        found = [f"{target.title} takes {word} than {against.title} by the sum of its {target.noun}."]
     for group in [group for group in groups if not group.roles][:_NAMED]:
         names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
         more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""

@@ -78,11 +78,11 @@ def test_a_layers_name_may_hold_colons() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "==ERROR== ERR_NVGPUCTRPERM\n", "No kernels were profiled.\n"])
-def test_output_without_a_table_is_told_with_its_first_line(text: str) -> None:
+def test_output_without_a_table_is_told_with_the_line_that_says_why(text: str) -> None:
     with pytest.raises(UsageProblem, match="ncu printed no table"):
         ncu_raw.read_kernels(text, LayerIndex([]))
-    with pytest.raises(UsageProblem, match=r"nsys stats .* begins: SKIPPED"):
-        nsys_stats.read_kernels("SKIPPED: no CUDA kernel data\n", None, LayerIndex([]))
+    with pytest.raises(UsageProblem, match=r"nsys stats .* says: SKIPPED"):
+        nsys_stats.read_kernels("Processing [x.sqlite]...\nSKIPPED: no CUDA kernel data\n", None, LayerIndex([]))
 
 
 def test_units_and_figures() -> None:

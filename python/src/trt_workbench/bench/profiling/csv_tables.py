@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from trt_workbench.errors import UsageProblem
 
+_REASON = re.compile(r"SKIPPED|ERROR|WARNING|No kernels")
 _PER_NS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 
 
@@ -21,7 +22,7 @@ def read_table(text: str, columns: Sequence[str], source: str) -> list[dict[str,
         source: what printed it, for the message.
 
     Raises:
-        UsageProblem: there is no such table; the message holds the first line that the tool printed.
+        UsageProblem: there is no such table; the message holds the line that tells why, else the first.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     for number, line in enumerate(lines):
@@ -29,8 +30,9 @@ def read_table(text: str, columns: Sequence[str], source: str) -> list[dict[str,
         if all(any(name.startswith(column) for name in names) for column in columns):
             # a quoted name may hold line breaks, so the reader gets the text as it is
             return _rows(csv.reader(io.StringIO("\n".join(lines[number + 1 :]))), names)
-    first = next((line.strip() for line in lines if line.strip()), "nothing")
-    msg = f"{source} printed no table with the columns {', '.join(columns)}; its output begins: {first[:200]}"
+    said = [line.strip() for line in lines if line.strip()] or ["nothing"]
+    telling = next((line for line in said if _REASON.search(line)), said[0])
+    msg = f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling[:200]}"
     raise UsageProblem(msg)
 
 

@@ -1,0 +1,85 @@
+"""The page of a profile, from files alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.bench.profiling.records import Kernel, Operation, Record, write_records
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.profile import write_report
+from trt_workbench.report.profile_view import role_rows, side_views, summary
+from trt_workbench.system.environment import collect_environment
+
+FACTS = {"path": "/models/<b>.plan", "backend": "trt", "precision": "fp16", "own_ms": 0.4, "commands": ["ncu --x"]}
+
+
+def layer(name: str, ms: float | None, side: str = "target", **more: Any) -> Operation:
+    values = {"kind": "layer", "index": 0, "name": name, "side": side, "median_ms": ms, "mean_ms": ms, **more}
+    return Operation.model_validate(values)
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    return [
+        layer("conv", 0.3, onnx_nodes=["a", "b"], share=0.75, output_types=["fp16"]),
+        layer("Reformatting <x> [y]", 0.1, role="reformat", serves="conv", input_types=["fp32"], output_types=["fp16"]),
+        layer("constant", None, role="other"),
+        layer("conv", 0.5, side="against", onnx_nodes=["a", "b"], share=1.0),
+        Kernel(tool="ncu", name="k<1>", layer="conv", launches=2, total_ms=0.2, mean_ms=0.1, share=1.0,
+               metrics={"dram__bytes_read.sum": 3 * 2.0**20}),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def make_run(records: list[Record], tmp_path: Path) -> Callable[..., Path]:
+    def make(command: str = "profile") -> Path:
+        sides = {"target": FACTS, "against": {**FACTS, "precision": "fp32", "commands": []}}
+        run = {"schema_version": 1, "command": command, "run_id": "r", "started_at": "now", "sides": sides}
+        (tmp_path / "run.json").write_text(json.dumps(run))
+        (tmp_path / "env.json").write_text(json.dumps(collect_environment(["trtw", "profile", "a b.plan"])))
+        write_records(tmp_path / "records.jsonl", records)
+        return tmp_path
+
+    return make
+
+
+def test_the_page_shows_layers_kernels_and_the_difference_with_names_escaped(make_run: Callable[..., Path]) -> None:
+    page = write_report(make_run()).read_text()
+    for text in (
+        "What differs", "By role", "Reformatting &lt;x&gt; [y]", "fp32 to fp16", "k&lt;1&gt;", "3.00", "DRAM read, MiB",
+        "1 without a time of their own", "ncu --x", "trtw profile &#39;a b.plan&#39;",
+    ):  # fmt: skip
+        assert text in page
+    assert "<b>.plan" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_sentences_name_the_longest_the_overhead_and_the_difference(records: list[Record]) -> None:
+    sides = side_views({"target": FACTS, "against": {**FACTS, "precision": "fp32"}}, records)
+    from trt_workbench.bench.profiling.difference import difference
+
+    text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
+    assert "2 layers take 0.400 ms a run; the longest" in text
+    assert "1 reformat layers cost 0.100 ms (25.0 %)" in text
+    assert "takes 0.100 ms less than" in text
+    assert "a, b: 0.300 ms against 0.500 ms." in text
+    assert "has the reformat Reformatting <x> [y] (0.100 ms)" in text
+    assert "1 kernels were recorded; 1 belong to a layer" in text
+    assert role_rows(sides) == [
+        ("compute", [(1, 0.3), (1, 0.5)]), ("reformat", [(1, 0.1), (0, 0)]), ("other", [(1, 0.0), (0, 0)]),
+    ]  # fmt: skip
+
+
+def test_another_commands_run_is_refused(make_run: Callable[..., Path]) -> None:
+    with pytest.raises(UsageProblem, match="not of 'profile'"):
+        write_report(make_run("bench"))
+
+
+def test_a_run_without_records_is_refused(make_run: Callable[..., Path]) -> None:
+    directory = make_run()
+    (directory / "records.jsonl").unlink()
+    with pytest.raises(UsageProblem, match=r"records\.jsonl"):
+        write_report(directory)
