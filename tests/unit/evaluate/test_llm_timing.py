@@ -130,6 +130,18 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     model.close()
 
 
+def test_other_runtimes_on_a_gpu_get_constant_shapes(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trt_workbench.evaluate import llm_backends
+
+    monkeypatch.setattr(llm_backends, "require_backend", lambda _: get_backend("ort-cpu"))
+    model = open_cached(BackendChoice("ort-cuda"), source(llm_folder("llama")), 2, 6, 26)
+    assert isinstance(model, SessionSlots)
+    prompts = TOKENS[:12].reshape(2, 6)
+    expected = generate_cached(load_torch_llm(examine_llm_directory(llm_folder("llama")), device="cpu"), prompts, 20)
+    assert (generate_cached(model, prompts, 20).tokens == expected.tokens).all()
+    model.close()
+
+
 def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
     request = TimingRequest(TIMING_MODES, prompts=(8, 3), new_tokens=5, batch=2, warmup=1, repetitions=3)
     progress: list[tuple[int, int]] = []

@@ -17,6 +17,8 @@ from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_n
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 
 _TORCH = {"torch": False, "torch-compile": True}
+# Where a cache may grow by a token a step; elsewhere buffers, graphs or engines are made for one shape.
+_GROWING = ("ort-cpu",)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ModelSource:
             CheckFailed: it does not compute what PyTorch computes.
         """
         if self.graphs is not None:
-            return graph_from_export(self.graphs, self.directory, kind, slots or 0)
+            return graph_from_export(self.graphs, self.directory, kind, slots or 0, batch)
         settings = ExportSettings(opset=self.opset, cache_length=slots, batch=batch)
         return exported_graph(self.directory, kind, settings, self.say)
 
@@ -107,8 +109,8 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
 def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: int, capacity: int) -> CachedModel:
     """Open a model for sequences with a cache: `batch` prompts of `prompt` tokens that grow to `capacity`.
 
-    On `trt` the keys and values stay on the device and every step has the same shapes; other runtimes of ONNX files
-    hand them back and forth.
+    On a GPU every step has the same shapes; on `trt` the keys and values stay there, other runtimes of ONNX files hand
+    them back and forth.
 
     Raises:
         As `open_logits`.
@@ -116,16 +118,18 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     if choice.name in _TORCH:
         return _open_torch(choice, source)
     backend = require_backend(choice.name)
-    if choice.name != "trt":
+    if choice.name in _GROWING:
         graph = source.graph("cached")
         return SessionCache(backend.load(graph.path, _options(choice, source, {})), graph)
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
-    extra = {
-        "profiles": [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"],
-        "state": dict(zip(after, before, strict=True)),
-        "note": source.say,
-    }
+    extra: dict[str, Any] = {}
+    if choice.name == "trt":
+        extra = {
+            "profiles": [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"],
+            "state": dict(zip(after, before, strict=True)),
+            "note": source.say,
+        }
     return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
 
 

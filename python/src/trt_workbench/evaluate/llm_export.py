@@ -180,7 +180,9 @@ def exported_graph(
     return _graph(folder, entry)
 
 
-def graph_from_export(folder: Path, directory: LlmDirectory, kind: GraphKind, slots: int = 0) -> ExportedGraph:
+def graph_from_export(
+    folder: Path, directory: LlmDirectory, kind: GraphKind, slots: int = 0, batch: int | None = None
+) -> ExportedGraph:
     """Return one graph of a folder that `export_llm` wrote, perhaps on another machine.
 
     Args:
@@ -188,6 +190,7 @@ def graph_from_export(folder: Path, directory: LlmDirectory, kind: GraphKind, sl
         directory: the model that it must come from.
         kind: which graph.
         slots: least cache length of a static graph.
+        batch: the batch that a static graph must be fixed to.
 
     Raises:
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.
@@ -202,16 +205,19 @@ def graph_from_export(folder: Path, directory: LlmDirectory, kind: GraphKind, sl
         msg = f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
         raise UsageProblem(msg)
     entry = entries.get(kind)
-    if entry is None or (entry["cache_length"] or 0) < slots:
-        needed = f"{kind} graph" + (f" with {slots} slots" if slots else "")
-        msg = f"The export holds no {needed}; export it with export-llm --graphs {kind}: {folder}"
+    if entry is None or (entry["cache_length"] or 0) < slots or (batch and entry["batch"] != batch):
+        options = f" --cache-length {slots}" if slots else ""
+        options += f" --batch {batch}" if batch else ""
+        msg = f"The export holds no such graph; make it with export-llm --graphs {kind}{options}: {folder}"
         raise UsageProblem(msg)
     return _graph(folder, entry)
 
 
 def _graph(folder: Path, entry: Mapping[str, Any]) -> ExportedGraph:
     data = folder / entry["external_data"] if entry["external_data"] else None
-    return ExportedGraph(entry["kind"], folder / entry["file"], data, entry["layers"], entry["cache_length"])
+    return ExportedGraph(
+        entry["kind"], folder / entry["file"], data, entry["layers"], entry["cache_length"], entry["batch"]
+    )
 
 
 def _entry(graph: ExportedGraph, proof: dict[str, Any] | None) -> dict[str, Any]:
@@ -224,6 +230,7 @@ def _entry(graph: ExportedGraph, proof: dict[str, Any] | None) -> dict[str, Any]
         "size_bytes": sum(path.stat().st_size for path in files),
         "layers": graph.layers,
         "cache_length": graph.cache_length,
+        "batch": graph.batch,
         "inputs": [_tensor(tensor) for tensor in facts.inputs],
         "outputs": [_tensor(tensor) for tensor in facts.outputs],
         "proof": proof,

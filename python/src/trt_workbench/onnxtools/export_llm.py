@@ -40,6 +40,7 @@ class ExportedGraph:
         data: the file with its weights, None if they are inside.
         layers: how many layers keep keys and values.
         cache_length: slots of the keys and values of a static graph.
+        batch: the batch if it is fixed.
     """
 
     kind: GraphKind
@@ -47,6 +48,7 @@ class ExportedGraph:
     data: Path | None
     layers: int
     cache_length: int | None = None
+    batch: int | None = None
 
 
 def state_names(layers: int) -> tuple[list[str], list[str]]:
@@ -122,7 +124,7 @@ def export_graph(
             except Exception as error:
                 raise _not_exportable(model, kind, opset, error) from error
         data = _store(traced, path, {"graph": kind, "model_type": model.config.model_type}, inline_limit_bytes)
-    return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None)
+    return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None, batch)
 
 
 def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) -> list[Tensor]:
