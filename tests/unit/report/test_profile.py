@@ -67,7 +67,7 @@ def test_sentences_name_the_longest_the_overhead_and_the_difference(records: lis
     assert "takes 0.100 ms less than" in text
     assert "a, b: 0.300 ms against 0.500 ms." in text
     assert "has the reformat Reformatting <x> [y] (0.100 ms)" in text
-    assert "1 kernels were recorded; 1 belong to a layer" in text
+    assert "ncu recorded 1 kernels; 1 belong to a layer" in text
     assert role_rows(sides) == [
         ("compute", [(1, 0.3), (1, 0.5)]), ("reformat", [(1, 0.1), (0, 0)]), ("other", [(1, 0.0), (0, 0)]),
     ]  # fmt: skip

@@ -125,9 +125,10 @@ def _of_side(side: SideView) -> list[str]:
         text = ", ".join(f"{count} {role}" for role, count in kinds.items())
         share = 100 * time_ms / side.total_ms if side.total_ms else 0.0
         found.append(f"{text} {side.noun} cost {time_ms:.3f} ms ({share:.1f} %); the longest is {moved[0].name}.")
-    if side.kernels:
-        located = sum(1 for kernel in side.kernels if kernel.layer)
-        found.append(f"{len(side.kernels)} kernels were recorded; {located} belong to a layer by its NVTX range.")
+    for tool in dict.fromkeys(kernel.tool for kernel in side.kernels):
+        kernels = [kernel for kernel in side.kernels if kernel.tool == tool]
+        located = sum(1 for kernel in kernels if kernel.layer)
+        found.append(f"{tool} recorded {len(kernels)} kernels; {located} belong to a layer by its NVTX range.")
     return found
 
 
