@@ -1,5 +1,6 @@
 """Perplexities of real models against an independent computation with plain transformers."""
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -95,6 +96,7 @@ def test_the_files(llm_folder: Folders, tmp_path: Path) -> None:
     ]
     assert metrics["recipe"]["window"] == 64
     assert metrics["text"]["tokens_used"] == 700
+    assert metrics["text"]["sha256"] == hashlib.sha256(TEXT.read_bytes()).hexdigest()
     assert metrics["backends"][1]["provenance"]["providers"] == ["CPUExecutionProvider"]
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     for name in ("torch", "ort-cpu"):

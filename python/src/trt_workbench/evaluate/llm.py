@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_logits, provenance_of
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
@@ -282,7 +282,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             },
             "text": {
                 "path": str(self.request.text.absolute()),
-                "sha256": hashlib.sha256(self._text.encode()).hexdigest(),
+                "sha256": hash_file(self.request.text),
                 "bytes": len(self._text.encode()),
                 "tokens": self._all_tokens,
                 "tokens_used": len(self._tokens),
