@@ -16,6 +16,7 @@ _INTRO = """# The TensorRT core on an H200, beside trtexec
 Made by `measure.py report` from `records.jsonl`; nothing here is written by hand. Every sample of the runs is in
 `samples.jsonl.gz` (units of 100 ns, by `sample_id`), the machine in `env-*.json`, what failed among the records of kind
 `failure`. Weights of ResNet-50, ResNet-18, ViT-B/16 and YOLOv10m are random: they measure speed, not accuracy.
+In records and environments paths are shortened to what follows the measuring folder.
 """
 _PAIRS = """## Beside trtexec, on the same plan
 
