@@ -31,7 +31,14 @@ MACHINES = {
     "h200": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="9.0"),
 }
 # Executables that tasks call and the package that brings each.
-BROUGHT_BY = {"cmake": "cmake", "ctest": "cmake", "mypy": "mypy", "pytest": "pytest", "python": "python", "ruff": "ruff"}
+BROUGHT_BY = {
+    "cmake": "cmake",
+    "ctest": "cmake",
+    "mypy": "mypy",
+    "pytest": "pytest",
+    "python": "python",
+    "ruff": "ruff",
+}
 # What makes an environment gigabytes large.
 HEAVY = re.compile(r"cuda|cudnn|cublas|tensorrt|nvinfer|onnxruntime-gpu|^torch")
 
