@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
 
 
 @handled
@@ -26,6 +26,4 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     console.print(table)
     for name, state in found.items():
         if not state.ok:
-            console.print(
-                f"{name}: {state.reason} {state.mend}".rstrip(), markup=False, highlight=False, soft_wrap=True
-            )
+            print_line(console, f"{name}: {state.reason} {state.mend}".rstrip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from trt_workbench.cli.common import (
     JsonOption,
     handled,
     print_json,
+    print_line,
+    print_note,
     single_command_app,
     stderr_console,
     stdout_console,
@@ -115,11 +118,8 @@ def _build(prepared: BuildPlan, *, force: bool, read_image: Any) -> BuiltEngine:
 
     notes = stderr_console()
 
-    def say(text: str) -> None:
-        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
-
     with build_progress(notes) as progress:
-        return build(prepared, force=force, progress=progress, note=say, read_image=read_image)
+        return build(prepared, force=force, progress=progress, note=partial(print_note, notes), read_image=read_image)
 
 
 def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
@@ -144,7 +144,7 @@ def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
             table.add_row(name, escape(json.dumps(value)))
     console.print(table)
     for sentence in (*document["missing"], document["conclusion"]):
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, sentence)
 
 
 def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
@@ -159,7 +159,7 @@ def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
     console = stdout_console(quiet=False)
     print_manifest(console, engine.manifest)
     state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
-    console.print(f"{state}: {where}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console, f"{state}: {where}")
 
 
 def main() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from trt_workbench.cli.common import panel_option
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -77,27 +76,25 @@ _KIND, _KERNELS, _IO = "Kind of plan", "Search for kernels", "Inputs and outputs
 _INT8, _TIMINGS, _PRECISION = "INT8 calibration", "Timing cache", "Precision"
 
 
-def _option(text: str, panel: str = "Options", *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
 Precision = Annotated[
     str | None,
-    _option("Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.", _PRECISION),
+    panel_option(
+        "Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.", _PRECISION
+    ),
 ]
 StronglyTyped = Annotated[
-    bool | None, _option("Let the graph's types decide.", _PRECISION, "--strongly-typed/--weakly-typed")
+    bool | None, panel_option("Let the graph's types decide.", _PRECISION, "--strongly-typed/--weakly-typed")
 ]
-PrecisionConstraints = Annotated[Constraints | None, _option("How far --layer-precision binds.", _PRECISION)]
+PrecisionConstraints = Annotated[Constraints | None, panel_option("How far --layer-precision binds.", _PRECISION)]
 LayerPrecisions = Annotated[
-    list[str] | None, _option("PATTERN=TYPE: data type of layers by name; repeatable.", _PRECISION)
+    list[str] | None, panel_option("PATTERN=TYPE: data type of layers by name; repeatable.", _PRECISION)
 ]
 LayerOutputTypes = Annotated[
-    list[str] | None, _option("PATTERN=TYPE: type of layers' outputs by name; repeatable.", _PRECISION)
+    list[str] | None, panel_option("PATTERN=TYPE: type of layers' outputs by name; repeatable.", _PRECISION)
 ]
 ProfileShapes = Annotated[
     list[str] | None,
-    _option(
+    panel_option(
         "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
         "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
         _IO,
@@ -105,81 +102,85 @@ ProfileShapes = Annotated[
 ]
 MaxBatch = Annotated[
     int | None,
-    _option("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", _IO, min=1),
+    panel_option("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", _IO, min=1),
 ]
-IoTypes = Annotated[list[str] | None, _option("NAME=TYPE of an input or output; repeatable.", _IO)]
-IoFormats = Annotated[list[str] | None, _option("NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO)]
-DirectIo = Annotated[bool | None, _option("No reformatting of inputs and outputs.", _IO, "--direct-io")]
+IoTypes = Annotated[list[str] | None, panel_option("NAME=TYPE of an input or output; repeatable.", _IO)]
+IoFormats = Annotated[list[str] | None, panel_option("NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO)]
+DirectIo = Annotated[bool | None, panel_option("No reformatting of inputs and outputs.", _IO, "--direct-io")]
 Workspace = Annotated[
-    float | None, _option("Scratch memory that a layer may use, in MiB; all of the device's by default.", _KERNELS)
+    float | None, panel_option("Scratch memory that a layer may use, in MiB; all of the device's by default.", _KERNELS)
 ]
-MemoryPools = Annotated[list[str] | None, _option("POOL=MIB: size of a memory pool; repeatable.", _KERNELS)]
-OptimizationLevel = Annotated[int | None, _option("0 (fast build) to 5 (thorough search).", _KERNELS, min=0, max=5)]
-AvgTimingIterations = Annotated[int | None, _option("How often a kernel is timed.", _KERNELS, min=1)]
-MaxTactics = Annotated[int | None, _option("How many kernels are timed a layer.", _KERNELS, min=1)]
-MaxAuxStreams = Annotated[int | None, _option("How many further streams the engine may use.", _KERNELS, min=0)]
-MaxThreads = Annotated[int | None, _option("Threads of the builder.", _KERNELS, min=1)]
+MemoryPools = Annotated[list[str] | None, panel_option("POOL=MIB: size of a memory pool; repeatable.", _KERNELS)]
+OptimizationLevel = Annotated[
+    int | None, panel_option("0 (fast build) to 5 (thorough search).", _KERNELS, min=0, max=5)
+]
+AvgTimingIterations = Annotated[int | None, panel_option("How often a kernel is timed.", _KERNELS, min=1)]
+MaxTactics = Annotated[int | None, panel_option("How many kernels are timed a layer.", _KERNELS, min=1)]
+MaxAuxStreams = Annotated[int | None, panel_option("How many further streams the engine may use.", _KERNELS, min=0)]
+MaxThreads = Annotated[int | None, panel_option("Threads of the builder.", _KERNELS, min=1)]
 TacticSources = Annotated[
-    list[str] | None, _option("+NAME or -NAME: libraries to take kernels from, such as -CUDNN; repeatable.", _KERNELS)
+    list[str] | None,
+    panel_option("+NAME or -NAME: libraries to take kernels from, such as -CUDNN; repeatable.", _KERNELS),
 ]
-PreviewFeatures = Annotated[list[str] | None, _option("+NAME or -NAME: preview feature; repeatable.", _KERNELS)]
-TilingLevel = Annotated[Tiling | None, _option("Effort for tiling.", _KERNELS)]
-BuildRoute = Annotated[str | None, _option("A build route as TensorRT 11.1 writes it.", _KERNELS)]
+PreviewFeatures = Annotated[list[str] | None, panel_option("+NAME or -NAME: preview feature; repeatable.", _KERNELS)]
+TilingLevel = Annotated[Tiling | None, panel_option("Effort for tiling.", _KERNELS)]
+BuildRoute = Annotated[str | None, panel_option("A build route as TensorRT 11.1 writes it.", _KERNELS)]
 SparseWeights = Annotated[
-    bool | None, _option("Use structured sparsity where weights have it.", _KERNELS, "--sparse-weights")
+    bool | None, panel_option("Use structured sparsity where weights have it.", _KERNELS, "--sparse-weights")
 ]
 CalibrationData = Annotated[
-    Path | None, _option(".npy or .npz file, or a folder of them or of images (TensorRT 8 and 10).", _INT8)
+    Path | None, panel_option(".npy or .npz file, or a folder of them or of images (TensorRT 8 and 10).", _INT8)
 ]
-CalibrationBatch = Annotated[int | None, _option("Samples a batch.", _INT8, min=1)]
-CalibrationAlgorithm = Annotated[Algorithm | None, _option("How ranges are found.", _INT8)]
-CalibrationLimit = Annotated[int | None, _option("Samples to use at most.", _INT8, min=1)]
+CalibrationBatch = Annotated[int | None, panel_option("Samples a batch.", _INT8, min=1)]
+CalibrationAlgorithm = Annotated[Algorithm | None, panel_option("How ranges are found.", _INT8)]
+CalibrationLimit = Annotated[int | None, panel_option("Samples to use at most.", _INT8, min=1)]
 Family = Annotated[
-    str | None, _option("Detector family that tells how calibration images are prepared; recognised by default.", _INT8)
+    str | None,
+    panel_option("Detector family that tells how calibration images are prepared; recognised by default.", _INT8),
 ]
 TimingCache = Annotated[
-    Path | None, _option("File that keeps kernel timings, or `off`; one per GPU by default.", _TIMINGS)
+    Path | None, panel_option("File that keeps kernel timings, or `off`; one per GPU by default.", _TIMINGS)
 ]
 TimingCacheStrict = Annotated[
-    bool | None, _option("A kernel that the timing cache lacks is an error.", _TIMINGS, "--timing-cache-strict")
+    bool | None, panel_option("A kernel that the timing cache lacks is an error.", _TIMINGS, "--timing-cache-strict")
 ]
 EditableTimingCache = Annotated[
-    bool | None, _option("Make a timing cache that can be edited.", _TIMINGS, "--editable-timing-cache")
+    bool | None, panel_option("Make a timing cache that can be edited.", _TIMINGS, "--editable-timing-cache")
 ]
-HardwareCompatibility = Annotated[Compatibility | None, _option("Run on other GPUs too.", _KIND)]
+HardwareCompatibility = Annotated[Compatibility | None, panel_option("Run on other GPUs too.", _KIND)]
 VersionCompatible = Annotated[
-    bool | None, _option("Run on newer TensorRT versions too.", _KIND, "--version-compatible")
+    bool | None, panel_option("Run on newer TensorRT versions too.", _KIND, "--version-compatible")
 ]
 ExcludeLeanRuntime = Annotated[
-    bool | None, _option("Leave the runtime out of a version-compatible plan.", _KIND, "--exclude-lean-runtime")
+    bool | None, panel_option("Leave the runtime out of a version-compatible plan.", _KIND, "--exclude-lean-runtime")
 ]
-StripWeights = Annotated[bool | None, _option("A plan without weights, to be refitted.", _KIND, "--strip-weights")]
-Refit = Annotated[RefitKind | None, _option("Which weights can be replaced later.", _KIND)]
+StripWeights = Annotated[bool | None, panel_option("A plan without weights, to be refitted.", _KIND, "--strip-weights")]
+Refit = Annotated[RefitKind | None, panel_option("Which weights can be replaced later.", _KIND)]
 WeightStreaming = Annotated[
-    bool | None, _option("Allow weights that exceed the device's memory.", _KIND, "--weight-streaming")
+    bool | None, panel_option("Allow weights that exceed the device's memory.", _KIND, "--weight-streaming")
 ]
-StrictNans = Annotated[bool | None, _option("Keep NaN through every optimisation.", _KIND, "--strict-nans")]
+StrictNans = Annotated[bool | None, panel_option("Keep NaN through every optimisation.", _KIND, "--strict-nans")]
 DistributiveIndependence = Annotated[
     bool | None,
-    _option("Bitwise equal results at every position of a batch.", _KIND, "--distributive-independence"),
+    panel_option("Bitwise equal results at every position of a batch.", _KIND, "--distributive-independence"),
 ]
 NativeInstanceNorm = Annotated[
     bool | None,
-    _option(
+    panel_option(
         "TensorRT's own instance normalisation, or the plugin's.",
         _KIND,
         "--native-instance-norm/--plugin-instance-norm",
     ),
 ]
-Plugins = Annotated[list[Path] | None, _option("Plugin library to load; repeatable.", _KIND)]
+Plugins = Annotated[list[Path] | None, panel_option("Plugin library to load; repeatable.", _KIND)]
 SerializePlugins = Annotated[
-    bool | None, _option("Put the plugin libraries into the plan.", _KIND, "--serialize-plugins")
+    bool | None, panel_option("Put the plugin libraries into the plan.", _KIND, "--serialize-plugins")
 ]
-DlaCore = Annotated[int | None, _option("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)]
-GpuFallback = Annotated[bool | None, _option("Let the GPU run what the DLA cannot.", _KIND, "--gpu-fallback")]
-ProfilingVerbosity = Annotated[Detail | None, _option("What `inspect-engine` can tell of layers.", _KIND)]
-Verbosity = Annotated[LogLevel | None, _option("How much of TensorRT's log is kept.")]
-Device = Annotated[int | None, _option("Index of the CUDA device.", min=0)]
+DlaCore = Annotated[int | None, panel_option("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)]
+GpuFallback = Annotated[bool | None, panel_option("Let the GPU run what the DLA cannot.", _KIND, "--gpu-fallback")]
+ProfilingVerbosity = Annotated[Detail | None, panel_option("What `inspect-engine` can tell of layers.", _KIND)]
+Verbosity = Annotated[LogLevel | None, panel_option("How much of TensorRT's log is kept.")]
+Device = Annotated[int | None, panel_option("Index of the CUDA device.", min=0)]
 
 # Option to setting, where their names differ.
 _RENAMED = {

@@ -13,8 +13,9 @@ from trt_workbench.cli.common import (
     JsonOption,
     handled,
     print_json,
+    print_line,
+    say,
     single_command_app,
-    stderr_console,
     stdout_console,
 )
 
@@ -71,19 +72,15 @@ def build_ort(
             return
         out = stdout_console(quiet=False)
         for step in plan.steps:
-            out.print(f"# {step.name}\n{shlex.join(step.words)}", markup=False, highlight=False, soft_wrap=True)
-        _say("", *(f"note: {note}" for note in plan.notes), *(f"missing: {text}" for text in plan.missing))
+            print_line(out, f"# {step.name}\n{shlex.join(step.words)}")
+        for text in (*(f"note: {note}" for note in plan.notes), *(f"missing: {part}" for part in plan.missing)):
+            say(text)
         return
-    wheel = build(request, _say)
+    wheel = build(request, say)
     if as_json:
         print_json({"schema_version": 1, "wheel": str(wheel), "installed": install})
     else:
-        stdout_console(quiet=False).print(f"Wheel: {wheel}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _say(*lines: str) -> None:
-    for line in filter(None, lines):
-        stderr_console().print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(stdout_console(quiet=False), f"Wheel: {wheel}")
 
 
 def main() -> None:

@@ -90,6 +90,11 @@ def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
     raise typer.Exit(exit_code)
 
 
+def panel_option(text: str, panel: str = "Options", *names: str, **more: Any) -> Any:
+    """Return an option with the help `text`, listed under `panel`; the rest is typer's."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
 def single_command_app(command: Callable[..., Any]) -> typer.Typer:
     """Return an app for a console script of its own around one command."""
     # Without rich's markup, --help starts in half the time.
@@ -110,6 +115,21 @@ def stderr_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_note(console: Console, text: str) -> None:
+    """Print `text` as a note."""
+    print_line(console, f"note: {text}")
+
+
+def say(text: str) -> None:
+    """Print `text` on stderr."""
+    print_line(stderr_console(), text)
 
 
 def print_json(document: Any) -> None:

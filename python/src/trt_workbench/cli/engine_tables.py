@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from trt_workbench.cli.common import print_line
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -28,7 +30,7 @@ def print_manifest(console: Console, manifest: Manifest) -> None:
         facts.add_row(name, escape(value))
     console.print(tensors, facts)
     for warning in manifest.warnings:
-        console.print(f"TensorRT's warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+        print_line(console, f"TensorRT's warning: {warning}")
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:

@@ -19,8 +19,9 @@ from trt_workbench.cli.common import (
     handled,
     parse_options,
     print_json,
+    print_line,
+    say,
     single_command_app,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
@@ -113,14 +114,14 @@ def eval_coco(
     )
     outcome, directory = _evaluate(request, output, report=report)
     for note in outcome.metrics["notes"]:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     if as_json:
         print_json({**outcome.metrics, "directory": str(directory)})
     else:
         _show(outcome.metrics, directory)
     if outcome.status == "partial":
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
-        _say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
+        say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -137,11 +138,11 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
 
     if model is None:
         model = embedded_model()
-        _say(f"Model: the embedded detector {model}")
+        say(f"Model: the embedded detector {model}")
     if images is None or annotations is None:
         place = embedded_dataset()
         if not place.exists:
-            _say(f"Making the embedded dataset, once: {place.root}")
+            say(f"Making the embedded dataset, once: {place.root}")
         place = make_embedded_dataset()
         images, annotations = place.images, place.annotations
     return model, images, annotations
@@ -164,10 +165,10 @@ def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tup
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.report.coco import write_report
 
-    with CocoEvaluation(request, _say) as evaluation:
+    with CocoEvaluation(request, say) as evaluation:
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
         where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
-        _say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
+        say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))
@@ -191,14 +192,10 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
     console.print(figures, latency)
     speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
-    console.print(speed, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Run directory: {directory}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console, speed)
+    print_line(console, f"Run directory: {directory}")
     if (directory / "report.html").is_file():
-        console.print(f"Report: {directory / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _say(text: str) -> None:
-    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, f"Report: {directory / 'report.html'}")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,9 @@ from trt_workbench.cli.common import (
     OutputOption,
     SeedOption,
     handled,
+    panel_option,
     print_json,
+    print_note,
     single_command_app,
     stderr_console,
 )
@@ -26,75 +29,77 @@ if TYPE_CHECKING:
 _DATA, _CHECKS, _BENCH, _LOADING = "Inputs and outputs", "Checks", "Measuring", "Loading and running"
 
 
-def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
-
-
 @handled
 def infer_engine(
     plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
     *,
     inputs: Annotated[
         list[str] | None,
-        _option(
+        panel_option(
             "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; random inputs without it.",
             _DATA,
             "--input",
             "-i",
         ),
     ] = None,
-    shape: Annotated[list[str] | None, _option("NAME:1x3x640x640: shape of a random input; repeatable.", _DATA)] = None,
-    save: Annotated[bool, _option("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True,
-    expect: Annotated[Path | None, _option("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)] = None,
-    rtol: Annotated[float, _option("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3,
-    atol: Annotated[float, _option("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4,
+    shape: Annotated[
+        list[str] | None, panel_option("NAME:1x3x640x640: shape of a random input; repeatable.", _DATA)
+    ] = None,
+    save: Annotated[bool, panel_option("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True,
+    expect: Annotated[
+        Path | None, panel_option("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)
+    ] = None,
+    rtol: Annotated[float, panel_option("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3,
+    atol: Annotated[float, panel_option("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4,
     check_finite: Annotated[
-        bool, _option("Exit code 1 if an output holds NaN or infinity.", _CHECKS, "--check-finite")
+        bool, panel_option("Exit code 1 if an output holds NaN or infinity.", _CHECKS, "--check-finite")
     ] = False,
     bench: Annotated[
-        bool | None, _option("Measure; by default if no inputs are given.", _BENCH, "--bench/--no-bench")
+        bool | None, panel_option("Measure; by default if no inputs are given.", _BENCH, "--bench/--no-bench")
     ] = None,
-    warmup: Annotated[float, _option("Milliseconds before anything counts.", _BENCH, min=0.0)] = 200.0,
-    duration: Annotated[float, _option("Least seconds of measuring.", _BENCH, min=0.0)] = 3.0,
-    iterations: Annotated[int, _option("Least number of queries a stream.", _BENCH, min=1)] = 10,
-    streams: Annotated[int, _option("Inference streams at once.", _BENCH, min=1)] = 1,
+    warmup: Annotated[float, panel_option("Milliseconds before anything counts.", _BENCH, min=0.0)] = 200.0,
+    duration: Annotated[float, panel_option("Least seconds of measuring.", _BENCH, min=0.0)] = 3.0,
+    iterations: Annotated[int, panel_option("Least number of queries a stream.", _BENCH, min=1)] = 10,
+    streams: Annotated[int, panel_option("Inference streams at once.", _BENCH, min=1)] = 1,
     threads: Annotated[
-        bool, _option("One host thread for each stream, or one for all.", _BENCH, "--threads/--no-threads")
+        bool, panel_option("One host thread for each stream, or one for all.", _BENCH, "--threads/--no-threads")
     ] = False,
-    depth: Annotated[int, _option("Queries in flight a stream; 1 exposes the transfers.", _BENCH, min=1)] = 2,
+    depth: Annotated[int, panel_option("Queries in flight a stream; 1 exposes the transfers.", _BENCH, min=1)] = 2,
     transfers: Annotated[
-        bool, _option("Copy inputs and outputs at every query.", _BENCH, "--transfers/--no-transfers")
+        bool, panel_option("Copy inputs and outputs at every query.", _BENCH, "--transfers/--no-transfers")
     ] = True,
     single_calls: Annotated[
         bool,
-        _option("Also time single calls end to end, from C++ and Python.", _BENCH, "--single-calls/--no-single-calls"),
+        panel_option(
+            "Also time single calls end to end, from C++ and Python.", _BENCH, "--single-calls/--no-single-calls"
+        ),
     ] = True,
-    layer_times: Annotated[bool, _option("Also time every layer (layers.json).", _BENCH, "--layer-times")] = False,
+    layer_times: Annotated[bool, panel_option("Also time every layer (layers.json).", _BENCH, "--layer-times")] = False,
     percentiles: Annotated[
-        str | None, _option("Further percentiles, such as 75,99.9; 50, 90, 95 and 99 are always there.", _BENCH)
+        str | None, panel_option("Further percentiles, such as 75,99.9; 50, 90, 95 and 99 are always there.", _BENCH)
     ] = None,
     profiler: Annotated[
-        bool, _option("Bound the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH, "--profiler")
+        bool, panel_option("Bound the timed part for Nsight (cudaProfilerStart and -Stop).", _BENCH, "--profiler")
     ] = False,
     export_times: Annotated[
-        Path | None, _option("Also write every query's times as trtexec's --exportTimes does.", _BENCH)
+        Path | None, panel_option("Also write every query's times as trtexec's --exportTimes does.", _BENCH)
     ] = None,
     cuda_graph: Annotated[
-        bool, _option("Replay the engine as a CUDA graph.", _LOADING, "--cuda-graph/--no-cuda-graph")
+        bool, panel_option("Replay the engine as a CUDA graph.", _LOADING, "--cuda-graph/--no-cuda-graph")
     ] = True,
     spin: Annotated[
-        bool, _option("Wait by polling (least latency, a busy core) or asleep.", _LOADING, "--spin/--block")
+        bool, panel_option("Wait by polling (least latency, a busy core) or asleep.", _LOADING, "--spin/--block")
     ] = True,
     profile: Annotated[
-        int | None, _option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
+        int | None, panel_option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
     ] = None,
     trust: Annotated[
-        bool, _option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
+        bool, panel_option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
     ] = False,
     allow_host_code: Annotated[
-        bool, _option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
+        bool, panel_option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
     ] = False,
-    device: Annotated[int, _option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    device: Annotated[int, panel_option("Index of the CUDA device.", _LOADING, min=0)] = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
@@ -163,9 +168,6 @@ def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
 
     notes = stderr_console()
 
-    def say(text: str) -> None:
-        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
-
     with run_directory("infer-engine", output) as directory, contextlib.ExitStack() as stack:
         waiting = stack.enter_context(notes.status("Loading the engine")) if notes.is_terminal else None
 
@@ -173,7 +175,7 @@ def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
             if waiting:
                 waiting.update(f"{number} samples done")
 
-        outcome = infer(request, directory.path, say, step)
+        outcome = infer(request, directory.path, partial(print_note, notes), step)
         return outcome, directory.commit("complete", passed=not outcome.failures)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.cli.common import stdout_console
+from trt_workbench.cli.common import print_line, stdout_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def print_outcome(outcome: InferOutcome, directory: Path) -> None:
         f"Run directory: {directory}",
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
@@ -84,8 +84,8 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     console.print(table)
     graph = "on" if measured["cuda_graph"] else "off"
     speed = f"Throughput {measured['throughput_qps']:.1f} queries/s over {measured['wall_ms'] / 1e3:.2f} s"
-    console.print(f"{speed}; CUDA graph {graph}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console, f"{speed}; CUDA graph {graph}")
     weak = [f"p{percent}" for percent, least in MINIMUM_SAMPLES.items() if measured["queries"] < least]
     if weak:
         text = f"note: {measured['queries']} queries are too few to claim {', '.join(weak)}; measure longer."
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, text)

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stderr_console, stdout_console
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
 
 
 @handled
@@ -34,7 +42,7 @@ def inspect_engine(
     checked = read_plan(plan, trust=trust)
     found = None if manifest_only else inspect_plan(checked, allow_host_code=allow_host_code, device=device)
     for note in (*checked.notes, *(found.notes if found else ())):
-        stderr_console().print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
+        print_note(stderr_console(), note)
     if as_json:
         print_json(_document(plan, checked, found))
         return

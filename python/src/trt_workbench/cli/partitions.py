@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from trt_workbench.cli.common import (
     OutputOption,
     handled,
     print_json,
+    print_line,
     stdout_console,
 )
 
@@ -64,10 +66,7 @@ def _show(found: Partitions, directory: Path) -> None:
     from rich.table import Table
 
     console = stdout_console(quiet=False)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = partial(print_line, console)
     say(f"{found.source.upper()}: {found.asked} ({found.basis})")
     table = Table("subgraph", "provider", "nodes", "operators", "in", "out", title="Subgraphs")
     for number, part in enumerate(found.subgraphs[:_LISTED]):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,16 +15,14 @@ from trt_workbench.cli.common import (
     OutputOption,
     SeedOption,
     handled,
+    panel_option,
     parse_options,
     print_json,
+    print_note,
     stderr_console,
 )
 
 _WHAT, _HOW, _NSIGHT, _LOADING = "What is profiled", "How", "Kernels, by NVIDIA's profilers", "Loading an engine"
-
-
-def _option(text: str, panel: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 @handled
@@ -32,34 +31,36 @@ def profile(
     *,
     against: Annotated[
         str | None,
-        _option(
+        panel_option(
             "Compare with another plan or model, an earlier run directory, or a precision of the model such as fp16.",
             _WHAT,
         ),
     ] = None,
-    backend: Annotated[str, _option("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.", _WHAT)] = "auto",
-    precision: Annotated[str, _option("Precision of a model, as the backend defines it.", _WHAT)] = "fp32",
+    backend: Annotated[str, panel_option("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.", _WHAT)] = "auto",
+    precision: Annotated[str, panel_option("Precision of a model, as the backend defines it.", _WHAT)] = "fp32",
     model: Annotated[
-        Path | None, _option("ONNX model that a plan was built from, to know operators and check names.", _WHAT)
+        Path | None, panel_option("ONNX model that a plan was built from, to know operators and check names.", _WHAT)
     ] = None,
     option: BackendExtraOption = None,
-    shape: Annotated[list[str] | None, _option("NAME:1x3x640x640: shape of a random input; repeatable.", _HOW)] = None,
-    iterations: Annotated[int, _option("Runs that count.", _HOW, min=1)] = 20,
-    warmup: Annotated[int, _option("Runs before them.", _HOW, min=1)] = 3,
-    nsys: Annotated[bool, _option("Record with Nsight Systems.", _NSIGHT, "--nsys")] = False,
-    ncu: Annotated[bool, _option("Record with Nsight Compute.", _NSIGHT, "--ncu")] = False,
-    launches: Annotated[int, _option("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200,
-    timeout: Annotated[float, _option("Seconds after which a recording is stopped.", _NSIGHT, min=1)] = 600.0,
+    shape: Annotated[
+        list[str] | None, panel_option("NAME:1x3x640x640: shape of a random input; repeatable.", _HOW)
+    ] = None,
+    iterations: Annotated[int, panel_option("Runs that count.", _HOW, min=1)] = 20,
+    warmup: Annotated[int, panel_option("Runs before them.", _HOW, min=1)] = 3,
+    nsys: Annotated[bool, panel_option("Record with Nsight Systems.", _NSIGHT, "--nsys")] = False,
+    ncu: Annotated[bool, panel_option("Record with Nsight Compute.", _NSIGHT, "--ncu")] = False,
+    launches: Annotated[int, panel_option("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200,
+    timeout: Annotated[float, panel_option("Seconds after which a recording is stopped.", _NSIGHT, min=1)] = 600.0,
     profile: Annotated[
-        int | None, _option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
+        int | None, panel_option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
     ] = None,
     trust: Annotated[
-        bool, _option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
+        bool, panel_option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
     ] = False,
     allow_host_code: Annotated[
-        bool, _option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
+        bool, panel_option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
     ] = False,
-    device: Annotated[int, _option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    device: Annotated[int, panel_option("Index of the CUDA device.", _LOADING, min=0)] = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
@@ -70,11 +71,6 @@ def profile(
     from trt_workbench.bench.profiling.run import ProfileRequest
     from trt_workbench.bench.profiling.run import profile as run_profile
     from trt_workbench.report.profile import write_report
-
-    notes = stderr_console()
-
-    def say(text: str) -> None:
-        notes.print(f"note: {text}", markup=False, highlight=False, soft_wrap=True)
 
     request = ProfileRequest(
         target=target,
@@ -96,7 +92,7 @@ def profile(
         launches=launches,
         timeout_s=timeout,
     )
-    directory = run_profile(request, output, write_report, say)
+    directory = run_profile(request, output, write_report, partial(print_note, stderr_console()))
     from trt_workbench.cli.profile_tables import document, print_profile
 
     if as_json:

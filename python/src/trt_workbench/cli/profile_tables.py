@@ -12,11 +12,11 @@ from rich.text import Text
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.profiling.difference import Group, difference
 from trt_workbench.bench.profiling.records import Kernel, Operation, read_records
-from trt_workbench.cli.common import stdout_console
+from trt_workbench.cli.common import print_line, stdout_console
 from trt_workbench.report.profile_view import SideView, side_views, summary
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 _ROWS = 12
 _NAME = 60
@@ -53,8 +53,8 @@ def print_profile(directory: Path) -> None:
     if len(sides) > 1:
         console.print(_differences(groups[:_ROWS], sides))
     for sentence in summary(sides, groups):
-        _say(console, sentence)
-    _say(console, f"Report: {directory / 'report.html'}")
+        print_line(console, sentence)
+    print_line(console, f"Report: {directory / 'report.html'}")
 
 
 def _read(directory: Path) -> tuple[list[SideView], list[Group]]:
@@ -123,7 +123,3 @@ def _differences(groups: Sequence[Group], sides: Sequence[SideView]) -> Table:
 def _short(text: str) -> Text:
     """Return a name as it is: TensorRT's hold square brackets, which rich takes for markup in plain strings."""
     return Text(text if len(text) <= _NAME else f"{text[: _NAME - 1]}…")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
 
 
 @handled
@@ -32,4 +32,4 @@ def refit_engine(
 
     console = stdout_console(quiet=False)
     print_manifest(console, manifest)
-    console.print(f"Refitted: {output}", markup=False, highlight=False, soft_wrap=True)
+    print_line(console, f"Refitted: {output}")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, SeedOption, handled, print_json, stdout_console
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    SeedOption,
+    handled,
+    print_json,
+    print_line,
+    stdout_console,
+)
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -93,10 +102,7 @@ def _show(document: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = stdout_console(quiet=False)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = partial(print_line, console)
     table = Table("rewrite", "changes", "what")
     for name, entry in document["rewrites"].items():
         shown = "; ".join(entry["what"][:3]) + (" …" if entry["changes"] > 3 else "")

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stderr_console, stdout_console
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    stderr_console,
+    stdout_console,
+)
 from trt_workbench.system.tensorrt_headers import HEADERS_GIT, PARSER_GIT
 
 
@@ -97,8 +105,8 @@ def _print_result(result: Any) -> None:
         table.add_row(part.replace("_", " "), document[part] or "not found")
     console.print(table)
     for note in result.notes:
-        console.print(note, highlight=False)
+        print_line(console, note)
     state = "Set up" if result.changed else "Already set up"
-    console.print(f"{state}: {document['root']}", highlight=False, soft_wrap=True)
+    print_line(console, f"{state}: {document['root']}")
     if result.changed:
-        console.print("Next: build the native core against it: `pixi run build-native` or `pip install ./cpp`.")
+        print_line(console, "Next: build the native core against it: `pixi run build-native` or `pip install ./cpp`.")
