@@ -10,9 +10,8 @@ import cv2
 import numpy as np
 import onnx
 import pytest
-from click.testing import Result
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.eval_coco import eval_coco

@@ -3,8 +3,8 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
-import click
 import pytest
 import typer
 import yaml
@@ -42,7 +42,7 @@ def shown_commands(text: str) -> list[list[str]]:
     return found
 
 
-def options_of(command: click.Command) -> set[str]:
+def options_of(command: Any) -> set[str]:
     return {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
 
 

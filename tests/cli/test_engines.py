@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import Result
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.main import app
 from trt_workbench.engine import native

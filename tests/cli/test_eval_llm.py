@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.eval_llm import eval_llm

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.export_llm import export_llm

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import Result
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.main import app
 

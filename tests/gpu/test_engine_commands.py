@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import Result
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform

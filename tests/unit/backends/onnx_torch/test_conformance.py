@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import torch
 
-from trt_workbench.backends.onnx_torch.convert import SUPPORTED, convert
-from trt_workbench.backends.onnx_torch.dtypes import as_torch
 from trt_workbench.errors import UsageProblem
+
+torch = pytest.importorskip("torch")
+conversion = pytest.importorskip("trt_workbench.backends.onnx_torch.convert")
+as_torch = pytest.importorskip("trt_workbench.backends.onnx_torch.dtypes").as_torch
+convert, SUPPORTED = conversion.convert, conversion.SUPPORTED
 
 # Cases that are out of scope: training, and reductions over nothing.
 EXCLUDED = ("training_dropout", "empty_set")

@@ -7,11 +7,12 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from trt_workbench.backends.onnx_torch.convert import Converted, convert
 from trt_workbench.errors import UsageProblem
+
+torch = pytest.importorskip("torch")
+convert = pytest.importorskip("trt_workbench.backends.onnx_torch.convert").convert
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -24,7 +25,7 @@ def compare(
     constants: dict[str, Any] | None = None,
     opset: int = 17,
     output: int = FLOAT,
-) -> Converted:
+) -> Any:
     """Convert a graph from x to y and compare both runtimes on `x`."""
     graph = helper.make_graph(
         nodes,
