@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.files import write_text
-from trt_workbench.errors import UsageProblem
+from trt_workbench.report.documents import read_document, read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
-
-SCHEMA_VERSION = 1
 
 
 def write_report(directory: Path) -> Path:
@@ -27,8 +25,8 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    metrics, environment = _document(directory / "metrics.json"), _document(directory / "env.json")
-    records = [_parse(line, directory / "records.jsonl") for line in _read(directory / "records.jsonl").splitlines()]
+    metrics, environment = read_document(directory / "metrics.json"), read_document(directory / "env.json")
+    records = read_json_lines(directory / "records.jsonl")
     plots = write_plots(metrics, records, directory / "plots")
     page = render(
         "llm.html.j2",
@@ -73,27 +71,3 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
             f"{best['tokens_per_s']['p50']:.1f} tokens/s (median of {best['repetitions']})."
         )
     return sentences
-
-
-def _document(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = _parse(_read(path), path)
-    if document.get("schema_version") != SCHEMA_VERSION:
-        msg = f"Schema version {document.get('schema_version')} is not {SCHEMA_VERSION}, which is read here: {path}"
-        raise UsageProblem(msg)
-    return document
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        msg = f"The run directory is incomplete, a file is missing: {path}"
-        raise UsageProblem(msg) from error
-
-
-def _parse(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {path}"
-        raise UsageProblem(msg) from error
