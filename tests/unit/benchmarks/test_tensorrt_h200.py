@@ -129,3 +129,73 @@ def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
     assert "| resnet50-b1-fp16 compute, ms | 2 | 0.5000 | 0.5010 | 1.0020 |" in text
     assert "trtexec --loadEngine=a.plan\n" in text
     assert "ERROR SUMMARY: 0 errors" in text
+
+
+class Countdown:
+    """A budget that is spent after so many questions."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def allows(self, _: float) -> bool:
+        self.steps -= 1
+        return self.steps >= 0
+
+
+def test_builds_get_on_with_any_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from measuring import engines
+    from measuring.cases import ENGINES
+    from measuring.records import Budget, Recorder
+
+    names = ["yolox-nano-fp32", "shapes-fp32", "yolov10m-fp32"]
+    for name in names[:2]:
+        (tmp_path / ENGINES[name].model).touch()
+
+    def build(_: Any, plan: Path, __: Path, ___: str) -> None:
+        plan.parent.mkdir(parents=True, exist_ok=True)
+        plan.touch()
+
+    monkeypatch.setattr(engines, "_build", build)
+    recorder = Recorder(tmp_path / "out", "build")
+    assert engines.build_all(recorder, tmp_path, [tmp_path], names, Budget(0.0)) == 2
+    assert engines.plan_path(tmp_path, names[0]).is_file()
+    assert not engines.plan_path(tmp_path, names[1]).is_file()
+    assert engines.build_all(recorder, tmp_path, [tmp_path], names, Budget(0.0)) == 1  # without a model
+
+
+def test_slots_go_on_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+    from types import SimpleNamespace
+
+    from measuring import calls
+    from measuring.engines import plan_path
+    from measuring.records import Recorder, read_records
+
+    from trt_workbench.engine import native
+
+    for name in calls.SLOT_ENGINES:
+        plan_path(tmp_path, name).parent.mkdir(exist_ok=True)
+        plan_path(tmp_path, name).touch()
+    parts: dict[str, Any] = {
+        "bench": lambda *_: SimpleNamespace(compute_ms=[0.5]),
+        "Runner": lambda *_: nullcontext(),
+        "RunnerOptions": SimpleNamespace,
+        "BenchOptions": SimpleNamespace,
+    }
+    monkeypatch.setattr(native, "require", parts.__getitem__)
+    monkeypatch.setattr(calls, "load", lambda _: None)
+    monkeypatch.setattr(calls, "random_inputs", lambda *_: {})
+    monkeypatch.setattr(calls, "_submit_rate", lambda *_: 1980.0)
+    monkeypatch.setattr(calls, "_threads_rate", lambda *_: 1900.0)
+    recorder = Recorder(tmp_path, "slots")
+    whole = len(calls.SLOT_ENGINES) * 2 * 3  # ways and numbers of slots
+
+    def measure(steps: int) -> int:
+        return calls.run_slots(recorder, tmp_path, 1, 0.1, Countdown(steps))  # type: ignore[arg-type]
+
+    assert measure(0) == whole
+    assert measure(4) == whole - 3  # one question is about loading the engine
+    assert measure(100) == 0
+    made = read_records(tmp_path, "slots")
+    assert len({(r["engine"], r["slots"], r["way"], r["round"]) for r in made}) == len(made) == whole
+    assert {r["ratio"] for r in made} == {0.99, 0.95}

@@ -19,6 +19,8 @@ from measuring.records import Budget, Recorder, read_records, say, summary
 
 _WARMUP_S = 0.3
 _SLOTS = (1, 2, 3)
+_LOAD_S = 5.0  # an engine and its runner
+_BESIDE_S = 2.5  # what a measurement takes beside its duration: warm-up, a short bench, capturing
 
 
 def run_latency(recorder: Recorder, plans: Path, count: int, duration_s: float, budget: Budget) -> int:
@@ -26,14 +28,15 @@ def run_latency(recorder: Recorder, plans: Path, count: int, duration_s: float, 
     for name in LATENCY_ENGINES:
         done = len({r["round"] for r in read_records(recorder.folder, "latency") if r["engine"] == name})
         plan = plan_path(plans, name)
-        if done >= count or not plan.is_file() or not budget.allows(count * 3 * (duration_s + 0.5) + 20):
-            continue
-        _latency_rounds(recorder, plan, name, range(done, count), duration_s)
+        if done < count and plan.is_file() and budget.allows(_LOAD_S + 3 * (duration_s + _BESIDE_S)):
+            _latency_rounds(recorder, plan, name, range(done, count), duration_s, budget)
     rounds = {(r["engine"], r["round"]) for r in read_records(recorder.folder, "latency")}
     return len(LATENCY_ENGINES) * count - len(rounds)
 
 
-def _latency_rounds(recorder: Recorder, plan: Path, name: str, rounds: range, duration_s: float) -> None:
+def _latency_rounds(
+    recorder: Recorder, plan: Path, name: str, rounds: range, duration_s: float, budget: Budget
+) -> None:
     from trt_workbench.backends.base import SessionOptions
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
@@ -43,6 +46,8 @@ def _latency_rounds(recorder: Recorder, plan: Path, name: str, rounds: range, du
     options = native.require("BenchOptions")(duration_s=duration_s, warmup_ms=_WARMUP_S * 1e3)
     with native.require("Runner")(engine) as runner, get_backend("trt").load(plan, SessionOptions()) as session:
         for number in rounds:
+            if not budget.allows(3 * (duration_s + _BESIDE_S)):
+                return
             ways: dict[str, Callable[[], NDArray[np.float64]]] = {
                 "c++": lambda: np.asarray(native.require("bench_latency")(engine, inputs, options).end_to_end_ms),
                 "python-runner": lambda: _time_calls(lambda: runner.run(inputs), duration_s),
@@ -83,21 +88,24 @@ def run_slots(recorder: Recorder, plans: Path, count: int, duration_s: float, bu
         done = {(record["slots"], record["way"], record["round"]) for record in made}
         wanted = [(n, way, k) for k in range(count) for n in _SLOTS for way in ("submit", "threads")]
         left = [key for key in wanted if key not in done]
-        if left and plan.is_file() and budget.allows(len(left) * (duration_s + 1.5) + 15):
-            _slots_rounds(recorder, plan, name, left, duration_s)
-        elif left:
-            missing += len(left)
+        measured = 0
+        if left and plan.is_file() and budget.allows(_LOAD_S + duration_s + _BESIDE_S):
+            measured = _slots_rounds(recorder, plan, name, left, duration_s, budget)
+        missing += len(left) - measured
     return missing
 
 
 def _slots_rounds(
-    recorder: Recorder, plan: Path, name: str, wanted: list[tuple[int, str, int]], duration_s: float
-) -> None:
+    recorder: Recorder, plan: Path, name: str, wanted: list[tuple[int, str, int]], duration_s: float, budget: Budget
+) -> int:
+    """Measure what the budget allows of `wanted`; return how much that was."""
     from trt_workbench.engine import native
 
     engine = load(plan)
     inputs = random_inputs(engine, ENGINES[name])
-    for slots, way, number in wanted:
+    for measured, (slots, way, number) in enumerate(wanted):
+        if not budget.allows(duration_s + _BESIDE_S):
+            return measured
         bench = native.require("bench")(engine, inputs, bench_options(PAIRS[name], 1.0))
         compute_ms = float(np.median(bench.compute_ms))
         with native.require("Runner")(engine, native.require("RunnerOptions")(slots=slots)) as runner:
@@ -106,6 +114,7 @@ def _slots_rounds(
         facts = {"engine": name, "slots": slots, "way": way, "round": number}
         recorder.add("slots", {**facts, "throughput_qps": rate, "compute_ms": compute_ms, "ratio": ratio})
         say(f"{name} {slots} slots, {way}, round {number}: {rate:.1f} qps, {ratio:.4f} of 1/compute")
+    return len(wanted)
 
 
 def _submit_rate(runner: Any, inputs: dict[str, Any], slots: int, duration_s: float) -> float:

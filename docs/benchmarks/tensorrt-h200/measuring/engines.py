@@ -11,9 +11,6 @@ import numpy as np
 from measuring.cases import DETECTOR_BATCHES, ENGINES, TACTIC_SOURCES, EngineCase
 from measuring.records import Budget, Recorder, say
 
-# Longest build of these so far is under this; a budget that has less left starts none.
-_BUILD_S = 240.0
-
 
 def plan_path(folder: Path, engine: str) -> Path:
     """Return where the plan of an engine is kept."""
@@ -21,24 +18,30 @@ def plan_path(folder: Path, engine: str) -> Path:
 
 
 def build_all(recorder: Recorder, plans: Path, models: list[Path], names: list[str], budget: Budget) -> int:
-    """Build the engines that are not there yet; return how many are still missing or failed."""
+    """Build the engines that are not there yet; return how many are still missing or failed.
+
+    The first is built whatever the budget is, so that every call gets on; another one if the longest build so far fits.
+    One build at a time: several on one GPU contend for it, which disturbs what each measures of its kernels.
+    """
     from trt_workbench.errors import WorkbenchError
 
-    left = 0
+    left, longest_s = 0, 0.0
     for name in names:
         if plan_path(plans, name).is_file():
             continue
         model = next((path for folder in models if (path := folder / ENGINES[name].model).is_file()), None)
-        if model is None or not budget.allows(_BUILD_S / 4):
+        if model is None or (longest_s and not budget.allows(longest_s)):
             say(f"{name}: {'no model' if model is None else 'left for later'}")
             left += 1
             continue
+        start = time.monotonic()
         try:
             _build(recorder, plan_path(plans, name), model, name)
         except WorkbenchError as error:
             say(f"{name}: FAILED {error}")
             recorder.add("build", {"engine": name, "error": str(error)})
             left += 1
+        longest_s = max(longest_s, time.monotonic() - start)
     return left
 
 

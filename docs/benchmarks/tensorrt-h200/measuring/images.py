@@ -14,6 +14,7 @@ from measuring.engines import plan_path
 from measuring.records import Budget, Recorder, read_records, say, summary
 
 _CALLS, _WARMUP_CALLS = 200, 30
+_LOAD_S, _ROUND_S = 5.0, 8.0
 
 
 def run_images(recorder: Recorder, plans: Path, count: int, budget: Budget) -> int:
@@ -23,14 +24,15 @@ def run_images(recorder: Recorder, plans: Path, count: int, budget: Budget) -> i
         plan = plan_path(plans, name)
         done = {(tuple(r["size"]), r["round"]) for r in read_records(recorder.folder, "images") if r["engine"] == name}
         left = [(size, number) for number in range(count) for size in IMAGE_SIZES if (size, number) not in done]
-        if left and plan.is_file() and budget.allows(len(left) * 8 + 15):
-            _rounds(recorder, plan, name, left)
-        else:
-            missing += len(left)
+        measured = 0
+        if left and plan.is_file() and budget.allows(_LOAD_S + _ROUND_S):
+            measured = _rounds(recorder, plan, name, left, budget)
+        missing += len(left) - measured
     return missing
 
 
-def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[int, int], int]]) -> None:
+def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[int, int], int]], budget: Budget) -> int:
+    """Measure what the budget allows of `left`; return how much that was."""
     import cv2
 
     from trt_workbench.backends.base import SessionOptions
@@ -56,7 +58,9 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
             return boxes(outputs, plan_geometry(image.shape[0], image.shape[1], transform))
 
         ways = {"host": on_host, "device": on_device}
-        for size, number in left:
+        for measured, (size, number) in enumerate(left):
+            if not budget.allows(_ROUND_S):
+                return measured
             image = scene(*size)
             found = {way: _time(ways[way], image) for way in list(ways)[:: 1 if number % 2 == 0 else -1]}
             facts = {
@@ -72,6 +76,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
             recorder.add("images", facts, found)
             host, device = (float(np.median(found[way])) for way in ("host", "device"))
             say(f"{name} {size} round {number}: host {host:.3f} ms, device {device:.3f} ms, {host / device:.2f} x")
+    return len(left)
 
 
 def scene(height: int, width: int, seed: int = 0) -> np.ndarray[Any, Any]:
