@@ -16,7 +16,6 @@ def _build(out: str, model: str, barrier: Any) -> None:
     os.environ["TRTW_TMP"] = out
     sys.path.insert(0, str(DOUBLES))
     import trt_workbench_native as double
-
     from trt_workbench.engine.builder import build, prepare_build
     from trt_workbench.engine.options import BuildSettings
 
@@ -33,7 +32,7 @@ def _build(out: str, model: str, barrier: Any) -> None:
     assert build(prepare_build(Path(model), BuildSettings())).built
 
 
-def test_different_engines_are_built_at_the_same_time(make_model: Callable[..., Path], tmp_path: Path) -> None:
+def test_different_engines_are_built_at_the_same_time(make_model: Callable[..., Path]) -> None:
     models = [make_model(f"model-{number}.onnx", scale=1.0 + number) for number in range(PROCESSES)]
     context = multiprocessing.get_context("spawn")
     barrier = context.Barrier(PROCESSES)
