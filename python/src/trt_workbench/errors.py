@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -37,3 +39,10 @@ class DeviceFailure(WorkbenchError):
     """The device failed: out of memory, lost, or an error that poisons the process."""
 
     exit_code = 4
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: what is near to it, or else all there is."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=2)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}."

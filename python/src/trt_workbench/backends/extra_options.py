@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 
 _WORDS = {"true": True, "false": False}
 
@@ -40,9 +39,7 @@ def checked_extra(backend: str, table: Mapping[str, Option], given: Mapping[str,
     """
     for name in given:
         if name not in table:
-            near = difflib.get_close_matches(name, table, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(table)}."
-            msg = f"Backend {backend} has no option {name!r}; {hint}"
+            msg = f"Backend {backend} has no option {name!r}; {did_you_mean(name, table)}"
             raise UsageProblem(msg)
     return {
         name: _checked(backend, name, option, given[name]) if name in given else option.default

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.files import atomic_writer, write_json
-from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
 from trt_workbench.system.workspace import output_root
@@ -72,7 +71,7 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
         "onnx": str(onnx.__version__),
         "keep_fp32": sorted(keep_fp32),
     }
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    digest = hash_document(key)
     folder = output_root() / "converted" / digest
     path, record_path = folder / "model.onnx", folder / "conversion.json"
     if not (path.is_file() and record_path.is_file()):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +15,7 @@ from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_precision import model_in_precision
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
-from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
 from trt_workbench.system.workspace import output_root
@@ -183,7 +181,7 @@ def _cache_key(
         "calibration_sha256": _hash_if_file(table),
         "plugins_sha256": [_hash_if_file(path) for path in (plugins or "").split(";") if path],
     }
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+    return hash_document(document)
 
 
 def _hash_if_file(path: str | None) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 from typing import NamedTuple
 
 from trt_workbench.backends.base import Availability, Backend
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 
 AUTO = "auto"
 
@@ -97,9 +96,7 @@ def require_backend(name: str, suffix: str = ".onnx") -> Backend:
 
 def _entry(name: str) -> _Entry:
     if name not in _BACKENDS:
-        near = difflib.get_close_matches(name, [*_BACKENDS, AUTO], n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join([AUTO, *_BACKENDS])}."
-        msg = f"There is no backend called {name!r}; {hint}"
+        msg = f"There is no backend called {name!r}; {did_you_mean(name, [AUTO, *_BACKENDS])}"
         raise UsageProblem(msg)
     return _BACKENDS[name]
 

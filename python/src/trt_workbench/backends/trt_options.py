@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.settings_file import load_settings
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 
 
 class RunnerChoice(BaseModel):
@@ -68,9 +67,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
     known = (*_RUNNER_KEYS, *BuildSettings.model_fields)
     for key in options.extra:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(known)}."
-            msg = f"Backend trt has no option {key!r}; {hint}"
+            msg = f"Backend trt has no option {key!r}; {did_you_mean(key, known)}"
             raise UsageProblem(msg)
     choice = _choice({key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
     overrides = {key: value for key, value in options.extra.items() if key in BuildSettings.model_fields}

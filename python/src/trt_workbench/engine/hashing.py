@@ -1,10 +1,12 @@
-"""SHA-256 of files, of models with their external data, and of folders, read in pieces."""
+"""SHA-256 of files, of models with their external data, of folders and of JSON documents."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 def hash_bytes(data: bytes | bytearray | memoryview) -> str:
@@ -46,6 +48,11 @@ def hash_folder(folder: Path, pattern: str = "*") -> str:
     """
     files = sorted(path for path in folder.rglob(pattern) if path.is_file())
     return _hash_parts((path.relative_to(folder).as_posix(), hash_file(path)) for path in files)
+
+
+def hash_document(document: Mapping[str, Any]) -> str:
+    """Return 32 hexadecimal digits for a JSON document, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _hash_parts(parts: Iterable[tuple[str, str]]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.pipeline.families.base import DoesNotFit, Family, ModelFacts
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
@@ -56,9 +55,7 @@ def recognise(
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     if name not in FAMILY_NAMES:
-        near = difflib.get_close_matches(name, FAMILY_NAMES, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(FAMILY_NAMES)}."
-        msg = f"There is no detector family called {name!r} (from {source}); {hint}"
+        msg = f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
         raise UsageProblem(msg)
     encoding = _YOLOX_ENCODINGS.get(name)
     fits, reasons = _try({name: YoloX if encoding else _FAMILIES[name]}, outputs, facts)
