@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.system.threads import wait_policy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,6 +63,7 @@ class TorchLlm:
             "compiled": compiled,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
             "threads": torch.get_num_threads(),
+            "omp_wait_policy": wait_policy(),
         }
 
     def logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.system.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.llm import LlmOutcome, LlmRequest
@@ -78,6 +79,7 @@ def eval_llm(
 
     Without a model, an embedded one is evaluated on an embedded text that it has never seen.
     """
+    let_idle_threads_sleep()
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.evaluate.llm_backends import parse_backends
 

@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.threads import let_idle_threads_sleep
 
 
 @handled
@@ -47,6 +48,7 @@ def export_llm(
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Export a causal language model to ONNX, then compare the files with PyTorch on ONNX Runtime's CPU provider."""
+    let_idle_threads_sleep()
     from trt_workbench.evaluate.llm_export import ExportSettings, parse_graphs
     from trt_workbench.evaluate.llm_export import export_llm as export
     from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES
