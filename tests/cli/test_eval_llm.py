@@ -137,3 +137,17 @@ def test_help_imports_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
+    from trt_workbench.system.workspace import models_dir
+
+    if not (models_dir() / "tiny-lm" / "model.safetensors").is_file():
+        pytest.skip("the trained weights are not in this checkout")
+    result = invoke("--limit", "1100", "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "the embedded language model" in result.stderr
+    assert "the embedded held-out text" in result.stderr
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert metrics["passed"]
+    assert [row["backend"] for row in metrics["backends"]] == ["torch", "ort-cpu"]
