@@ -73,7 +73,10 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--only", "fold"], "no rewrites called fold"),
+        (["--only", "fold"], "no rewrite called fold"),
+        (["--skip", "name-node"], "did you mean name-nodes"),
+        (["--only", "name-nodes", "--also", "finite-masks"], "not both"),
+        (["--shape", "x=4x3"], "NAME:DIMxDIM"),
         (["--dim", "batch"], "NAME=VALUE"),
         (["--dim", "batch=0"], "whole number"),
         (["--dim", "n=1"], "no dimension called n"),

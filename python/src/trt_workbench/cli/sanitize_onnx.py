@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,22 +19,19 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.errors import UsageProblem
 
-if TYPE_CHECKING:
-    import onnx
-
-    from trt_workbench.onnxtools.sanitize_check import Arrays
-
 
 @handled
 def sanitize_onnx(
     model: Annotated[Path, typer.Argument(help="ONNX file.")],
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
-    only: Annotated[list[str] | None, typer.Option(help="Run this rewrite alone; may be repeated.")] = None,
-    also: Annotated[list[str] | None, typer.Option(help="Run this rewrite too; may be repeated.")] = None,
-    skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; may be repeated.")] = None,
-    dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; may be repeated.")] = None,
-    shape: Annotated[list[str] | None, typer.Option(help="Shape of an input for the check: NAME=1x3x64x64.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run this rewrite and no other; repeatable.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Run this rewrite too; repeatable.")] = None,
+    skip: Annotated[list[str] | None, typer.Option(help="Leave out this rewrite; repeatable.")] = None,
+    dim: Annotated[list[str] | None, typer.Option(help="Fix a dimension: NAME=VALUE; repeatable.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="NAME:1x3x64x64: shape of an input for the check; repeatable.")
+    ] = None,
     size: Annotated[list[str] | None, typer.Option(help="Size of a dimension in the check alone: NAME=VALUE.")] = None,
     check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
     rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
@@ -48,54 +44,24 @@ def sanitize_onnx(
 
     Nothing is written if the check fails.
     """
-    from trt_workbench.onnxtools.sanitize import default_rewrites, sanitize, save_model
+    from trt_workbench.bench.engine_random import parse_shapes
+    from trt_workbench.evaluate.parity import ParityRequest, check_parity
+    from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
     dims = {name: _number(value, name) for name, value in _pairs(dim, "--dim").items()}
     sizes = {name: _number(value, name) for name, value in _pairs(size, "--size").items()}
-    shapes = {name: _dims(value, name) for name, value in _pairs(shape, "--shape").items()}
-    chosen = tuple(only) if only else (*default_rewrites(), *(also or ()))
-    chosen = tuple(name for name in chosen if name not in (skip or ()))
+    shapes = parse_shapes(shape or ())
+    chosen = chosen_rewrites(only or (), also or (), skip or ())
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
-    compared = _checked(model, rewritten, {**sizes, **dims}, shapes, seed, rtol, atol) if check else None
+    wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
+    compared = check_parity(model, rewritten, wanted) if check else None
     save_model(rewritten, output)
     document = {**report.document(), "check": compared, "model": str(model), "output": str(output)}
     if as_json:
         print_json(document)
     else:
         _show(document)
-
-
-def _checked(
-    model: Path,
-    rewritten: onnx.ModelProto,
-    dims: dict[str, int],
-    shapes: dict[str, tuple[int, ...]],
-    seed: int,
-    rtol: float,
-    atol: float,
-) -> dict[str, Any]:
-    from trt_workbench.backends.registry import require_backend
-    from trt_workbench.onnxtools.preflight import examine_model
-    from trt_workbench.onnxtools.sanitize import save_model
-    from trt_workbench.onnxtools.sanitize_check import compare, random_inputs
-
-    backend = require_backend("ort-cpu")
-
-    def run(path: Path, arrays: Arrays) -> Arrays:
-        with backend.load(path) as session:
-            return session.run(arrays)
-
-    tensors = examine_model(model).inputs
-    symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
-    inputs = []
-    for number, size in enumerate((1, 2)):
-        sizes = {symbol: dims.get(symbol, size) for symbol in symbols}
-        inputs.append(random_inputs(tensors, sizes, shapes, seed + number))
-    with tempfile.TemporaryDirectory() as folder:
-        after = Path(folder) / "sanitized.onnx"
-        save_model(rewritten, after)
-        return compare(model, after, run, inputs, rtol=rtol, atol=atol)
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -135,7 +101,3 @@ def _number(text: str, name: str) -> int:
         msg = f"The size of {name} is a whole number from 1 on, not {text!r}."
         raise UsageProblem(msg)
     return int(text)
-
-
-def _dims(text: str, name: str) -> tuple[int, ...]:
-    return tuple(_number(part, name) for part in text.split("x"))

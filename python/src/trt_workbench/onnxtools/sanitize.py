@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize_graph import constants
@@ -62,6 +62,19 @@ def default_rewrites() -> tuple[str, ...]:
     return tuple(name for name, (_, default) in REWRITES.items() if default)
 
 
+def chosen_rewrites(only: Sequence[str] = (), also: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names of `only`, or else the default rewrites and those of `also`, without those of `skip`.
+
+    Raises:
+        UsageProblem: a name is unknown, or `only` and `also` are both given.
+    """
+    _check_names([*only, *also, *skip])
+    if only and also:
+        msg = "Give either --only or --also, not both: --only runs nothing else."
+        raise UsageProblem(msg)
+    return tuple(name for name in (only or (*default_rewrites(), *also)) if name not in skip)
+
+
 def sanitize(
     path: Path, rewrites: Sequence[str], settings: SanitizeSettings | None = None
 ) -> tuple[onnx.ModelProto, SanitizeReport]:
@@ -70,9 +83,7 @@ def sanitize(
     Raises:
         UsageProblem: the file is no model, a rewrite is unknown, or a dimension to fix does not exist.
     """
-    if unknown := [name for name in rewrites if name not in REWRITES]:
-        msg = f"There are no rewrites called {', '.join(unknown)}; there are: {', '.join(REWRITES)}."
-        raise UsageProblem(msg)
+    _check_names(rewrites)
     settings = settings or SanitizeSettings()
     facts = examine_model(path)
     symbols = {dim for tensor in facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
@@ -95,6 +106,12 @@ def sanitize(
     if model.ByteSize() < _LARGEST_FILE:
         onnx.checker.check_model(model)
     return model, SanitizeReport(changes, before, _operators(model), _findings(model))
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in REWRITES]:
+        msg = f"There is no rewrite called {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}"
+        raise UsageProblem(msg)
 
 
 def _operators(model: onnx.ModelProto) -> dict[str, int]:

@@ -53,7 +53,7 @@ def _shape(tensor: ModelTensor, dims: Mapping[str, int]) -> tuple[int, ...]:
     sizes = [dim if isinstance(dim, int) else _size(dim or "", dims) for dim in tensor.shape or ()]
     if tensor.shape is None or None in sizes:
         msg = (
-            f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}=1x3x64x64."
+            f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}:1x3x64x64."
         )
         raise UsageProblem(msg)
     return tuple(size for size in sizes if size is not None)

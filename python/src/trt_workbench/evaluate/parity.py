@@ -1,0 +1,68 @@
+"""Whether a rewritten model says the same as the file it came from, in ONNX Runtime on random inputs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.onnxtools.sanitize_check import Arrays, compare, random_inputs
+
+if TYPE_CHECKING:
+    import onnx
+
+# Of every symbolic dimension that has no size of its own: one set of inputs each.
+_SIZES = (1, 2)
+
+
+@dataclass(frozen=True)
+class ParityRequest:
+    """On what two models are compared.
+
+    Attributes:
+        sizes: sizes of symbolic dimensions.
+        shapes: whole shapes by input, which count more.
+        seed: of the random inputs.
+        rtol: relative tolerance of an output's elements.
+        atol: absolute tolerance.
+    """
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    seed: int = 0
+    rtol: float = 1e-4
+    atol: float = 1e-5
+
+
+def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -> dict[str, Any]:
+    """Run both models on the CPU and compare their outputs.
+
+    Returns:
+        The record of `sanitize_check.compare`.
+
+    Raises:
+        ComponentMissing: ONNX Runtime is absent.
+        CheckFailed: the outputs differ.
+        UsageProblem: no inputs can be drawn, or the first model does not run on them.
+    """
+    backend = require_backend("ort-cpu")
+
+    def run(path: Path, arrays: Arrays) -> Arrays:
+        with backend.load(path) as session:
+            return session.run(arrays)
+
+    tensors = examine_model(before).inputs
+    symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
+    inputs = []
+    for number, size in enumerate(_SIZES):
+        sizes = {symbol: request.sizes.get(symbol, size) for symbol in symbols}
+        inputs.append(random_inputs(tensors, {**request.sizes, **sizes}, request.shapes, request.seed + number))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "after.onnx"
+        save_model(after, path)
+        return compare(before, path, run, inputs, rtol=request.rtol, atol=request.atol)
