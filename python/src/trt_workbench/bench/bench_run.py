@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.availability import require_available, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
+from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
-from trt_workbench.bench.run import BenchRun, Progress, model_files, require_available, unavailable_backends
+from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.rundir import run_directory
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
@@ -100,12 +102,13 @@ class PlannedBench:
         return kept
 
 
-def plan_bench(config: str, only: Sequence[str]) -> PlannedBench:
+def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> PlannedBench:
     """Check a configuration and expand its matrix.
 
     Args:
         config: path of a YAML file, or the name of a shipped configuration.
         only: as in `expand`.
+        models: as in `with_models`.
 
     Raises:
         UsageProblem: the configuration or a model cannot be used, or no point fits `only`.
@@ -115,7 +118,7 @@ def plan_bench(config: str, only: Sequence[str]) -> PlannedBench:
     if config not in shipped and not Path(config).is_file():
         msg = f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
         raise UsageProblem(msg)
-    loaded = load_config(shipped.get(config, Path(config)))
+    loaded = with_models(load_config(shipped.get(config, Path(config))), models)
     model_files(loaded)
     return PlannedBench(loaded, expand(loaded, only))
 

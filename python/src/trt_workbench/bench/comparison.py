@@ -1,14 +1,16 @@
 """Which of two sets of repetitions is faster, and whether that can be said at all.
 
 A repetition is the unit: samples within one share its process, clocks and neighbours, so they are not independent.
-Medians of repetitions are compared by Mann-Whitney's test (Mann and Whitney, 1947; exact for small sets) with Holm's
-correction (Holm, 1979) over all comparisons made together; a difference under 2 % is never material (MLPerf's audit
+Within a run the runtimes are measured in rounds, and what disturbs a round disturbs all of them: from nine shared rounds
+on, the ratios within the rounds are tested by Wilcoxon's signed ranks (Wilcoxon, 1945). Fewer rounds, and repetitions of
+different runs, are compared by Mann-Whitney's test (Mann and Whitney, 1947). Both are exact for small sets, and corrected
+by Holm's method (Holm, 1979) over all comparisons made together. A difference under 2 % is never material (MLPerf's audit
 guidelines). The effect size is Cliff's delta (Cliff, 1993).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
@@ -22,6 +24,7 @@ CONFIDENCE = 0.95
 LEAST_REPETITIONS = 9
 """Below this, Mann-Whitney's test is called unreliable (google/benchmark, UTEST_OPTIMAL_REPETITIONS)."""
 
+Test = Literal["Mann-Whitney", "Wilcoxon signed-rank"]
 Verdict = Literal["faster", "slower", "no material difference", "cannot tell"]
 
 
@@ -39,14 +42,15 @@ class Comparison:
     """B against A.
 
     Attributes:
-        ratio: median of B over median of A; above 1, B is slower.
+        ratio: median of B over median of A, or the median of the rounds' ratios; above 1, B is slower.
         ratio_low: lower end of its bootstrap confidence interval.
         ratio_high: upper end.
-        p_value: Mann-Whitney's, two-sided, corrected if it was made together with others.
+        p_value: two-sided, corrected if it was made together with others.
         cliffs_delta: share of pairs in which B is the larger, minus the share in which it is the smaller.
         verdict: of B: "slower" or "faster" if the medians differ by 2 % or more and p < 0.05; "no material difference"
             if they differ by less; else "cannot tell".
         unreliable: fewer than nine repetitions on a side.
+        test: whose p-value it is.
     """
 
     ratio: float
@@ -56,6 +60,7 @@ class Comparison:
     cliffs_delta: float
     verdict: Verdict
     unreliable: bool
+    test: Test = "Mann-Whitney"
 
 
 def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
@@ -92,6 +97,33 @@ def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison
         cliffs_delta=2 * float(test.statistic) / (len(a) * len(b)) - 1,
         verdict="cannot tell",
         unreliable=min(len(a), len(b)) < LEAST_REPETITIONS,
+    )
+    return replace(made, verdict=_verdict(made))
+
+
+def compare_rounds(a: Mapping[int, float], b: Mapping[int, float], seed: int = 0) -> Comparison:
+    """Compare the repetition medians of two runtimes that were measured in the same rounds, at least one each.
+
+    Args:
+        a: the reference, by the number of the round.
+        b: what is compared with it.
+        seed: of the resampling.
+    """
+    from scipy.stats import wilcoxon
+
+    unpaired = compare(list(a.values()), list(b.values()), seed)
+    ratios = [b[number] / a[number] for number in sorted(a.keys() & b.keys())]
+    if len(ratios) < LEAST_REPETITIONS:
+        return unpaired
+    logarithms = np.log(ratios)
+    low, high = np.percentile(_resampled_medians(ratios, seed), _tails())
+    made = replace(
+        unpaired,
+        ratio=median(ratios),
+        ratio_low=float(low),
+        ratio_high=float(high),
+        p_value=float(wilcoxon(logarithms).pvalue) if logarithms.any() else 1.0,
+        test="Wilcoxon signed-rank",
     )
     return replace(made, verdict=_verdict(made))
 

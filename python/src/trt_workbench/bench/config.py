@@ -10,8 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from trt_workbench.bench.embedded import EMBEDDED_MODELS
 from trt_workbench.engine.yaml_settings import load_yaml_settings
 
-ScenarioKind = Literal["arrays", "image-to-boxes"]
+ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached"]
+# What a language model does, and the dimensions that it takes: tokens of the prompt and tokens to generate.
+LANGUAGE_KINDS: dict[str, dict[str, int]] = {
+    "prefill": {"prompt": 64},
+    "generate": {"prompt": 64, "new_tokens": 32},
+    "generate-cached": {"prompt": 64, "new_tokens": 32},
+}
+DEFAULT_IMGSZ = (720, 1280)
 Positive = Annotated[int, Field(ge=1)]
+Size = tuple[Positive, Positive]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
@@ -23,16 +31,19 @@ class MeasureSettings(_Strict):
     """How long one repetition runs. The defaults are google/benchmark's half second and trtexec's warm-up.
 
     Attributes:
-        warmup_ms: time that is run before any sample counts.
+        warmup_ms: time that is run before any sample of a slice counts.
         duration_s: least time of samples.
         min_iterations: least number of samples.
         max_iterations: most samples; a long run stops here even before `duration_s`.
+        slices: parts into which a repetition is cut; the runtimes of a work take turns slice by slice, so that noise
+            from other programs reaches all alike.
     """
 
     warmup_ms: Annotated[float, Field(ge=0)] = 200.0
     duration_s: Annotated[float, Field(gt=0)] = 0.5
     min_iterations: Positive = 10
     max_iterations: Positive = 1_000_000
+    slices: Positive = 1
 
     @model_validator(mode="after")
     def _ordered(self) -> MeasureSettings:
@@ -43,22 +54,24 @@ class MeasureSettings(_Strict):
 
 
 class ModelEntry(_Strict):
-    """One model: a file, or an embedded one by name.
+    """One model: a file, an embedded one by name, or one that the command line has to name.
 
     Attributes:
-        path: ONNX file or plan, relative to the configuration file.
+        path: ONNX file, plan or folder of a language model, relative to the configuration file.
         embedded: name of a model that comes with the workbench, instead of a path.
+        needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
     """
 
     path: Path | None = None
     embedded: str | None = None
+    needs: str | None = None
     family: str | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
-        if (self.path is None) == (self.embedded is None):
-            msg = "a model has either path or embedded"
+        if sum(source is not None for source in (self.path, self.embedded, self.needs)) != 1:
+            msg = "a model has either path, embedded or needs"
             raise ValueError(msg)
         if self.embedded is not None and self.embedded not in EMBEDDED_MODELS:
             msg = f"there is no embedded model {self.embedded}; there are: {', '.join(EMBEDDED_MODELS)}"
@@ -71,37 +84,41 @@ class RuntimeEntry(_Strict):
 
     Attributes:
         backend: name of the backend, as `trtw backends` lists it.
-        precision: precision that the backend is asked for.
+        precision: precision that the backend is asked for; a list is swept.
         tf32: whether fp32 matrix products may use TF32.
-        threads: processors that the runtime may use; None for all.
-        concurrency: calls in flight at once.
+        threads: processors that the runtime may use, None for all; a list is swept.
+        concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
+            swept.
         options: options of this backend alone; a list of values is swept.
         name: label in tables; made of backend and precision by default.
     """
 
     backend: str
-    precision: str = "fp32"
+    precision: str | Annotated[tuple[str, ...], Field(min_length=1)] = "fp32"
     tf32: bool = False
-    threads: Positive | None = None
-    concurrency: Positive = 1
+    threads: Positive | Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    concurrency: Positive | Annotated[tuple[Positive, ...], Field(min_length=1)] = 1
     options: dict[str, Any] = Field(default_factory=dict)
     name: Name | None = None
 
     @property
     def label(self) -> str:
         """The name in tables."""
-        return self.name or f"{self.backend}-{self.precision}"
+        return self.name or (f"{self.backend}-{self.precision}" if isinstance(self.precision, str) else self.backend)
 
 
 class ScenarioEntry(_Strict):
     """One kind of work. `batch`, `dims` values and `imgsz` take one value or a list, which is swept.
 
     Attributes:
-        kind: "arrays" (raw input arrays to output arrays) or "image-to-boxes" (decoded uint8 image to boxes).
+        kind: "arrays" (raw input arrays to output arrays), "image-to-boxes" (decoded uint8 image to boxes), "prefill"
+            (one pass over a prompt), "generate" (greedy generation without a cache) or "generate-cached" (with one).
         models: names of the models it runs; all by default.
         batch: first dimension of every input that is dynamic there.
-        dims: values of the other named dynamic dimensions, such as `sequence`.
-        imgsz: height and width of the image for image-to-boxes, pixels.
+        dims: values of the other named dynamic dimensions, such as `sequence`; of a language model, `prompt` and
+            `new_tokens`.
+        imgsz: height and width in pixels, or a list of such pairs: of the source image for image-to-boxes, of the
+            model's own dynamic image size for arrays.
         saturation: stop a batch sweep once throughput grows by less than this share; None to run it all.
     """
 
@@ -109,8 +126,20 @@ class ScenarioEntry(_Strict):
     models: tuple[Name, ...] | None = None
     batch: Positive | tuple[Positive, ...] = 1
     dims: dict[str, Positive | tuple[Positive, ...]] = Field(default_factory=dict)
-    imgsz: tuple[Positive, Positive] = (720, 1280)
+    imgsz: Size | Annotated[tuple[Size, ...], Field(min_length=1)] | None = None
     saturation: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> ScenarioEntry:
+        if self.kind in LANGUAGE_KINDS:
+            known = LANGUAGE_KINDS[self.kind]
+            if unknown := sorted(self.dims.keys() - known.keys()):
+                msg = f"{self.kind} has no dimension {unknown[0]}; it has: {', '.join(known)}"
+                raise ValueError(msg)
+            if self.imgsz is not None:
+                msg = f"{self.kind} has no imgsz"
+                raise ValueError(msg)
+        return self
 
 
 class BenchConfig(_Strict):

@@ -17,6 +17,8 @@ Symbols = Mapping[str, Sequence[int | str | None]]
 
 # Token ids are drawn below this: every vocabulary in use is larger.
 _SMALLEST_VOCABULARY = 256
+_IMAGE_RANK = 4
+_CHANNELS = (1, 3, 4)
 
 
 def dimension_symbols(model: Path) -> dict[str, tuple[int | str | None, ...]]:
@@ -30,6 +32,35 @@ def dimension_symbols(model: Path) -> dict[str, tuple[int | str | None, ...]]:
     from trt_workbench.onnxtools.preflight import examine_model
 
     return {tensor.name: tensor.shape or () for tensor in examine_model(model).inputs}
+
+
+def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, int] | None) -> dict[str, int]:
+    """Return `dims` with values for the dynamic height and width of every image input, by `input.axis`.
+
+    Args:
+        dims: values by symbol or by `input.axis`.
+        shapes: of the inputs; a dynamic dimension is a name or None.
+        imgsz: height and width, pixels; None leaves `dims` as they are.
+
+    Raises:
+        UsageProblem: the size of the images is fixed, to another one.
+    """
+    found = dict(dims)
+    if imgsz is None:
+        return found
+    images = {name: shape for name, shape in shapes.items() if len(shape) == _IMAGE_RANK}
+    for name, shape in images.items():
+        first = 1 if shape[-1] in _CHANNELS else 2
+        for axis, size in enumerate(imgsz, first):
+            if not isinstance(shape[axis], int):
+                found[f"{name}.{axis}"] = size
+            elif shape[axis] != size:
+                msg = f"The model takes images with {shape[axis]} pixels along axis {axis}, not {size}: it was exported so."
+                raise UsageProblem(msg)
+    if not images:
+        msg = "imgsz is for models with images, inputs of four dimensions; this one has none."
+        raise UsageProblem(msg)
+    return found
 
 
 def input_shapes(

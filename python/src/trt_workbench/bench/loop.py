@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from trt_workbench.backends.measuring import MeasurePlan, Samples
 
 
-def measure_calls(call: Callable[[], object], plan: MeasurePlan) -> Samples:
+def measure_calls(call: Callable[[], object], plan: MeasurePlan, concurrency: int = 1) -> Samples:
     """Time `call` on the host's clock, which must return only when its work is done.
 
     The rules are trtexec's: run for `warmup_ms` without counting, then until `duration_s` and `min_iterations` are
@@ -19,10 +21,18 @@ def measure_calls(call: Callable[[], object], plan: MeasurePlan) -> Samples:
     Args:
         call: the work, such as one `Session.run`.
         plan: how long.
+        concurrency: threads that call it at once. Samples are then in order of their ends.
+
+    Raises:
+        What `call` raises.
     """
-    end = time.perf_counter_ns() + round(plan.warmup_ms * 1e6)
-    while time.perf_counter_ns() < end:
-        call()
+    if concurrency == 1:
+        return _one_after_the_other(call, plan)
+    return _at_once(call, plan, concurrency)
+
+
+def _one_after_the_other(call: Callable[[], object], plan: MeasurePlan) -> Samples:
+    _warm_up(call, plan)
     samples: list[int] = []
     started = now = time.perf_counter_ns()
     end = started + round(plan.duration_s * 1e9)
@@ -32,3 +42,38 @@ def measure_calls(call: Callable[[], object], plan: MeasurePlan) -> Samples:
         now = time.perf_counter_ns()
         samples.append(now - before)
     return Samples(np.array(samples, np.float64) / 1e6, (now - started) / 1e9)
+
+
+def _at_once(call: Callable[[], object], plan: MeasurePlan, concurrency: int) -> Samples:
+    spans: list[tuple[int, int]] = []
+    begin = threading.Barrier(concurrency)
+
+    def work() -> None:
+        try:
+            _warm_up(call, plan)
+            begin.wait()
+        except BaseException:
+            begin.abort()  # the others would wait for this one for ever
+            raise
+        now = time.perf_counter_ns()
+        end = now + round(plan.duration_s * 1e9)
+        while (now < end or len(spans) < plan.min_iterations) and len(spans) < plan.max_iterations:
+            before = now
+            call()
+            now = time.perf_counter_ns()
+            spans.append((now, before))  # the interpreter's lock makes this safe
+
+    with ThreadPoolExecutor(concurrency) as pool:
+        tasks = [pool.submit(work) for _ in range(concurrency)]
+    failures = [error for task in tasks if (error := task.exception())]
+    if failures:
+        raise next((error for error in failures if not isinstance(error, threading.BrokenBarrierError)), failures[0])
+    spans.sort()
+    latency = np.array([end - start for end, start in spans], np.float64) / 1e6
+    return Samples(latency, (spans[-1][0] - min(start for _, start in spans)) / 1e9)
+
+
+def _warm_up(call: Callable[[], object], plan: MeasurePlan) -> None:
+    end = time.perf_counter_ns() + round(plan.warmup_ms * 1e6)
+    while time.perf_counter_ns() < end:
+        call()

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trt_workbench.bench.config import BenchConfig, RuntimeEntry, ScenarioEntry
+from trt_workbench.bench.config import DEFAULT_IMGSZ, LANGUAGE_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
 from trt_workbench.errors import UsageProblem
+
+IMAGE_SIDES = ("height", "width")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Work:
     def label(self) -> str:
         """Short text for tables, such as `encoder b8 sequence=128`."""
         dims = "".join(f" {name}={value}" for name, value in self.dims.items())
-        return f"{self.model} b{self.batch}{dims}"
+        size = f" {self.imgsz[0]}x{self.imgsz[1]}" if self.imgsz else ""
+        return f"{self.model} b{self.batch}{dims}{size}"
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ class Point:
 
     Attributes:
         work: what is executed.
-        runtime: label of the runtime in tables, with its swept options.
+        runtime: label of the runtime in tables, with its swept settings.
+        entry: label of the runtime without them.
+        swept: value of every setting of the runtime that is swept.
         backend: name of the backend.
         precision: precision that the backend is asked for.
         tf32: as in RuntimeEntry.
@@ -59,6 +64,8 @@ class Point:
 
     work: Work
     runtime: str
+    entry: str
+    swept: Mapping[str, Any]
     backend: str
     precision: str
     tf32: bool
@@ -122,7 +129,9 @@ def _fits(label: str, pattern: str) -> bool:
 
 def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[Work]:
     for model in scenario.models or tuple(config.models):
-        axes = {"batch": _values(scenario.batch), **{dim: _values(value) for dim, value in scenario.dims.items()}}
+        dims = {**LANGUAGE_KINDS.get(scenario.kind, {}), **scenario.dims}
+        axes: dict[str, Sequence[Any]] = {"imgsz": _sizes(scenario), "batch": _values(scenario.batch)}
+        axes |= {dim: _values(value) for dim, value in dims.items()}
         for values in itertools.product(*axes.values()):
             chosen = dict(zip(axes, values, strict=True))
             yield Work(
@@ -130,38 +139,60 @@ def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[
                 kind=scenario.kind,
                 model=model,
                 batch=chosen.pop("batch"),
+                imgsz=chosen.pop("imgsz"),
                 dims=chosen,
-                imgsz=scenario.imgsz if scenario.kind == "image-to-boxes" else None,
             )
 
 
 def _points(work: Work, runtime: RuntimeEntry) -> Iterator[Point]:
-    swept = {name: value for name, value in runtime.options.items() if isinstance(value, list)}
+    own = {name: getattr(runtime, name) for name in ("precision", "threads", "concurrency")}
+    swept: dict[str, Sequence[Any]] = {name: value for name, value in own.items() if isinstance(value, tuple)}
+    swept |= {name: value for name, value in runtime.options.items() if isinstance(value, list)}
     for values in itertools.product(*swept.values()):
         chosen = dict(zip(swept, values, strict=True))
-        suffix = "".join(f" {name}={value}" for name, value in chosen.items())
+        suffix = "".join(f" {name}={setting_text(value)}" for name, value in chosen.items())
+        settings = {name: chosen.get(name, value) for name, value in own.items()}
         yield Point(
             work=work,
             runtime=runtime.label + suffix,
+            entry=runtime.label,
+            swept=chosen,
             backend=runtime.backend,
-            precision=runtime.precision,
             tf32=runtime.tf32,
-            threads=runtime.threads,
-            concurrency=runtime.concurrency,
-            options={**runtime.options, **chosen},
+            options={name: chosen.get(name, value) for name, value in runtime.options.items()},
+            **settings,
         )
+
+
+def setting_text(value: Any) -> str:
+    """Return a swept value as labels and pictures show it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    return "default" if value is None else str(value)
 
 
 def _values(value: int | tuple[int, ...]) -> tuple[int, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+def _sizes(scenario: ScenarioEntry) -> Sequence[tuple[int, int] | None]:
+    if scenario.imgsz is None:
+        return [DEFAULT_IMGSZ if scenario.kind == "image-to-boxes" else None]
+    pairs: Any = scenario.imgsz if isinstance(scenario.imgsz[0], tuple) else [scenario.imgsz]
+    return list(pairs)
+
+
 def ranges(points: Sequence[Point], work: Work) -> dict[str, tuple[int, int]]:
-    """Return the least and the largest batch (key "batch") and dimensions of a work's scenario and model."""
+    """Return the least and the largest batch, dimensions, `height` and `width` of a work's scenario and model."""
     same = [point.work for point in points if (point.work.scenario, point.work.model) == (work.scenario, work.model)]
     found = {"batch": [other.batch for other in same]}
     for name in work.dims:
         found[name] = [other.dims[name] for other in same]
+    for axis, name in enumerate(IMAGE_SIDES):
+        if sizes := [other.imgsz[axis] for other in same if other.imgsz]:
+            found[name] = sizes
     return {name: (min(values), max(values)) for name, values in found.items()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from trt_workbench.bench.comparison import Comparison, Interval, compare, corrected, median_interval
+from trt_workbench.bench.comparison import Comparison, Interval, compare_rounds, corrected, median_interval
 from trt_workbench.bench.records import Record
 
 
@@ -36,17 +36,17 @@ class Standing:
     unstable: int
 
 
-def repetition_medians(records: Sequence[Record]) -> dict[str, list[float]]:
-    """Return the p50 latency of every measured repetition by runtime, milliseconds.
+def repetition_medians(records: Sequence[Record]) -> dict[str, dict[int, float]]:
+    """Return the p50 latency of every measured repetition by runtime and number, milliseconds.
 
     Unstable repetitions are left out where stable ones remain.
     """
-    chosen: dict[str, list[float]] = {}
+    chosen: dict[str, dict[int, float]] = {}
     for runtime in dict.fromkeys(record.runtime for record in records):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         kept = [record for record in mine if not record.unstable] or mine
         if kept:
-            chosen[runtime] = [record.latency_ms["p50"] for record in kept if record.latency_ms]
+            chosen[runtime] = {record.repetition: record.latency_ms["p50"] for record in kept if record.latency_ms}
     return chosen
 
 
@@ -57,7 +57,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
         records: of one scenario and work.
     """
     medians = repetition_medians(records)
-    order = sorted(medians, key=lambda runtime: median(medians[runtime]))
+    order = sorted(medians, key=lambda runtime: median(medians[runtime].values()))
     best = _compared(medians, [(order[0], other) for other in order[1:]]) if order else []
     previous = _compared(medians, list(pairwise(order)))
     standings: list[Standing] = []
@@ -69,7 +69,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
             Standing(
                 runtime=runtime,
                 rank=standings[-1].rank if tied else index + 1,
-                latency_ms=median_interval(medians[runtime]),
+                latency_ms=median_interval(list(medians[runtime].values())),
                 items_per_s=median(record.items_per_s for record in mine if record.items_per_s is not None),
                 against_best=best[index - 1] if index else None,
                 against_previous=before,
@@ -80,5 +80,5 @@ def rank(records: Sequence[Record]) -> list[Standing]:
     return standings
 
 
-def _compared(medians: Mapping[str, Sequence[float]], pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-    return corrected([compare(medians[first], medians[second]) for first, second in pairs])
+def _compared(medians: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
+    return corrected([compare_rounds(medians[first], medians[second]) for first, second in pairs])

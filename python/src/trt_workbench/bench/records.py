@@ -32,7 +32,10 @@ class Record(BaseModel):
         work: text of the work in tables; records with equal scenario and work are compared.
         batch: items per call.
         dims: values of named dimensions.
+        imgsz: height and width of the image, pixels.
         runtime: label of the runtime.
+        entry: the label without the settings that are swept; None if the record is older than sweeps.
+        swept: value of every setting of the runtime that is swept.
         backend: name of the backend.
         precision: asked of the backend.
         repetition: counted from 0.
@@ -62,7 +65,10 @@ class Record(BaseModel):
     work: str
     batch: int
     dims: dict[str, int]
+    imgsz: tuple[int, int] | None = None
     runtime: str
+    entry: str | None = None
+    swept: dict[str, Any] = {}
     backend: str
     precision: str
     repetition: int
@@ -90,7 +96,7 @@ class RecordFile:
 
     def append(self, record: Record) -> None:
         """Write one record as one line."""
-        with self._path.open("a", encoding="utf-8") as file:
+        with self._path.open("a", encoding="utf-8", newline="\n") as file:
             file.write(record.model_dump_json() + "\n")
 
 
@@ -123,14 +129,14 @@ def read_records(path: Path) -> list[Record]:
         UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would also cut at U+2028
     except (OSError, UnicodeDecodeError) as error:
         msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
-    if not lines:
+    if not any(lines):
         msg = f"There is no record in this file; the run ended before its first measurement: {path}"
         raise UsageProblem(msg)
-    return [_parse(line, number, path) for number, line in enumerate(lines, 1)]
+    return [_parse(line, number, path) for number, line in enumerate(lines, 1) if line]
 
 
 def _parse(line: str, number: int, path: Path) -> Record:

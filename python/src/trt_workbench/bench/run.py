@@ -3,64 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from trt_workbench.bench.config import BenchConfig, ModelEntry
-from trt_workbench.bench.embedded import embedded_path
+import numpy as np
+
+from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, ranges, schedule
-from trt_workbench.bench.records import Record, RecordFile, read_samples
+from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
+from trt_workbench.bench.repetition import Slice, merged, slice_plan
 from trt_workbench.bench.stability import instabilities
 from trt_workbench.bench.statistics import percentile, summarize
-from trt_workbench.bench.telemetry import Telemetry, TelemetrySampler
+from trt_workbench.bench.telemetry import TelemetrySampler
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
-from trt_workbench.errors import ComponentMissing, UsageProblem
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
-
-
-def model_files(config: BenchConfig) -> dict[str, Path]:
-    """Return the file of every model.
-
-    Raises:
-        UsageProblem: a file does not exist.
-        ComponentMissing: an embedded model is missing.
-    """
-    return {name: _model_file(name, entry) for name, entry in config.models.items()}
-
-
-def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -> dict[str, str]:
-    """Return why each backend that cannot serve here cannot, by name; each is asked in a process of its own.
-
-    Raises:
-        UsageProblem: a backend is unknown.
-    """
-    reasons = {}
-    for backend in dict.fromkeys(point.backend for point in points):
-        with WorkerProcess(log) as worker:
-            try:
-                answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
-            except WorkerFailure as failure:
-                if failure.kind == UsageProblem.__name__:
-                    raise UsageProblem(str(failure)) from failure
-                answer = {"available": False, "reason": str(failure), "mend": ""}
-        if not answer["available"]:
-            reasons[backend] = f"{answer['reason']} {answer['mend']}".strip()
-    return reasons
-
-
-def require_available(reasons: dict[str, str]) -> None:
-    """Raise ComponentMissing if a backend of the matrix cannot serve here."""
-    if reasons:
-        name, reason = next(iter(reasons.items()))
-        others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
-        msg = f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
-        raise ComponentMissing(msg)
 
 
 @dataclass
@@ -86,10 +49,9 @@ class BenchRun:
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
         self._models = model_files(self.config)
-        self._hashes = {name: _sha256(path) for name, path in self._models.items()}
+        self._hashes = {name: model_hash(path) for name, path in self._models.items()}
         self._records = RecordFile(self.folder / "records.jsonl")
-        self._throughput: dict[tuple[Any, ...], float] = {}
-        self._saturated: set[tuple[Any, ...]] = set()
+        self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
         self._logs = itertools.count()
         for name in ("samples", "logs"):
@@ -102,18 +64,15 @@ class BenchRun:
             for point in [point for point in wanted if point.backend in self.unavailable]:
                 self._write_off(point, "unavailable", self.unavailable[point.backend], "ComponentMissing")
             served = [point for point in wanted if point.backend not in self.unavailable]
-            for point in [point for point in served if _sweep(point) in self._saturated]:
+            for point in [point for point in served if self._is_saturated(point)]:
                 self._write_off(point, "skipped", "throughput no longer grew at a smaller batch", None)
-            fresh = [point for point in served if _sweep(point) not in self._saturated]
+            fresh = [point for point in served if not self._is_saturated(point)]
             for start in range(0, len(fresh), self.config.processes):
                 self._measure_together(fresh[start : start + self.config.processes])
 
     def _measure_together(self, points: Sequence[Point]) -> None:
-        order = [
-            (point, repetition)
-            for point, repetition in schedule(points, self.config.repetitions, self.config.seed)
-            if (point.key, repetition) not in self.done
-        ]
+        rounds = schedule(points, self.config.repetitions, self.config.seed)
+        order = [one for one in rounds if (one[0].key, one[1]) not in self.done]
         self._finished += len(points) * self.config.repetitions - len(order)
         with contextlib.ExitStack() as stack:
             loaded: dict[str, _Loaded] = {}
@@ -123,10 +82,8 @@ class BenchRun:
                     loaded[point.key] = self._load(point, stack)
                 except WorkerFailure as failure:
                     self._write_off(point, "failed", str(failure), failure.kind)
-            for point, repetition in order:
-                if point.key in loaded:
-                    self._say(point.label)
-                    self._repetition(point, repetition, loaded[point.key], stack)
+            for repetition, members in itertools.groupby(order, lambda one: one[1]):
+                self._round([loaded[point.key] for point, _ in members if point.key in loaded], repetition, stack)
 
     def _load(self, point: Point, stack: contextlib.ExitStack) -> _Loaded:
         worker = stack.enter_context(WorkerProcess(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
@@ -138,34 +95,46 @@ class BenchRun:
             "ranges": ranges(self.points, point.work),
             "seed": self.config.seed,
         }
-        return _Loaded(worker, worker.ask(request, self.config.timeout_s))
+        return _Loaded(point, worker, worker.ask(request, self.config.timeout_s))
 
-    def _repetition(self, point: Point, repetition: int, loaded: _Loaded, stack: contextlib.ExitStack) -> None:
+    def _round(self, members: Sequence[_Loaded], repetition: int, stack: contextlib.ExitStack) -> None:
+        """Measure one repetition of every member, slice by slice in turns, every other time in reverse."""
+        parts: dict[str, list[Slice]] = {one.point.key: [] for one in members}
+        for number in range(self.config.measure.slices):
+            for one in members[::-1] if number % 2 else members:
+                if one.point.key not in parts:
+                    continue
+                self._say(one.point.label)
+                try:
+                    parts[one.point.key].append(self._slice(one, stack))
+                except WorkerFailure as failure:
+                    one.alive = failure.alive
+                    del parts[one.point.key]
+                    failed = {"error": str(failure), "error_kind": failure.kind}
+                    self._append(self._record(one.point, repetition, "failed", **failed))
+        for one in members:
+            if one.point.key in parts:
+                self._append(self._measured(one, repetition, merged(parts[one.point.key])))
+
+    def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
+        if not one.alive:
+            one.replace(self._load(one.point, stack))
+        path = self.folder / "samples" / ".slice.npz"
+        request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
+        with TelemetrySampler(one.worker.pid) as sampler:
+            answer = one.worker.ask(request, self.config.timeout_s)
+        columns = read_samples(path)
+        path.unlink()
+        return Slice(columns, answer["wall_s"], sampler.result)
+
+    def _measured(self, one: _Loaded, repetition: int, found: Slice) -> Record:
+        point, telemetry = one.point, found.telemetry
         samples = f"samples/{point.key}-{repetition:03d}.npz"
-        request = {
-            "verb": "measure",
-            "plan": self.config.measure.model_dump(),
-            "samples": str(self.folder / samples),
-        }
-        try:
-            if not loaded.alive:
-                loaded.replace(self._load(point, stack))
-            with TelemetrySampler(loaded.worker.pid) as sampler:
-                answer = loaded.worker.ask(request, self.config.timeout_s)
-        except WorkerFailure as failure:
-            loaded.alive = failure.alive
-            self._append(self._record(point, repetition, "failed", error=str(failure), error_kind=failure.kind))
-            return
-        record = self._measured(point, repetition, loaded, samples, answer["wall_s"], sampler.result)
-        self._append(record)
-        self._watch_saturation(point, record)
-
-    def _measured(
-        self, point: Point, repetition: int, loaded: _Loaded, samples: str, wall_s: float, telemetry: Telemetry
-    ) -> Record:
-        columns = read_samples(self.folder / samples)
-        latency = columns.pop("latency_ms")
-        items = loaded.facts["items"] * len(latency)
+        write_samples(self.folder / samples, {name: np.array(values) for name, values in found.columns.items()})
+        latency = found.columns["latency_ms"]
+        items = one.facts["items"] * len(latency)
+        rate = items / found.wall_s
+        self._throughput.setdefault(_sweep(point), {}).setdefault(point.work.batch, []).append(rate)
         energy = telemetry.energy_j
         return self._record(
             point,
@@ -173,31 +142,31 @@ class BenchRun:
             "ok",
             unstable=instabilities(latency, telemetry),
             latency_ms=summarize(latency),
-            split_ms={name: percentile(sorted(values), 50) for name, values in columns.items()},
-            items_per_s=items / wall_s,
-            load_s=loaded.facts["load_s"],
-            first_run_ms=loaded.facts["first_run_ms"],
+            split_ms={name: percentile(sorted(v), 50) for name, v in found.columns.items() if name != "latency_ms"},
+            items_per_s=rate,
+            load_s=one.facts["load_s"],
+            first_run_ms=one.facts["first_run_ms"],
             telemetry=telemetry.as_dict(),
-            energy_per_item_j=None if energy is None else energy * wall_s / telemetry.seconds / items,
-            provenance=loaded.facts["provenance"],
+            energy_per_item_j=None if energy is None else energy * found.wall_s / telemetry.seconds / items,
+            provenance=one.facts["provenance"],
             samples=samples,
         )
 
-    def _watch_saturation(self, point: Point, record: Record) -> None:
+    def _is_saturated(self, point: Point) -> bool:
+        """Whether throughput, median over repetitions, grew by less than the scenario's share at a smaller batch."""
         share = self.config.scenarios[point.work.scenario].saturation
-        if share is None or record.repetition != self.config.repetitions - 1 or record.items_per_s is None:
-            return
-        sweep = _sweep(point)
-        if record.items_per_s < self._throughput.get(sweep, 0.0) * (1 + share):
-            self._saturated.add(sweep)
-        self._throughput[sweep] = max(record.items_per_s, self._throughput.get(sweep, 0.0))
+        rates = [median(values) for values in self._throughput.get(_sweep(point), {}).values()]
+        best = itertools.accumulate(rates, max)
+        return share is not None and any(
+            rate < before * (1 + share) for before, rate in zip(best, rates[1:], strict=False)
+        )
 
-    def _write_off(self, point: Point, status: Any, error: str, kind: str | None) -> None:
+    def _write_off(self, point: Point, status: Status, error: str, kind: str | None) -> None:
         for repetition in range(self.config.repetitions):
             if (point.key, repetition) not in self.done:
                 self._append(self._record(point, repetition, status, error=error, error_kind=kind))
 
-    def _record(self, point: Point, repetition: int, status: Any, **values: Any) -> Record:
+    def _record(self, point: Point, repetition: int, status: Status, **values: Any) -> Record:
         work = point.work
         return Record(
             key=point.key,
@@ -208,7 +177,10 @@ class BenchRun:
             work=work.label,
             batch=work.batch,
             dims=dict(work.dims),
+            imgsz=work.imgsz,
             runtime=point.runtime,
+            entry=point.entry,
+            swept=dict(point.swept),
             backend=point.backend,
             precision=point.precision,
             repetition=repetition,
@@ -230,8 +202,9 @@ class BenchRun:
 class _Loaded:
     """A worker that holds a point."""
 
+    point: Point
     worker: WorkerProcess
-    facts: dict[str, Any]
+    facts: dict[str, Any] = field(repr=False)
     alive: bool = True
 
     def replace(self, other: _Loaded) -> None:
@@ -241,19 +214,4 @@ class _Loaded:
 def _sweep(point: Point) -> tuple[Any, ...]:
     """What stays the same along a batch sweep."""
     work = point.work
-    return work.scenario, work.model, tuple(sorted(work.dims.items())), point.runtime
-
-
-def _model_file(name: str, entry: ModelEntry) -> Path:
-    if entry.embedded is not None:
-        return embedded_path(entry.embedded)
-    assert entry.path is not None  # checked by ModelEntry
-    if not entry.path.is_file():
-        msg = f"The file of model {name} does not exist: {entry.path}"
-        raise UsageProblem(msg)
-    return entry.path
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz, point.runtime

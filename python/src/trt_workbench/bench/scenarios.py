@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession
 from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession, Samples
-from trt_workbench.bench.inputs import dimension_symbols, input_shapes, random_image, random_inputs
+from trt_workbench.bench.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Work
 from trt_workbench.pipeline.families import DecodeSettings, recognise
@@ -40,7 +40,9 @@ class Arrays:
 
     def __init__(self, session: Session, model: Path, work: Work, seed: int) -> None:
         """Draw the inputs. Raises UsageProblem if the shapes cannot be had."""
-        shapes = input_shapes(session.inputs, dimension_symbols(model), work.batch, work.dims)
+        symbols = dimension_symbols(model)
+        dims = with_image_size(work.dims, symbols or {spec.name: spec.shape for spec in session.inputs}, work.imgsz)
+        shapes = input_shapes(session.inputs, symbols, work.batch, dims)
         self.items = work.batch
         self._session = session
         self._inputs: Mapping[str, NDArray[Any]] = random_inputs(session.inputs, shapes, seed)
@@ -50,10 +52,10 @@ class Arrays:
         self._session.run(self._inputs)
 
     def measure(self, plan: MeasurePlan) -> Samples:
-        """Let the session measure itself if it can, else time its calls."""
-        if isinstance(self._session, MeasuringSession):
+        """Let the session measure itself if it can, one call at a time, else time its calls."""
+        if isinstance(self._session, MeasuringSession) and self._session.concurrency == 1:
             return self._session.measure(self._inputs, plan)
-        return measure_calls(self.once, plan)
+        return measure_calls(self.once, plan, self._session.concurrency)
 
 
 class ImageToBoxes:
@@ -88,7 +90,7 @@ class ImageToBoxes:
 
     def measure(self, plan: MeasurePlan) -> Samples:
         """Time whole calls."""
-        return measure_calls(self.once, plan)
+        return measure_calls(self.once, plan, self._session.concurrency)
 
 
 def make_scenario(session: Session, model: Path, family: str | None, work: Work, seed: int) -> Scenario:

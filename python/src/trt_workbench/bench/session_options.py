@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.bench.inputs import dimension_symbols
-from trt_workbench.bench.matrix import Point
+from trt_workbench.bench.inputs import Symbols, dimension_symbols, with_image_size
+from trt_workbench.bench.matrix import IMAGE_SIDES, Point
+from trt_workbench.errors import UsageProblem
 
 Ranges = Mapping[str, Sequence[int]]
 
@@ -22,13 +22,16 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
     Args:
         point: what is measured.
         model: the model file.
-        ranges: smallest and largest value of the batch (key "batch") and of each named dimension in the sweep.
+        ranges: smallest and largest batch, named dimensions, `height` and `width` in the sweep.
     """
     extra = dict(point.options)
-    dynamic = extra.pop("profile_shape", "static") == "dynamic"
-    if point.backend == "trt" and "profiles" not in extra and "config" not in extra:
-        profile = _profile(point, model, ranges if dynamic else {})
-        if profile:
+    if point.backend == "trt":
+        shape = extra.pop("profile_shape", "static")
+        if shape not in ("static", "dynamic"):
+            msg = f"profile_shape is static or dynamic, not {shape!r}."
+            raise UsageProblem(msg)
+        made = "profiles" not in extra and "config" not in extra
+        if made and (profile := _profile(point, model, ranges if shape == "dynamic" else {})):
             extra["profiles"] = [profile]
     return SessionOptions(
         threads=point.threads, concurrency=point.concurrency, precision=point.precision, tf32=point.tf32, extra=extra
@@ -37,23 +40,29 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
 
 def _profile(point: Point, model: Path, ranges: Ranges) -> str:
     """Return a profile as text, `name:min/opt/max,…`; empty for a model without dynamic inputs."""
+    symbols = dimension_symbols(model)
+    sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
+    dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
     parts = []
-    for name, shape in dimension_symbols(model).items():
-        if all(isinstance(dim, int) for dim in shape):
-            continue
-        sides = [_side(point, ranges, name, axis, dim) for axis, dim in enumerate(shape)]
-        parts.append(f"{name}:" + "/".join("x".join(str(side[which]) for side in sides) for which in range(3)))
+    for name, shape in dynamic.items():
+        shapes = ["x".join(_value(side, name, axis, dim) for axis, dim in enumerate(shape)) for side in sides]
+        parts.append(f"{name}:{'/'.join(shapes)}")
     return ",".join(parts)
 
 
-def _side(point: Point, ranges: Ranges, name: str, axis: int, dim: Any) -> tuple[int, int, int]:
-    """Smallest, tuned and largest value of one dimension. What has no value is left to the scenario's own check: 1."""
+def _values(point: Point, symbols: Symbols, ranges: Ranges, which: int | None) -> dict[str, int]:
+    """Return the batch and every dimension on one side of the range: 0 least, 1 largest, None this point's own."""
+    work = point.work
+    own = {"batch": work.batch, **work.dims, **dict(zip(IMAGE_SIDES, work.imgsz or (), strict=False))}
+    chosen = own if which is None else {name: ranges.get(name, (value, value))[which] for name, value in own.items()}
+    size = (chosen["height"], chosen["width"]) if work.imgsz and work.kind == "arrays" else None
+    dims = with_image_size({name: chosen[name] for name in work.dims}, symbols, size)
+    return {"batch": chosen["batch"], **dims}
+
+
+def _value(values: Mapping[str, int], name: str, axis: int, dim: int | str | None) -> str:
+    """Return one dimension. What has no value is left to the scenario's own check: 1."""
     if isinstance(dim, int):
-        return dim, dim, dim
-    dims = point.work.dims
-    key = next((key for key in (str(dim), f"{name}.{axis}") if key in dims), "batch" if axis == 0 else None)
-    if key is None:
-        return 1, 1, 1
-    value = point.work.batch if key == "batch" else dims[key]
-    low, high = ranges.get(key, (value, value))
-    return low, value, high
+        return str(dim)
+    keys = [key for key in (str(dim), f"{name}.{axis}") if key in values]
+    return str(values[keys[0]] if keys else values["batch"] if axis == 0 else 1)

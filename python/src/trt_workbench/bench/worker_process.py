@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 _TAIL_CHARACTERS = 600
+COMMAND: tuple[str, ...] = (sys.executable, "-m", "trt_workbench.bench.worker")
 
 
 class WorkerFailure(Exception):
@@ -38,7 +39,7 @@ class WorkerProcess:
         self._log_path = log
         self._log = log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "trt_workbench.bench.worker"],
+            COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -36,6 +36,10 @@ def bench(
     only: Annotated[
         list[str] | None, typer.Option(help="Measure points that fit a pattern (scenario/work/runtime); repeatable.")
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="File or folder of a model of the configuration; repeatable."),
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with an earlier run directory.")] = None,
     skip_unavailable: Annotated[
         bool, typer.Option("--skip-unavailable", help="Leave out backends that cannot serve here, and say so.")
@@ -48,12 +52,12 @@ def bench(
     if show:
         _list()
         return
-    if resume is not None and (config is not None or output is not None):
+    if resume is not None and (config is not None or output is not None or model):
         msg = "--resume takes the configuration and the folder of the earlier run; leave out the others."
         raise UsageProblem(msg)
     from trt_workbench.bench.bench_run import plan_bench, resume_bench
 
-    planned = resume_bench(resume, only or ()) if resume else plan_bench(config or "smoke", only or ())
+    planned = resume_bench(resume, only or ()) if resume else plan_bench(config or "smoke", only or (), model or ())
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return

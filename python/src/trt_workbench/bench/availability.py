@@ -1,0 +1,39 @@
+"""Whether the backends of a matrix can serve here, each asked in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from trt_workbench.bench.matrix import Point
+from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+
+def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -> dict[str, str]:
+    """Return why each backend that cannot serve here cannot, by name.
+
+    Raises:
+        UsageProblem: a backend is unknown.
+    """
+    reasons = {}
+    for backend in dict.fromkeys(point.backend for point in points):
+        with WorkerProcess(log) as worker:
+            try:
+                answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
+            except WorkerFailure as failure:
+                if failure.kind == UsageProblem.__name__:
+                    raise UsageProblem(str(failure)) from failure
+                answer = {"available": False, "reason": str(failure), "mend": ""}
+        if not answer["available"]:
+            reasons[backend] = f"{answer['reason']} {answer['mend']}".strip()
+    return reasons
+
+
+def require_available(reasons: dict[str, str]) -> None:
+    """Raise ComponentMissing if a backend of the matrix cannot serve here."""
+    if reasons:
+        name, reason = next(iter(reasons.items()))
+        others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
+        msg = f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
+        raise ComponentMissing(msg)

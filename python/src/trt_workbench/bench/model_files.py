@@ -1,0 +1,71 @@
+"""Where the models of a configuration are, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trt_workbench.bench.config import BenchConfig, ModelEntry
+from trt_workbench.bench.embedded import embedded_path
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+
+
+def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
+    """Return a configuration with the files that the command line names in place of its own.
+
+    Args:
+        config: the configuration.
+        given: texts of the form NAME=PATH; a path is relative to the current folder.
+
+    Raises:
+        UsageProblem: a text has no such form, or names a model that the configuration lacks.
+    """
+    models = dict(config.models)
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or not path:
+            msg = f"--model takes NAME=PATH, not {text!r}."
+            raise UsageProblem(msg)
+        if name not in models:
+            msg = f"The configuration has no model {name}; it has: {', '.join(models)}."
+            raise UsageProblem(msg)
+        models[name] = models[name].model_copy(update={"path": Path(path).absolute(), "embedded": None})
+    return config.model_copy(update={"models": models})
+
+
+def model_files(config: BenchConfig) -> Mapping[str, Path]:
+    """Return the file, or the folder of a language model, of every model that a scenario runs.
+
+    Raises:
+        UsageProblem: a file does not exist, or a folder holds no model.
+        ComponentMissing: an embedded model is missing.
+    """
+    return {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
+
+
+def model_hash(path: Path) -> str:
+    """Return the SHA-256 of a model file; of a folder, over its configuration and weights."""
+    if path.is_dir():
+        return examine_llm_directory(path).sha256
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _is_used(name: str, config: BenchConfig) -> bool:
+    return any(scenario.models is None or name in scenario.models for scenario in config.scenarios.values())
+
+
+def _file(name: str, entry: ModelEntry) -> Path:
+    if entry.embedded is not None:
+        return embedded_path(entry.embedded)
+    if entry.path is None:
+        msg = f"Model {name} has no file yet: {entry.needs} Then pass --model {name}=PATH."
+        raise UsageProblem(msg)
+    if entry.path.is_dir():
+        return examine_llm_directory(entry.path).path
+    if not entry.path.is_file():
+        msg = f"The file of model {name} does not exist: {entry.path}"
+        raise UsageProblem(msg)
+    return entry.path
