@@ -13,7 +13,9 @@ using trtw::engine::read_plan;
 
 namespace {
 
-PlanBytes read(const std::string& text) { return read_plan(std::as_bytes(std::span{text})); }
+PlanBytes read(const std::string& text) {
+    return read_plan(std::as_bytes(std::span{text}));
+}
 
 std::string refusal(const std::string& text) {
     try {

@@ -154,10 +154,9 @@ private:
     [[nodiscard]] Selection default_selection() const {
         Selection selection;
         for (const te::TensorInfo& tensor : plan_->outputs()) {
-            const bool wanted = options_.outputs
-                                    ? std::find(options_.outputs->begin(), options_.outputs->end(), tensor.name) !=
-                                          options_.outputs->end()
-                                    : !options_.state.contains(tensor.name);
+            const bool wanted = options_.outputs ? std::find(options_.outputs->begin(), options_.outputs->end(),
+                                                             tensor.name) != options_.outputs->end()
+                                                 : !options_.state.contains(tensor.name);
             selection.to_host.push_back(wanted);
             selection.to_device.push_back(false);
         }
@@ -167,8 +166,7 @@ private:
     Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs) {
         Request request = make_request(*plan_, inputs, options_.state);
         const bool is_default = !outputs && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
-        request.selection =
-            is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs);
+        request.selection = is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs);
         if (!is_default) {
             request.call.to_host = request.selection.to_host;
         }
@@ -247,7 +245,7 @@ void bind_options(py::module_& m) {
 
 void bind_reports(py::module_& m) {
     using te::Timing;
-    const auto milliseconds = [](float Timing::*field) {
+    const auto milliseconds = [](float Timing::* field) {
         return [field](const Timing& t) { return static_cast<double>(t.*field); };
     };
     py::class_<Timing>(m, "CallTiming", "Milliseconds of one call.")
@@ -292,8 +290,8 @@ void bind_py_runner(py::module_& m) {
         .def_property_readonly("engine", &PyRunner::plan)
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
         .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
-             py::arg("out") = py::none(), py::arg("outputs") = py::none(),
-             py::arg("device_outputs") = none_on_device, "Executes the engine once.")
+             py::arg("out") = py::none(), py::arg("outputs") = py::none(), py::arg("device_outputs") = none_on_device,
+             "Executes the engine once.")
         .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
              py::arg("device_outputs") = none_on_device, "Starts a call and returns its ticket.")
         .def("wait", &PyRunner::wait, py::arg("ticket"), py::kw_only(), py::arg("copy") = true,

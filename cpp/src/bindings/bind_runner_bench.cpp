@@ -37,8 +37,7 @@ BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::
     return te::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
 }
 
-BenchResult bench_latency(const PlanPointer& plan, const py::object& inputs,
-                          const std::optional<BenchOptions>& options,
+BenchResult bench_latency(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options,
                           const std::optional<te::RunnerOptions>& runner_options) {
     const te::RunnerOptions runner = runner_options.value_or(te::RunnerOptions{});
     const Request request = host_request(*plan, inputs, runner.state);
@@ -55,7 +54,7 @@ std::vector<te::LayerTime> profile_layers(const PlanPointer& plan, const py::obj
 
 // One field of every sample as an array.
 template <class Value, class Field>
-auto column(Field Sample::*field) {
+auto column(Field Sample::* field) {
     return [field](const BenchResult& result) {
         py::array_t<Value> values(static_cast<py::ssize_t>(result.samples.size()));
         Value* target = values.mutable_data();
@@ -151,7 +150,8 @@ void bind_bench(py::module_& m) {
     m.def("bench", &bench, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
           "Measures an engine by trtexec's method.");
     m.def("bench_latency", &bench_latency, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
-          py::arg("runner_options") = py::none(), "Measures single calls through a runner, host memory to host memory.");
+          py::arg("runner_options") = py::none(),
+          "Measures single calls through a runner, host memory to host memory.");
 }
 
 } // namespace trtw::bindings

@@ -98,8 +98,8 @@ Input from_images(const TensorInfo& tensor, const ImageBatch& batch) {
 void check_place(const Plan& plan, const TensorInfo& tensor, const void* address) {
     cudaPointerAttributes attributes{};
     const cudaError_t status = cudaPointerGetAttributes(&attributes, address);
-    const bool on_device = status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice ||
-                                                     attributes.type == cudaMemoryTypeManaged);
+    const bool on_device =
+        status == cudaSuccess && (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
     if (!on_device) {
         static_cast<void>(cudaGetLastError());
         throw UsageProblem("Input '" + tensor.name + "' says that it lies on a GPU, but its address does not.");
@@ -120,8 +120,9 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
         refuse_dtype(tensor, array.dtype);
     }
     if (!array.contiguous) {
-        throw UsageProblem("Input '" + tensor.name + "' lies on the GPU with gaps or in another order than row-major; "
-                                                     "pass a contiguous copy (.contiguous()).");
+        throw UsageProblem("Input '" + tensor.name +
+                           "' lies on the GPU with gaps or in another order than row-major; "
+                           "pass a contiguous copy (.contiguous()).");
     }
     Input input;
     input.source = Source::device;
@@ -237,8 +238,8 @@ Input make_input(const Plan& plan, const TensorInfo& tensor, const py::handle& v
 }
 
 Request make_request(const Plan& plan, const py::object& inputs, const std::map<std::string, std::string>& state) {
-    const py::dict values = py::isinstance<py::dict>(inputs) ? py::reinterpret_borrow<py::dict>(inputs)
-                                                             : py::dict(inputs);
+    const py::dict values =
+        py::isinstance<py::dict>(inputs) ? py::reinterpret_borrow<py::dict>(inputs) : py::dict(inputs);
     Request request;
     std::size_t used = 0;
     for (const TensorInfo& tensor : plan.inputs()) {
@@ -248,8 +249,8 @@ Request make_request(const Plan& plan, const py::object& inputs, const std::map<
             request.call.inputs.push_back(make_input(plan, tensor, value, request.keep));
             continue;
         }
-        const bool is_state = std::any_of(state.begin(), state.end(),
-                                          [&](const auto& pair) { return pair.second == tensor.name; });
+        const bool is_state =
+            std::any_of(state.begin(), state.end(), [&](const auto& pair) { return pair.second == tensor.name; });
         if (!is_state) {
             refuse_unknown(plan, values); // a wrong name explains more than a missing one
             throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +

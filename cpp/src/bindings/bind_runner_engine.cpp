@@ -56,8 +56,7 @@ PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, i
 py::tuple ranges_tuple(const std::vector<te::ProfileRange>& ranges) {
     py::tuple result(ranges.size());
     for (std::size_t p = 0; p < ranges.size(); ++p) {
-        result[p] =
-            py::make_tuple(shape_tuple(ranges[p].min), shape_tuple(ranges[p].opt), shape_tuple(ranges[p].max));
+        result[p] = py::make_tuple(shape_tuple(ranges[p].min), shape_tuple(ranges[p].opt), shape_tuple(ranges[p].max));
     }
     return result;
 }
@@ -93,8 +92,9 @@ void bind_tensor(py::module_& m) {
 void bind_engine(py::module_& m) {
     using te::Plan;
     bind_tensor(m);
-    py::class_<Plan, PlanPointer>(m, "Engine", "A deserialised plan. A plan is executable code: load none whose "
-                                               "origin you do not trust.")
+    py::class_<Plan, PlanPointer>(m, "Engine",
+                                  "A deserialised plan. A plan is executable code: load none whose "
+                                  "origin you do not trust.")
         .def(py::init(&load_bytes), py::arg("plan"), py::kw_only(), py::arg("allow_host_code") = false,
              py::arg("device") = -1, py::arg("library_dir") = py::none())
         .def_static("from_file", &load_file, py::arg("path"), py::kw_only(), py::arg("allow_host_code") = false,

@@ -146,7 +146,8 @@ void bind_geometry(py::module_& m) {
         .def_readonly("top", &Geometry::top)
         .def_readonly("left", &Geometry::left);
     m.def("letterbox_geometry", &tv::letterbox_geometry, py::arg("height"), py::arg("width"), py::arg("spec"),
-          "Returns where an image of height by width pixels lands.\n\nRaises:\n    UsageProblem: A size is not positive.");
+          "Returns where an image of height by width pixels lands.\n\nRaises:\n    UsageProblem: A size is not "
+          "positive.");
 }
 
 #ifdef TRTW_WITH_KERNELS
@@ -220,7 +221,9 @@ engine::Shape batch_shape(std::size_t count, const tv::LetterboxSpec& spec) {
                                            : engine::Shape{images, spec.height, spec.width, 3};
 }
 
-std::string element_name(tv::Element element) { return word_of(elements, element); }
+std::string element_name(tv::Element element) {
+    return word_of(elements, element);
+}
 
 void bind_vision(py::module_& m) {
     bind_spec(m);

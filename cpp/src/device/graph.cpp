@@ -55,6 +55,8 @@ Graph Graph::capture(cudaStream_t stream, const std::function<void()>& enqueue) 
     return result;
 }
 
-void Graph::launch(cudaStream_t stream) const { TRTW_CUDA(cudaGraphLaunch(handle_, stream)); }
+void Graph::launch(cudaStream_t stream) const {
+    TRTW_CUDA(cudaGraphLaunch(handle_, stream));
+}
 
 } // namespace trtw::device

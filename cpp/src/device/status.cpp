@@ -83,8 +83,12 @@ std::vector<DeviceInfo> devices() {
     return found;
 }
 
-void profiler_start() { TRTW_CUDA(cudaProfilerStart()); }
+void profiler_start() {
+    TRTW_CUDA(cudaProfilerStart());
+}
 
-void profiler_stop() { TRTW_CUDA(cudaProfilerStop()); }
+void profiler_stop() {
+    TRTW_CUDA(cudaProfilerStop());
+}
 
 } // namespace trtw::device

@@ -21,13 +21,17 @@ Event::~Event() {
     }
 }
 
-void Event::record(cudaStream_t stream) const { TRTW_CUDA(cudaEventRecord(handle_, stream)); }
+void Event::record(cudaStream_t stream) const {
+    TRTW_CUDA(cudaEventRecord(handle_, stream));
+}
 
 void Event::record_external(cudaStream_t stream) const {
     TRTW_CUDA(cudaEventRecordWithFlags(handle_, stream, cudaEventRecordExternal));
 }
 
-void Event::synchronize() const { TRTW_CUDA(cudaEventSynchronize(handle_)); }
+void Event::synchronize() const {
+    TRTW_CUDA(cudaEventSynchronize(handle_));
+}
 
 float Event::milliseconds_since(const Event& begin) const {
     float milliseconds = 0.0F;
@@ -35,7 +39,9 @@ float Event::milliseconds_since(const Event& begin) const {
     return milliseconds;
 }
 
-Stream::Stream() { TRTW_CUDA(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking)); }
+Stream::Stream() {
+    TRTW_CUDA(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking));
+}
 
 Stream::~Stream() {
     if (handle_ != nullptr) {
@@ -43,8 +49,12 @@ Stream::~Stream() {
     }
 }
 
-void Stream::wait(const Event& event) const { TRTW_CUDA(cudaStreamWaitEvent(handle_, event.get(), 0)); }
+void Stream::wait(const Event& event) const {
+    TRTW_CUDA(cudaStreamWaitEvent(handle_, event.get(), 0));
+}
 
-void Stream::synchronize() const { TRTW_CUDA(cudaStreamSynchronize(handle_)); }
+void Stream::synchronize() const {
+    TRTW_CUDA(cudaStreamSynchronize(handle_));
+}
 
 } // namespace trtw::device

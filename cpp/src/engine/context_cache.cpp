@@ -7,8 +7,8 @@
 namespace trtw::engine {
 
 ContextCache::ContextCache(std::shared_ptr<const Plan> plan, void* scratch, std::size_t capacity)
-    : plan_{std::move(plan)}, scratch_{scratch},
-      roamers_(static_cast<std::size_t>(std::max(plan_->num_profiles(), 1))), entries_{capacity} {}
+    : plan_{std::move(plan)}, scratch_{scratch}, roamers_(static_cast<std::size_t>(std::max(plan_->num_profiles(), 1))),
+      entries_{capacity} {}
 
 ContextCache::Roamer& ContextCache::roamer(int profile, cudaStream_t stream) {
     Roamer& roamer = roamers_[static_cast<std::size_t>(profile)];

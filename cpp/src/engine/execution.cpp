@@ -87,8 +87,8 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
     const std::vector<TensorInfo>& inputs = plan_->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         // A shape without dynamic dimensions is fixed already.
-        const bool dynamic = std::any_of(inputs[i].shape.begin(), inputs[i].shape.end(),
-                                         [](std::int64_t dim) { return dim < 0; });
+        const bool dynamic =
+            std::any_of(inputs[i].shape.begin(), inputs[i].shape.end(), [](std::int64_t dim) { return dim < 0; });
         if (dynamic && !context_->setInputShape(inputs[i].name.c_str(), to_dims(shapes[i], inputs[i].name))) {
             throw UsageProblem("TensorRT refuses the shape " + bracketed(shapes[i]) + " of input '" + inputs[i].name +
                                "': " + capture.errors());

@@ -10,7 +10,7 @@ namespace {
 /// Collects one iteration after the other: TensorRT reports every layer once an iteration, in the same order.
 class Collector final : public nvinfer1::IProfiler {
 public:
-    void reportLayerTime(char const* name, float milliseconds) noexcept override {
+    void reportLayerTime(const char* name, float milliseconds) noexcept override {
         try {
             if (next_ == layers_.size()) {
                 layers_.push_back({name, {}});

@@ -12,8 +12,12 @@ namespace {
 constexpr int block_width = 32;
 constexpr int block_height = 8;
 
-__device__ void store(float* output, std::size_t index, float value) { output[index] = value; }
-__device__ void store(__half* output, std::size_t index, float value) { output[index] = __float2half_rn(value); }
+__device__ void store(float* output, std::size_t index, float value) {
+    output[index] = value;
+}
+__device__ void store(__half* output, std::size_t index, float value) {
+    output[index] = __float2half_rn(value);
+}
 __device__ void store(std::uint8_t* output, std::size_t index, float value) {
     output[index] = static_cast<std::uint8_t>(value); // a grey level: the spec allows no normalisation
 }

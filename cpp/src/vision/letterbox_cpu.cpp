@@ -49,7 +49,8 @@ LookUp<T> look_up(const LetterboxSpec& spec) {
     LookUp<T> table{};
     for (std::size_t c = 0; c < 3; ++c) {
         for (int v = 0; v < 256; ++v) {
-            table[c][static_cast<std::size_t>(v)] = convert<T>(normalise(v, normalisation.factor[c], normalisation.offset[c]));
+            table[c][static_cast<std::size_t>(v)] =
+                convert<T>(normalise(v, normalisation.factor[c], normalisation.offset[c]));
         }
     }
     return table;
@@ -110,7 +111,9 @@ void letterbox_as(const ImageView& image, const LetterboxSpec& spec, void* outpu
 }
 
 // Python's round(): half to even.
-int round_half_even(double value) { return static_cast<int>(std::nearbyint(value)); }
+int round_half_even(double value) {
+    return static_cast<int>(std::nearbyint(value));
+}
 
 } // namespace
 
@@ -139,11 +142,11 @@ void LetterboxSpec::validate() const {
 
 Geometry letterbox_geometry(int source_height, int source_width, const LetterboxSpec& spec) {
     if (source_height < 1 || source_width < 1) {
-        throw UsageProblem("The image is empty: " + std::to_string(source_height) + "x" +
-                           std::to_string(source_width) + " pixels.");
+        throw UsageProblem("The image is empty: " + std::to_string(source_height) + "x" + std::to_string(source_width) +
+                           " pixels.");
     }
-    double ratio = std::min(static_cast<double>(spec.height) / source_height,
-                            static_cast<double>(spec.width) / source_width);
+    double ratio =
+        std::min(static_cast<double>(spec.height) / source_height, static_cast<double>(spec.width) / source_width);
     if (!spec.scale_up) {
         ratio = std::min(ratio, 1.0);
     }

@@ -17,11 +17,17 @@ constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
 constexpr std::size_t alignment = 256;
 constexpr std::size_t most_images = 65535; // the grid's third dimension
 
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::size_t aligned(std::size_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 
-std::size_t tight_row(const ImageView& image) { return static_cast<std::size_t>(image.width) * 3; }
+std::size_t tight_row(const ImageView& image) {
+    return static_cast<std::size_t>(image.width) * 3;
+}
 
-std::size_t pixel_bytes(const ImageView& image) { return tight_row(image) * static_cast<std::size_t>(image.height); }
+std::size_t pixel_bytes(const ImageView& image) {
+    return tight_row(image) * static_cast<std::size_t>(image.height);
+}
 
 DeviceImage describe(const ImageView& image, const LetterboxSpec& spec, const void* pixels) {
     DeviceImage item;

@@ -19,13 +19,13 @@ struct BenchOptions {
     int iterations = 10;
     double duration_s = 3.0;
     double warmup_ms = 200.0;
-    int streams = 1;         ///< inference streams, each with its own context and buffers
-    bool threads = false;    ///< a host thread for each inference stream; else one serves them in turn
-    int depth = 2;           ///< queries in flight a stream; 1 exposes the transfers
-    bool spin = true;        ///< wait by polling or asleep
-    bool transfers = true;   ///< copy inputs and outputs at every query
-    bool cuda_graph = true;  ///< of the engine alone; copies stay outside
-    bool profiler = false;   ///< cudaProfilerStart and -Stop around the timed part
+    int streams = 1;        ///< inference streams, each with its own context and buffers
+    bool threads = false;   ///< a host thread for each inference stream; else one serves them in turn
+    int depth = 2;          ///< queries in flight a stream; 1 exposes the transfers
+    bool spin = true;       ///< wait by polling or asleep
+    bool transfers = true;  ///< copy inputs and outputs at every query
+    bool cuda_graph = true; ///< of the engine alone; copies stay outside
+    bool profiler = false;  ///< cudaProfilerStart and -Stop around the timed part
     std::optional<int> profile;
 };
 
@@ -38,9 +38,9 @@ struct Sample {
     double h2d_ms = 0;           ///< device clock, as are the next two
     double compute_ms = 0;
     double d2h_ms = 0;
-    double latency_ms = 0;       ///< h2d + compute + d2h: trtexec's latency, which leaves out waiting in between
-    double host_start_ms = 0;    ///< host clock
-    double end_to_end_ms = 0;    ///< host clock from the start of the query until its result was seen
+    double latency_ms = 0;    ///< h2d + compute + d2h: trtexec's latency, which leaves out waiting in between
+    double host_start_ms = 0; ///< host clock
+    double end_to_end_ms = 0; ///< host clock from the start of the query until its result was seen
     int stream = 0;
 };
 

@@ -57,10 +57,10 @@ struct RunnerOptions {
     /// Copies and compute in one stream and one graph, or each in a stream of its own; without a value the former
     /// for inputs of up to 2 MiB in all.
     std::optional<bool> graph_includes_transfers;
-    std::optional<int> profile;               ///< always this profile; else chosen by the shapes
-    std::map<std::string, std::string> state; ///< output name -> input name: values that stay on the device
+    std::optional<int> profile;                      ///< always this profile; else chosen by the shapes
+    std::map<std::string, std::string> state;        ///< output name -> input name: values that stay on the device
     std::optional<std::vector<std::string>> outputs; ///< copied to the host; default all but state outputs
-    int graph_cache = 16;                     ///< shapes, addresses and choices remembered a slot
+    int graph_cache = 16;                            ///< shapes, addresses and choices remembered a slot
 };
 
 /// One output of a finished call. Memory is the slot's: valid until the slot's next call. The shared pointers keep

@@ -16,12 +16,12 @@ namespace trtw::engine {
 struct Prepared {
     int profile = -1; ///< -1: not worked out yet
     int uses = 0;
-    bool fused = false;           ///< copies and compute in one stream and one graph
-    bool data_dependent = false;  ///< some output's shape is known only after running
-    bool capture_failed = false;  ///< or cannot succeed: the call always runs without a graph
-    std::string no_graph;         ///< why not, where that is known beforehand
+    bool fused = false;          ///< copies and compute in one stream and one graph
+    bool data_dependent = false; ///< some output's shape is known only after running
+    bool capture_failed = false; ///< or cannot succeed: the call always runs without a graph
+    std::string no_graph;        ///< why not, where that is known beforehand
     std::vector<std::size_t> input_bytes;
-    std::vector<Shape> output_shapes;         ///< empty for data-dependent outputs
+    std::vector<Shape> output_shapes; ///< empty for data-dependent outputs
     std::vector<bool> output_data_dependent;
     /// The context that the graph was captured from. A captured graph works with buffers inside its context that
     /// depend on the shapes, so a context that has a graph is never given other shapes.
