@@ -3,6 +3,7 @@
 # No CUDA, no TensorRT.
 set(TRTW_CPU_SOURCES
   src/engine/library.cpp
+  src/engine/standard_library.cpp
   src/engine/log_buffer.cpp
   src/engine/host_array.cpp
   src/engine/plan_file.cpp
@@ -53,6 +54,7 @@ set(TRTW_RUN_SOURCES
   src/engine/context_cache.cpp
   src/engine/state.cpp
   src/engine/slot_prepare.cpp
+  src/engine/slot_transfer.cpp
   src/engine/runner.cpp
   src/engine/bench_stream.cpp
   src/engine/bench.cpp
@@ -62,6 +64,7 @@ set(TRTW_RUN_SOURCES
 set(TRTW_TEST_NAMES
   main
   test_library
+  test_standard_library
   test_log_buffer
   test_build_options
   test_onnx_nodes

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
 
 using namespace trtw::engine;
@@ -87,7 +88,21 @@ TEST_CASE("values of shape tensors count where their ranges are known") {
     CHECK(refusal(inputs, {{{2}}, {{4, 5}}}).find("with values [4, 5]") != std::string::npos);
 }
 
-TEST_CASE("an engine without inputs has one profile") { CHECK(choose_profile({}, {}, {}) == 0); }
+TEST_CASE("values are read from 32 and 64 bits") {
+    TensorInfo tensor;
+    const std::array<std::int32_t, 2> narrow{3, -4};
+    tensor.bits = 32;
+    CHECK(shape_values(tensor, {2}, narrow.data()) == Shape{3, -4});
+    const std::array<std::int64_t, 2> wide{5, std::int64_t{1} << 40};
+    tensor.bits = 64;
+    CHECK(shape_values(tensor, {2}, wide.data()) == Shape{5, std::int64_t{1} << 40});
+    CHECK(shape_values(tensor, {}, wide.data()) == Shape{5});
+    CHECK(shape_values(tensor, {0}, wide.data()).empty());
+}
+
+TEST_CASE("an engine without inputs has one profile") {
+    CHECK(choose_profile({}, {}, {}) == 0);
+}
 
 TEST_CASE("shapes are written with a question mark for what is open") {
     CHECK(bracketed({-1, 3, 224}) == "[?, 3, 224]");

@@ -1,5 +1,6 @@
 #include "trtw/engine/library.hpp"
 
+#include "trtw/engine/standard_library.hpp"
 #include "trtw/error.hpp"
 
 #ifdef TRTW_WITH_TENSORRT
@@ -126,7 +127,19 @@ fs::path home_from_environment() {
                            ". Run `setup-tensorrt`, or name the folder that holds it. Searched: " + where);
 }
 
+// Opening TensorRT all the same would crash the process, at times much later.
+void check_standard_library() {
+    if (has_static_libstdcxx()) {
+        throw ComponentMissing(
+            "The core has libstdc++ linked into it and cannot share a process with TensorRT, which "
+            "brings libstdc++.so.6. Build the core again (`build-native`) with a compiler that links "
+            "libstdc++ dynamically, such as CXX=g++, and without -static-libstdc++. Built: " +
+            file_of(reinterpret_cast<void*>(&check_standard_library), "unknown").string());
+    }
+}
+
 void open_nvinfer(State& s, const fs::path& folder) {
+    check_standard_library();
     std::string reason = "no such file";
     for (const std::string& candidate : search_order(folder, home_from_environment(), accepted_majors())) {
         void* handle = open_library(candidate, reason);

@@ -10,7 +10,7 @@ namespace trtw::engine {
 void* OutputAllocator::grow(std::uint64_t bytes) noexcept {
     try {
         // cudaMalloc aligns to 256 bytes, which is what TensorRT asks for at most.
-        buffer_.reserve(static_cast<std::size_t>(bytes));
+        grew_ = buffer_.reserve(static_cast<std::size_t>(bytes)) || grew_;
         return buffer_.data();
     } catch (const std::exception&) {
         out_of_memory_ = true;
@@ -19,18 +19,18 @@ void* OutputAllocator::grow(std::uint64_t bytes) noexcept {
 }
 
 #if NV_TENSORRT_MAJOR >= 10
-void* OutputAllocator::reallocateOutputAsync(char const* /*name*/, void* /*current*/, std::uint64_t bytes,
+void* OutputAllocator::reallocateOutputAsync(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
                                              std::uint64_t /*alignment*/, cudaStream_t /*stream*/) {
     return grow(bytes);
 }
 #else
-void* OutputAllocator::reallocateOutput(char const* /*name*/, void* /*current*/, std::uint64_t bytes,
+void* OutputAllocator::reallocateOutput(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
                                         std::uint64_t /*alignment*/) noexcept {
     return grow(bytes);
 }
 #endif
 
-void OutputAllocator::notifyShape(char const* /*name*/, nvinfer1::Dims const& dims) noexcept {
+void OutputAllocator::notifyShape(const char* /*name*/, const nvinfer1::Dims& dims) noexcept {
     try {
         shape_ = to_vector(dims);
         known_ = true;
@@ -42,6 +42,7 @@ void OutputAllocator::notifyShape(char const* /*name*/, nvinfer1::Dims const& di
 void OutputAllocator::begin_call() noexcept {
     known_ = false;
     out_of_memory_ = false;
+    grew_ = false;
 }
 
 const Shape& OutputAllocator::shape() const {

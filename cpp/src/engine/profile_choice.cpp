@@ -3,6 +3,7 @@
 #include "trtw/error.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 namespace trtw::engine {
@@ -92,6 +93,20 @@ std::string bracketed(const Shape& shape) {
         text += (i == 0 ? "" : ", ") + (shape[i] < 0 ? std::string{"?"} : std::to_string(shape[i]));
     }
     return text + "]";
+}
+
+Shape shape_values(const TensorInfo& tensor, const Shape& shape, const void* data) {
+    Shape values(static_cast<std::size_t>(volume(shape)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (tensor.bits == 64) {
+            std::memcpy(&values[i], static_cast<const std::byte*>(data) + 8 * i, 8);
+        } else {
+            std::int32_t narrow = 0;
+            std::memcpy(&narrow, static_cast<const std::byte*>(data) + 4 * i, 4);
+            values[i] = narrow;
+        }
+    }
+    return values;
 }
 
 ProfileRange complete_range(const Shape& shape, const ProfileRange& told) {

@@ -13,9 +13,6 @@ namespace trtw::engine {
 
 namespace {
 
-// One piece is copied by the device while the host fills the next.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
-
 float milliseconds(std::chrono::steady_clock::duration duration) {
     return std::chrono::duration<float, std::milli>(duration).count();
 }
@@ -24,21 +21,13 @@ device::EventKind kind_of(const RunnerOptions& options) {
     return options.timing ? device::EventKind::timing : device::EventKind::order;
 }
 
-// Whether an address lies in the buffer: then the caller passes (part of) a view of it.
-bool holds(const device::PinnedBuffer& buffer, const void* address) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
-    const auto position = reinterpret_cast<std::uintptr_t>(address);
-    return position >= begin && position < begin + buffer.capacity();
-}
-
 std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options, const StateStore& state) {
     std::vector<bool> to_host;
     for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
         const std::string& name = plan.outputs()[o].name;
-        to_host.push_back(options.outputs
-                              ? std::find(options.outputs->begin(), options.outputs->end(), name) !=
-                                    options.outputs->end()
-                              : state.pair_of_output(o) < 0);
+        to_host.push_back(options.outputs ? std::find(options.outputs->begin(), options.outputs->end(), name) !=
+                                                options.outputs->end()
+                                          : state.pair_of_output(o) < 0);
     }
     return to_host;
 }
@@ -50,9 +39,8 @@ Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
       compute_begin_{kind_of(options)}, compute_end_{kind_of(options)}, d2h_begin_{kind_of(options)},
       d2h_end_{kind_of(options)},
       done_{device::EventKind::order, options.spin ? device::Wait::spin : device::Wait::block}, io_{*plan_},
-      state_{*plan_, options.state},
-      contexts_{plan_, (scratch_.reserve(plan_->device_memory_bytes()), scratch_.data()),
-                static_cast<std::size_t>(std::max(options.graph_cache, 1))},
+      state_{*plan_, options.state}, contexts_{plan_, (scratch_.reserve(plan_->device_memory_bytes()), scratch_.data()),
+                                               static_cast<std::size_t>(std::max(options.graph_cache, 1))},
       outputs_(plan_->outputs().size()) {
     default_to_host_ = default_outputs(*plan_, options_, state_);
     if (!options_.cuda_graph) {
@@ -61,7 +49,9 @@ Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
     publish();
 }
 
-Slot::~Slot() { abandon(); }
+Slot::~Slot() {
+    abandon();
+}
 
 void Slot::launch(const Call& call) {
     const device::Range range{"submit"};
@@ -94,7 +84,8 @@ void Slot::launch(const Call& call) {
         if (!state_.empty()) {
             state_.advance(output_shapes_);
         }
-        if (generation_ != published_generation_) {
+        const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
+        if (generation_ != published_generation_ || outputs_grew_ || untold) {
             publish(options_.cuda_graph ? entry.no_graph : "");
         }
     } catch (const UsageProblem&) {
@@ -124,86 +115,6 @@ const std::vector<Output>& Slot::wait() {
     }
     timing_.end_to_end_ms = milliseconds(Clock::now() - begin_);
     return outputs_;
-}
-
-// Fills the pinned buffer, unless the caller wrote there already.
-void Slot::stage(const Call& call, std::size_t input) {
-    const Input& source = call.inputs[input];
-    const device::PinnedBuffer& buffer = io_.inputs[input].host;
-    const TensorInfo& tensor = plan_->inputs()[input];
-    if (source.strides.empty()) {
-        if (source.data == buffer.data()) {
-            ++in_place_inputs_;
-        } else {
-            // The source may be another part of this very buffer.
-            std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
-        }
-        return;
-    }
-    ++strided_copies_;
-    if (!holds(buffer, source.data)) {
-        copy_strided(buffer.data(), source.data, source.shape, source.strides, tensor.bits / 8);
-        return;
-    }
-    std::vector<std::byte> packed(byte_size(tensor, source.shape));
-    copy_strided(packed.data(), source.data, source.shape, source.strides, tensor.bits / 8);
-    std::memcpy(buffer.data(), packed.data(), packed.size());
-}
-
-// Stages and transfers, piece by piece where that lets both overlap.
-void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
-    const Input& source = call.inputs[input];
-    const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
-    auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
-    auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
-    const bool pieces = source.strides.empty() && !holds(io_.inputs[input].host, source.data);
-    if (!pieces) {
-        stage(call, input);
-    }
-    for (std::size_t offset = 0; offset < bytes;) {
-        const std::size_t size = pieces ? std::min(kPieceBytes, bytes - offset) : bytes;
-        if (pieces) {
-            std::memcpy(host + offset, static_cast<const std::byte*>(source.data) + offset, size);
-        }
-        TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
-        offset += size;
-    }
-}
-
-void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t stream) {
-    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
-        const TensorInfo& tensor = plan_->outputs()[o];
-        if (tensor.on_host || !wants_host(call, o)) {
-            continue;
-        }
-        const std::size_t bytes =
-            byte_size(tensor, entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o]);
-        if (bytes == 0) {
-            continue;
-        }
-        const void* source = state_.pair_of_output(o) >= 0 ? state_.output_block(o)->data()
-                                                           : io_.outputs[o].device().data();
-        TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
-    }
-}
-
-void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
-#ifdef TRTW_WITH_KERNELS
-    bool letterboxed = false;
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-        const Input& input = call.inputs[i];
-        if (input.source == Source::images) {
-            if (letterboxed) {
-                TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
-            }
-            letterboxed = true;
-            letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
-        }
-    }
-#else
-    throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
-                           "`build-native` where nvcc is installed.");
-#endif
 }
 
 void Slot::wait_for_producers(const Call& call) {
@@ -333,9 +244,10 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
             continue;
         }
         output_shapes_[o] = io_.outputs[o].allocator->shape();
-        if (wants_host(call, o)) {
-            // Not bound to the context, so no graph or binding goes stale.
-            io_.outputs[o].host.reserve(byte_size(plan_->outputs()[o], output_shapes_[o]));
+        // Neither is bound to the context, so no graph or binding goes stale.
+        outputs_grew_ = outputs_grew_ || io_.outputs[o].allocator->grew();
+        if (wants_host(call, o) && io_.outputs[o].host.reserve(byte_size(plan_->outputs()[o], output_shapes_[o]))) {
+            outputs_grew_ = true;
         }
     }
 }
@@ -415,6 +327,7 @@ void Slot::publish(const std::string& fallback) {
         status_.graph_fallback = "the engine allows one context a profile, so only the last shape keeps its graph";
     }
     published_generation_ = generation_;
+    outputs_grew_ = false;
 }
 
 // Leaves nothing running and nothing half set up. Errors here are those that are being reported already.

@@ -5,7 +5,6 @@
 #include "trtw/engine/slot.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace trtw::engine {
 
@@ -14,20 +13,6 @@ namespace {
 // Up to here one stream and one graph for copies and compute costs less than the overlap of filling the pinned
 // buffer with the transfer gains.
 constexpr std::size_t kFuseLimit = std::size_t{2} << 20U;
-
-Shape read_values(const TensorInfo& tensor, const void* data, std::size_t count) {
-    Shape values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        if (tensor.bits == 64) {
-            std::memcpy(&values[i], static_cast<const std::byte*>(data) + 8 * i, 8);
-        } else {
-            std::int32_t narrow = 0;
-            std::memcpy(&narrow, static_cast<const std::byte*>(data) + 4 * i, 4);
-            values[i] = narrow;
-        }
-    }
-    return values;
-}
 
 } // namespace
 
@@ -74,7 +59,7 @@ void Slot::stage_shape_tensors(const Call& call) {
         device::PinnedBuffer& buffer = io_.inputs[i].host;
         generation_ += buffer.reserve(byte_size(inputs[i], shapes_[i])) ? 1 : 0;
         stage(call, i);
-        values_[i] = read_values(inputs[i], buffer.data(), static_cast<std::size_t>(volume(shapes_[i])));
+        values_[i] = shape_values(inputs[i], shapes_[i], buffer.data());
     }
 }
 

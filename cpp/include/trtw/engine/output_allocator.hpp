@@ -13,13 +13,13 @@ namespace trtw::engine {
 class OutputAllocator final : public nvinfer1::IOutputAllocator {
 public:
 #if NV_TENSORRT_MAJOR >= 10
-    void* reallocateOutputAsync(char const* name, void* current, std::uint64_t bytes, std::uint64_t alignment,
+    void* reallocateOutputAsync(const char* name, void* current, std::uint64_t bytes, std::uint64_t alignment,
                                 cudaStream_t stream) override;
 #else
-    void* reallocateOutput(char const* name, void* current, std::uint64_t bytes,
+    void* reallocateOutput(const char* name, void* current, std::uint64_t bytes,
                            std::uint64_t alignment) noexcept override;
 #endif
-    void notifyShape(char const* name, nvinfer1::Dims const& dims) noexcept override;
+    void notifyShape(const char* name, const nvinfer1::Dims& dims) noexcept override;
 
     /// Forgets the shape of the last call.
     void begin_call() noexcept;
@@ -29,6 +29,8 @@ public:
     /// The shape of this call's output; throws DeviceFailure where TensorRT reported none.
     [[nodiscard]] const Shape& shape() const;
     [[nodiscard]] bool ran_out_of_memory() const noexcept { return out_of_memory_; }
+    /// Whether this call needed more memory than those before it.
+    [[nodiscard]] bool grew() const noexcept { return grew_; }
 
 private:
     void* grow(std::uint64_t bytes) noexcept;
@@ -37,6 +39,7 @@ private:
     Shape shape_;
     bool known_ = false;
     bool out_of_memory_ = false;
+    bool grew_ = false;
 };
 
 } // namespace trtw::engine

@@ -14,6 +14,9 @@ struct CallShapes {
     std::vector<Shape> values; ///< empty for inputs that are no shape tensors
 };
 
+/// The values of a shape tensor of this shape: row-major integers of 32 or 64 bits in host memory.
+Shape shape_values(const TensorInfo& tensor, const Shape& shape, const void* data);
+
 /// Of the profiles that allow the call: the one whose optimum it is, else the one with the smallest maximum, else
 /// the first. `fixed` leaves no choice. `inputs` are the engine's inputs in order.
 /// Throws UsageProblem with the input, what it got and every profile's range where none fits.

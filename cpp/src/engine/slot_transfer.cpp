@@ -1,0 +1,106 @@
+// Moves a call's inputs to the device and its outputs to the host.
+#include "trtw/device/check.hpp"
+#include "trtw/engine/host_array.hpp"
+#include "trtw/engine/slot.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace trtw::engine {
+
+namespace {
+
+// One piece is copied by the device while the host fills the next.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
+
+// Whether an address lies in the buffer: then the caller passes (part of) a view of it.
+bool holds(const device::PinnedBuffer& buffer, const void* address) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
+    const auto position = reinterpret_cast<std::uintptr_t>(address);
+    return position >= begin && position < begin + buffer.capacity();
+}
+
+} // namespace
+
+// Fills the pinned buffer, unless the caller wrote there already.
+void Slot::stage(const Call& call, std::size_t input) {
+    const Input& source = call.inputs[input];
+    const device::PinnedBuffer& buffer = io_.inputs[input].host;
+    const TensorInfo& tensor = plan_->inputs()[input];
+    if (source.strides.empty()) {
+        if (source.data == buffer.data()) {
+            ++in_place_inputs_;
+        } else {
+            // The source may be another part of this very buffer.
+            std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
+        }
+        return;
+    }
+    ++strided_copies_;
+    if (!holds(buffer, source.data)) {
+        copy_strided(buffer.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+        return;
+    }
+    std::vector<std::byte> packed(byte_size(tensor, source.shape));
+    copy_strided(packed.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+    std::memcpy(buffer.data(), packed.data(), packed.size());
+}
+
+// Stages and transfers, piece by piece where that lets both overlap.
+void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
+    const Input& source = call.inputs[input];
+    const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
+    auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
+    auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
+    const bool pieces = source.strides.empty() && !holds(io_.inputs[input].host, source.data);
+    if (!pieces) {
+        stage(call, input);
+    }
+    for (std::size_t offset = 0; offset < bytes;) {
+        const std::size_t size = pieces ? std::min(kPieceBytes, bytes - offset) : bytes;
+        if (pieces) {
+            std::memcpy(host + offset, static_cast<const std::byte*>(source.data) + offset, size);
+        }
+        TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
+        offset += size;
+    }
+}
+
+void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t stream) {
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        const TensorInfo& tensor = plan_->outputs()[o];
+        if (tensor.on_host || !wants_host(call, o)) {
+            continue;
+        }
+        const std::size_t bytes =
+            byte_size(tensor, entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o]);
+        if (bytes == 0) {
+            continue;
+        }
+        const void* source =
+            state_.pair_of_output(o) >= 0 ? state_.output_block(o)->data() : io_.outputs[o].device().data();
+        TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+    }
+}
+
+void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
+#ifdef TRTW_WITH_KERNELS
+    bool letterboxed = false;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Input& input = call.inputs[i];
+        if (input.source == Source::images) {
+            if (letterboxed) {
+                TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
+            }
+            letterboxed = true;
+            letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
+        }
+    }
+#else
+    throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
+                           "`build-native` where nvcc is installed.");
+#endif
+}
+
+} // namespace trtw::engine

@@ -1,0 +1,84 @@
+#include "trtw/engine/standard_library.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <link.h>
+#include <version> // defines __GLIBCXX__ where the standard library is libstdc++
+
+namespace trtw::engine {
+
+namespace {
+
+struct Search {
+    std::uintptr_t address;
+    std::vector<std::string> needed;
+};
+
+bool contains(const dl_phdr_info& object, std::uintptr_t address) {
+    for (int i = 0; i < object.dlpi_phnum; ++i) {
+        const ElfW(Phdr) & segment = object.dlpi_phdr[i];
+        const std::uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+        if (segment.p_type == PT_LOAD && address >= begin && address - begin < segment.p_memsz) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// NOLINTBEGIN(performance-no-int-to-ptr): the loader tells addresses as numbers
+std::vector<std::string> needed_by(const dl_phdr_info& object) {
+    const ElfW(Dyn)* dynamic = nullptr;
+    for (int i = 0; i < object.dlpi_phnum; ++i) {
+        if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+        }
+    }
+    std::uintptr_t strings = 0;
+    std::vector<std::uintptr_t> offsets;
+    for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
+        if (dynamic->d_tag == DT_STRTAB) {
+            strings = dynamic->d_un.d_ptr;
+        } else if (dynamic->d_tag == DT_NEEDED) {
+            offsets.push_back(dynamic->d_un.d_val);
+        }
+    }
+    // glibc has added the load address here already, other loaders leave the file's value.
+    strings += strings < object.dlpi_addr ? object.dlpi_addr : 0;
+    std::vector<std::string> names;
+    for (const std::uintptr_t offset : offsets) {
+        names.emplace_back(reinterpret_cast<const char*>(strings + offset));
+    }
+    return names;
+}
+// NOLINTEND(performance-no-int-to-ptr)
+
+} // namespace
+
+std::vector<std::string> needed_libraries(const void* address) {
+    Search search{reinterpret_cast<std::uintptr_t>(address), {}};
+    dl_iterate_phdr(
+        [](dl_phdr_info* object, std::size_t /*size*/, void* data) {
+            auto& wanted = *static_cast<Search*>(data);
+            if (!contains(*object, wanted.address)) {
+                return 0;
+            }
+            wanted.needed = needed_by(*object);
+            return 1;
+        },
+        &search);
+    return search.needed;
+}
+
+bool has_static_libstdcxx() {
+#ifdef __GLIBCXX__
+    static const char inside = 0;
+    const std::vector<std::string> needed = needed_libraries(&inside);
+    // No entry at all: a static program or an unknown object, of which nothing can be said.
+    return !needed.empty() && std::none_of(needed.begin(), needed.end(),
+                                           [](const std::string& name) { return name.starts_with("libstdc++.so"); });
+#else
+    return false;
+#endif
+}
+
+} // namespace trtw::engine
