@@ -127,12 +127,12 @@ fs::path home_from_environment() {
                            ". Run `setup-tensorrt`, or name the folder that holds it. Searched: " + where);
 }
 
-// Opening TensorRT all the same would crash the process, at times much later.
+// Opening TensorRT all the same may crash the process, at once or much later.
 void check_standard_library() {
     if (has_static_libstdcxx()) {
         throw ComponentMissing(
-            "The core has libstdc++ linked into it and cannot share a process with TensorRT, which "
-            "brings libstdc++.so.6. Build the core again (`build-native`) with a compiler that links "
+            "The core has libstdc++ linked into it, and TensorRT brings libstdc++.so.6: two copies of it "
+            "in one process crash. Build the core again (`build-native`) with a compiler that links "
             "libstdc++ dynamically, such as CXX=g++, and without -static-libstdc++. Built: " +
             file_of(reinterpret_cast<void*>(&check_standard_library), "unknown").string());
     }

@@ -10,7 +10,7 @@ namespace trtw::engine {
 std::vector<std::string> needed_libraries(const void* address);
 
 /// Whether libstdc++ was linked into this program or library statically. TensorRT's libraries bring libstdc++.so.6;
-/// two copies in a process share some of their symbols and not others, and crash.
+/// two copies in a process share some of their symbols and not others, which crashes.
 bool has_static_libstdcxx();
 
 } // namespace trtw::engine
