@@ -28,9 +28,10 @@ struct TypeEntry {
 using Api = py::detail::npy_api;
 constexpr int half_number = 23; // NPY_HALF, which pybind11 does not name
 
-constexpr std::array<TypeEntry, 9> types = {{
+constexpr std::array<TypeEntry, 10> types = {{
     {"float32", 'f', 4, dlpack::code_float, Api::NPY_FLOAT_},
     {"float16", 'f', 2, dlpack::code_float, half_number},
+    {"float64", 'f', 8, dlpack::code_float, Api::NPY_DOUBLE_}, // no engine takes it: for a plain refusal
     {"int8", 'i', 1, dlpack::code_int, Api::NPY_BYTE_},
     {"int32", 'i', 4, dlpack::code_int, Api::NPY_INT_},
     {"int64", 'i', 8, dlpack::code_int, Api::NPY_LONG_},
@@ -132,7 +133,7 @@ std::string type_of_string(const std::string& typestr) {
 
 std::optional<cudaStream_t> producer_of(const py::dict& description) {
     if (!description.contains("stream")) {
-        // Older versions of the interface say nothing; torch's default stream is the legacy one.
+        // Older versions of the interface say nothing; most libraries' default stream is the legacy one.
         return cudaStreamLegacy;
     }
     const py::object stream = description["stream"];
@@ -153,9 +154,9 @@ ForeignArray from_interface(const py::dict& description, const py::handle& owner
     array.data = reinterpret_cast<const void*>(data[0].cast<std::uintptr_t>()); // NOLINT(performance-no-int-to-ptr)
     if (description.contains("strides") && !py::object(description["strides"]).is_none()) {
         const TypeEntry* type = find(array.dtype);
-        array.contiguous = type != nullptr && engine::is_contiguous(array.shape,
-                                                                    description["strides"].cast<engine::Shape>(),
-                                                                    static_cast<std::size_t>(type->bytes));
+        array.contiguous =
+            type != nullptr && engine::is_contiguous(array.shape, description["strides"].cast<engine::Shape>(),
+                                                     static_cast<std::size_t>(type->bytes));
     }
     array.producer = producer_of(description);
     return array;
@@ -183,9 +184,8 @@ ForeignArray from_dlpack(const py::handle& value) {
     array.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
     array.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
     array.dtype = type_of_dlpack(tensor.dtype);
-    array.contiguous =
-        tensor.strides == nullptr ||
-        engine::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
+    array.contiguous = tensor.strides == nullptr ||
+                       engine::is_contiguous(array.shape, {tensor.strides, static_cast<std::size_t>(tensor.ndim)}, 1);
     array.producer = cudaStreamLegacy;
     return array;
 }
@@ -201,11 +201,16 @@ bool is_on_gpu_by_dlpack(const py::handle& value) {
 } // namespace
 
 std::optional<ForeignArray> foreign_array(const py::handle& value) {
+    const bool has_dlpack = is_on_gpu_by_dlpack(value);
     // False also where reading the attribute fails, as torch's does for dtypes that the interface lacks.
     if (py::hasattr(value, "__cuda_array_interface__")) {
-        return from_interface(value.attr("__cuda_array_interface__").cast<py::dict>(), value);
+        const auto description = value.attr("__cuda_array_interface__").cast<py::dict>();
+        // Without a stream (torch) it orders nothing; DLPack lets the producer order its work before ours.
+        if (description.contains("stream") || !has_dlpack) {
+            return from_interface(description, value);
+        }
     }
-    if (is_on_gpu_by_dlpack(value)) {
+    if (has_dlpack) {
         return from_dlpack(value);
     }
     return std::nullopt;

@@ -2,7 +2,6 @@
 
 #include "trtw/device/check.hpp"
 #include "trtw/engine/host_array.hpp"
-#include "trtw/engine/profile_choice.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -30,8 +29,7 @@ BenchStream::BenchStream(std::shared_ptr<const Plan> plan, const std::vector<Inp
         in_flight_.emplace_back(options_.spin ? device::Wait::spin : device::Wait::block);
     }
     allocate(inputs);
-    CallShapes shapes{input_shapes_, std::vector<Shape>(input_shapes_.size())};
-    const int profile = choose_profile(plan_->inputs(), shapes, options_.profile);
+    const int profile = choose_profile(plan_->inputs(), call_shapes(), options_.profile);
     execution_ = Execution::create(plan_, profile, scratch_.data(), compute_.get());
     if (!execution_) {
         throw UsageProblem("The engine allows one context a profile, so it can be measured with one inference stream "
@@ -64,10 +62,19 @@ void BenchStream::allocate(const std::vector<Input>& inputs) {
     }
 }
 
+CallShapes BenchStream::call_shapes() const {
+    CallShapes call{input_shapes_, std::vector<Shape>(input_shapes_.size())};
+    for (std::size_t i = 0; i < input_shapes_.size(); ++i) {
+        if (plan_->inputs()[i].on_host) {
+            call.values[i] = shape_values(plan_->inputs()[i], input_shapes_[i], io_.inputs[i].host.data());
+        }
+    }
+    return call;
+}
+
 void BenchStream::bind() {
     for (std::size_t i = 0; i < input_shapes_.size(); ++i) {
-        execution_->bind_input(i, plan_->inputs()[i].on_host ? io_.inputs[i].host.data()
-                                                             : io_.inputs[i].device.data());
+        execution_->bind_input(i, plan_->inputs()[i].on_host ? io_.inputs[i].host.data() : io_.inputs[i].device.data());
     }
     execution_->set_shapes(input_shapes_);
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
@@ -125,7 +132,8 @@ void BenchStream::copy_out(cudaStream_t stream) {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         const TensorInfo& tensor = plan_->outputs()[o];
         OutputBuffers& buffers = io_.outputs[o];
-        const std::size_t bytes = byte_size(tensor, output_shapes_[o] ? *output_shapes_[o] : buffers.allocator->shape());
+        const std::size_t bytes =
+            byte_size(tensor, output_shapes_[o] ? *output_shapes_[o] : buffers.allocator->shape());
         if (tensor.on_host || bytes == 0) {
             continue;
         }

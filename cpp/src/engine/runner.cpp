@@ -45,6 +45,14 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
     }
 }
 
+// Contexts, streams and memory go on the device that they were made on.
+Runner::~Runner() {
+    try {
+        select_device();
+    } catch (const Error&) { // NOLINT(bugprone-empty-catch): a lost device is told by calls, not here
+    }
+}
+
 void Runner::check_options() const {
     for (const TensorInfo& tensor : plan_->tensors()) {
         check_tensor(tensor);

@@ -65,6 +65,14 @@ def test_no_graph_for_shapes_that_depend_on_the_data(native: Any, engines: Engin
     assert "depends on the data" in result.graph_fallback
 
 
+def test_an_engine_with_a_shape_tensor(native: Any, engines: Engines) -> None:
+    engine = engines("expand")
+    dtype = next(tensor.dtype for tensor in engine.inputs if tensor.name == "shape")
+    inputs = {"x": integers(1, 4), "shape": np.array([6, 4], dtype)}
+    check(native.bench(engine, inputs, native.BenchOptions(**SHORT)))
+    check(native.bench_latency(engine, inputs, native.BenchOptions(**SHORT)))
+
+
 def test_duration_counts(native: Any, engines: Engines) -> None:
     options = native.BenchOptions(duration_s=0.3, warmup_ms=20, iterations=1)
     result = native.bench(engines("fixed"), {"x": integers(4, WIDTH)}, options)

@@ -43,6 +43,22 @@ def test_the_producers_stream_is_waited_for(native: Any, engines: Engines, torch
             np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(host))
 
 
+def test_the_producers_own_stream_is_waited_for(native: Any, engines: Engines, torch: Any) -> None:
+    work = torch.randn(4096, 4096, device="cuda")
+    host = integers(4, WIDTH)
+    ready = torch.from_numpy(host).cuda()
+    stream = torch.cuda.Stream()  # does not order itself with the default stream
+    with native.Runner(engines("fixed")) as runner:
+        for _ in range(5):
+            x = torch.zeros(4, WIDTH, device="cuda")
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(10):
+                    work @ work
+                x.copy_(ready)
+                np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(host))
+
+
 def test_outputs_outlive_the_runner(native: Any, engines: Engines, torch: Any) -> None:
     host = integers(4, WIDTH)
     runner = native.Runner(engines("fixed"))
@@ -71,7 +87,7 @@ def test_state_from_the_device(native: Any, engines: Engines, torch: Any) -> Non
 def test_device_arrays_that_do_not_fit(native: Any, engines: Engines, torch: Any) -> None:
     x = torch.zeros(4, WIDTH, device="cuda")
     wrong = [
-        (x.double(), "dtype float64|dtype '<f8'"),
+        (x.double(), "dtype float64"),
         (torch.zeros(WIDTH, 4, device="cuda").t(), "contiguous"),
         (torch.zeros(5 * WIDTH, device="cuda")[1 : 1 + 4 * WIDTH].view(4, WIDTH), "multiple of 256"),
         (torch.zeros(5, WIDTH, device="cuda"), "no profile"),

@@ -180,6 +180,14 @@ def test_a_shape_that_depends_on_the_data(native: Any, engines: Engines) -> None
             x = integers(4, 8, seed=seed) * (seed != 3)  # once all zeros: an empty result
             np.testing.assert_array_equal(runner.run({"x": x})["where"], np.array(np.nonzero(x)))
         assert "depends on the data" in str(runner.graph_status().fallback)
+        assert runner.memory_bytes()["device_outputs"] > 0  # grown while it ran, and told
+
+
+def test_no_graph_is_told_where_nothing_of_the_runner_moved(native: Any, engines: Engines, torch: Any) -> None:
+    x = torch.ones(4, 8, device="cuda")
+    with native.Runner(engines("nonzero"), native.RunnerOptions(outputs=[])) as runner:
+        runner.run({"x": x})
+        assert "depends on the data" in str(runner.graph_status().fallback)
 
 
 def test_values_of_a_shape_tensor(native: Any, engines: Engines) -> None:

@@ -6,6 +6,7 @@
 #include "trtw/engine/bench.hpp"
 #include "trtw/engine/execution.hpp"
 #include "trtw/engine/io_buffers.hpp"
+#include "trtw/engine/profile_choice.hpp"
 
 #include <chrono>
 
@@ -47,6 +48,7 @@ private:
     };
 
     void allocate(const std::vector<Input>& inputs);
+    [[nodiscard]] CallShapes call_shapes() const;
     void bind();
     void warm_and_capture();
     void copy_in(cudaStream_t stream);

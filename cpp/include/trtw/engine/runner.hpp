@@ -15,6 +15,9 @@ class Runner {
 public:
     /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
     Runner(std::shared_ptr<const Plan> plan, RunnerOptions options);
+    ~Runner();
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
 
     /// A finished call. While it lives, no other call touches its slot's memory.
     class Finished {
