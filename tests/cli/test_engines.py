@@ -405,6 +405,43 @@ def test_an_earlier_run_is_the_reference_of_the_next(trtw: Trtw, plan: Path, tmp
     assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
 
 
+def test_state_runs_through_the_samples_and_is_measured(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for number in range(3):
+        np.save(folder / f"s{number}.npy", np.full((2, 3), number + 1, np.float32))
+    document = infer(trtw, *measuring(plan, "-i", folder, "--state", "total=x", "--bench"))
+    assert document["state"] == {"total": "x"}
+    assert document["inputs"]["first"].keys() == {"y"}
+    assert document["benchmark"]["single_calls"]["python"]["end_to_end_ms"]["count"] >= 5
+    outputs = Path(document["directory"]) / "outputs"
+    assert [path.name for path in (outputs / "s0").iterdir()] == ["ratio.npy"]  # the state stays on the device
+    for number, total in enumerate((0.0, 1.0, 3.0)):
+        np.testing.assert_allclose(np.load(outputs / f"s{number}" / "ratio.npy"), total / (number + 1))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("total",), "--state takes OUTPUT=INPUT"),
+        (("total=x", "total=y"), "'total' twice"),
+        (("absent=x",), "State names 'absent'"),
+    ],
+)
+def test_state_that_cannot_be(trtw: Trtw, plan: Path, words: tuple[str, ...], text: str) -> None:
+    result = trtw("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+def test_state_of_a_dynamic_shape_is_refused(trtw: Trtw, tmp_path: Path) -> None:
+    model, plan = write_model(tmp_path / "dynamic.onnx", "N"), tmp_path / "dynamic.plan"
+    assert trtw("build-engine", model, "--max-batch", "4", "-o", plan).exit_code == 0
+    result = trtw("infer-engine", plan, "--no-bench", "--state", "total=x")
+    assert result.exit_code == 2
+    assert "State starts from zeros" in result.stderr
+
+
 def test_tolerances_decide(trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
     words = (plan, "-i", arrays["x"], "-i", arrays["y"], "--expect", tmp_path / "want")
     x, y = np.load(arrays["x"]), np.load(arrays["y"])

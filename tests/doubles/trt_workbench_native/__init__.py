@@ -9,7 +9,7 @@ TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profil
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -185,17 +185,26 @@ class ImageBatch:
 class Runner:
     def __init__(self, engine: Engine, options: RunnerOptions) -> None:
         self.engine, self.options, self.closed = engine, options, False
+        self.pairs: dict[str, str] = getattr(options, "state", {})
+        known = {tensor.name for tensor in engine.tensors}
+        for name in (*self.pairs, *self.pairs.values()):
+            if name not in known:
+                raise UsageProblem(f"State names {name!r}, which the engine does not have.")
+        self.state = _zeros(engine, self.pairs.values())
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         assert not self.closed
         arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
+        arrays |= self.state
         for tensor in self.engine.inputs:
             for low, _, high in tensor.profiles:
                 shape = arrays[tensor.name].shape
                 if not all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)):
                     raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
-        return dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+        outputs = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+        self.state = {name: outputs.pop(output) for output, name in self.pairs.items()}
+        return outputs
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"
@@ -205,6 +214,11 @@ class Runner:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _zeros(engine: Engine, names: Iterable[str]) -> dict[str, Any]:
+    found = [tensor for tensor in engine.inputs if tensor.name in names and min(tensor.shape) >= 0]
+    return {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in found}
 
 
 class BenchResult(SimpleNamespace):
@@ -243,6 +257,7 @@ def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> B
 def bench_latency(
     engine: Engine, inputs: Mapping[str, Any], options: BenchOptions, runner: RunnerOptions
 ) -> BenchResult:
+    inputs = {**inputs, **_zeros(engine, getattr(runner, "state", {}).values())}
     return bench(engine, inputs, BenchOptions(streams=1, transfers=True, cuda_graph=runner.cuda_graph))
 
 

@@ -27,7 +27,11 @@ _NO_IMAGE = np.zeros((1, 1, 3), np.uint8)
 
 
 class TrtSession(Session):
-    """An engine with one execution context, streams and buffers for each call in flight."""
+    """An engine with one execution context, streams and buffers for each call in flight.
+
+    Attributes:
+        state_inputs: what feeds back on the device and is no input of a call.
+    """
 
     def __init__(self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int) -> None:
         """Make the contexts and buffers.
@@ -56,6 +60,7 @@ class TrtSession(Session):
             self._runner = native.require("Runner")(engine, options)
         self.inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name not in state.values())
         self.outputs = tuple(_spec(tensor) for tensor in engine.outputs if tensor.name not in state)
+        self.state_inputs = tuple(_spec(tensor) for tensor in engine.inputs if tensor.name in state.values())
         self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
         self.metadata = _metadata(loaded)
         self._loaded = loaded

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.bench.engine_state import initial_state
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.engine import native
@@ -92,7 +93,8 @@ def measure(
     Args:
         loaded: the engine.
         session: the same engine with one slot, for calls from Python.
-        inputs: by name, as `session.run` takes them.
+        inputs: by name, as `session.run` takes them. State starts from zeros; queries of the bench read it unchanged,
+            single calls feed it back.
         settings: how.
         profile: optimisation profile; None chooses by the shapes.
 
@@ -100,10 +102,11 @@ def measure(
         UsageProblem: the inputs do not fit the engine.
         DeviceFailure: the device failed or is out of memory.
     """
+    every = {**inputs, **initial_state(session.state_inputs)}
     with native.translated():
         options = native.require("BenchOptions")(**settings.bench_options(profile))
-        result = native.require("bench")(loaded.engine, dict(inputs), options)
-        layers = _layers(loaded, inputs, profile) if settings.layer_times else []
+        result = native.require("bench")(loaded.engine, every, options)
+        layers = _layers(loaded, every, profile) if settings.layer_times else []
     parts = {f"{part}_ms": getattr(result, f"{part}_ms") for part in PARTS}
     metrics: dict[str, Any] = {
         "settings": asdict(settings),

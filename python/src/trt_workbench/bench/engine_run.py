@@ -18,6 +18,7 @@ from trt_workbench.bench.engine_arrays import Sample, file_name, read_samples
 from trt_workbench.bench.engine_compare import Comparison, compare, read_expected
 from trt_workbench.bench.engine_measure import Measurement, MeasureSettings, measure
 from trt_workbench.bench.engine_random import Shapes, engine_inputs, engine_shapes
+from trt_workbench.bench.engine_state import initial_state
 from trt_workbench.bench.statistics import summarize
 from trt_workbench.engine import native
 from trt_workbench.engine.files import write_json, write_text
@@ -47,6 +48,7 @@ class InferRequest:
         profile: optimisation profile; None chooses by the shapes.
         cuda_graph: replay captured CUDA graphs.
         spin: wait by polling.
+        state: input names by output name, for tensors that stay on the device; the samples are then one sequence.
         trust: load a plan without a matching manifest.
         allow_host_code: let a version-compatible plan execute the host code it carries.
         device: index of the CUDA device.
@@ -65,6 +67,7 @@ class InferRequest:
     profile: int | None = None
     cuda_graph: bool = True
     spin: bool = True
+    state: Mapping[str, str] = field(default_factory=dict)
     trust: bool = False
     allow_host_code: bool = False
     device: int = 0
@@ -105,8 +108,11 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     )
     for text in loaded.notes:
         say(text)
-    choice = RunnerChoice(cuda_graph=request.cuda_graph, spin=request.spin, profile=request.profile)
+    choice = RunnerChoice(
+        cuda_graph=request.cuda_graph, spin=request.spin, profile=request.profile, state=request.state
+    )
     with TrtSession(loaded, choice, 1) as session, (folder / "records.jsonl").open("w", encoding="utf-8") as records:
+        initial_state(session.state_inputs)  # refuses a state that cannot start from zeros
         run = _Run(request, folder, loaded, session)
         for number, record in enumerate(run.samples(), start=1):
             records.write(json.dumps(record, allow_nan=False) + "\n")
@@ -178,6 +184,7 @@ class _Run:
             "failures": self.failures,
             "provenance": dict(self.session.provenance),
             "inputs": {"source": list(request.inputs) or f"random, seed {request.seed}", "first": shapes},
+            "state": dict(request.state),
             "samples": len(self._latencies),
             "latency_ms": summarize(self._latencies),
             "outputs": self._outputs,

@@ -93,6 +93,10 @@ def infer_engine(
     profile: Annotated[
         int | None, panel_option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
     ] = None,
+    state: Annotated[
+        list[str] | None,
+        panel_option("OUTPUT=INPUT: stays on the device, from zeros; samples are one sequence; repeatable.", _LOADING),
+    ] = None,
     trust: Annotated[
         bool, panel_option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
     ] = False,
@@ -109,6 +113,7 @@ def infer_engine(
     from trt_workbench.bench.engine_measure import MeasureSettings
     from trt_workbench.bench.engine_random import parse_shapes
     from trt_workbench.bench.engine_run import InferRequest, write_times
+    from trt_workbench.bench.engine_state import parse_state
 
     measuring = not inputs if bench is None else bench
     if export_times and not measuring:
@@ -143,6 +148,7 @@ def infer_engine(
         profile=profile,
         cuda_graph=cuda_graph,
         spin=spin,
+        state=parse_state(state or ()),
         trust=trust,
         allow_host_code=allow_host_code,
         device=device,
