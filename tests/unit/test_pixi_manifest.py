@@ -305,6 +305,8 @@ def test_a_spoiled_manifest_is_caught(check, path, value, manifest):
         ("eval-coco", "h200", "default"),
         ("setup-tensorrt", "rtx5090", "rtx5090"),
         ("setup-tensorrt", "h200", "h200"),
+        ("eval-llm", "cpu", "llm"),
+        ("eval-llm", "h200", "llm"),
         ("test", "cpu", "dev"),
         ("test", "rtx5090", "dev"),
     ],
