@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <link.h>
+#include <span>
 #include <version> // defines __GLIBCXX__ where the standard library is libstdc++
 
 namespace trtw::engine {
@@ -14,9 +15,14 @@ struct Search {
     std::vector<std::string> needed;
 };
 
+using Segment = ElfW(Phdr);
+
+std::span<const Segment> segments_of(const dl_phdr_info& object) {
+    return {object.dlpi_phdr, object.dlpi_phnum};
+}
+
 bool contains(const dl_phdr_info& object, std::uintptr_t address) {
-    for (int i = 0; i < object.dlpi_phnum; ++i) {
-        const ElfW(Phdr) & segment = object.dlpi_phdr[i];
+    for (const Segment& segment : segments_of(object)) {
         const std::uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
         if (segment.p_type == PT_LOAD && address >= begin && address - begin < segment.p_memsz) {
             return true;
@@ -28,9 +34,9 @@ bool contains(const dl_phdr_info& object, std::uintptr_t address) {
 // NOLINTBEGIN(performance-no-int-to-ptr): the loader tells addresses as numbers
 std::vector<std::string> needed_by(const dl_phdr_info& object) {
     const ElfW(Dyn)* dynamic = nullptr;
-    for (int i = 0; i < object.dlpi_phnum; ++i) {
-        if (object.dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+    for (const Segment& segment : segments_of(object)) {
+        if (segment.p_type == PT_DYNAMIC) {
+            dynamic = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + segment.p_vaddr);
         }
     }
     std::uintptr_t strings = 0;
