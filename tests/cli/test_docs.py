@@ -69,6 +69,13 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def test_the_readme_names_every_command_and_links_every_guide() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []
+    pages = [*(ROOT / "docs" / "guides").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
+    assert [page.name for page in pages if f"({page.relative_to(ROOT)})" not in text] == []
+
+
 def test_options_in_the_guides_of_the_engine_commands_exist() -> None:
     """Options that are named alone, outside a command line, too."""
     for name in ("build-engine", "infer-engine", "setup-tensorrt"):

@@ -86,6 +86,11 @@ def tasks_that_swallow_arguments(manifest):
     return [name for _, name, task in tables(manifest, "tasks") if isinstance(task, dict) and "args" in task]
 
 
+def commands_without_a_task(manifest):
+    tasks = {name for _, name, _ in tables(manifest, "tasks")}
+    return [command.name for command in app.registered_commands if command.name not in tasks]
+
+
 def dangling_dependencies(manifest):
     tasks = {name for _, name, _ in tables(manifest, "tasks")}
     dangling = []
@@ -228,6 +233,7 @@ CHECKS = (
     bad_match_specs,
     bad_requirements,
     commands_that_do_not_exist,
+    commands_without_a_task,
     dangling_dependencies,
     deprecated_tables,
     heavy_packages_without_gpu,
@@ -277,6 +283,7 @@ def spoil(manifest, path, value):
         (commands_that_do_not_exist, ("tasks", "doctor", "cmd"), "trtw surgeon"),
         (commands_that_do_not_exist, ("feature", "checking", "tasks", "lint", "cmd"), "ruff check . && tasks/absent"),
         (commands_that_do_not_exist, ("tasks", "trtw", "cmd"), "pytest"),
+        (commands_without_a_task, ("feature", "llm", "tasks"), {}),
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), ["absent"]),
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), [{"task": "doctor", "environment": "absent"}]),
         (deprecated_tables, ("feature", "cuda", "system-requirements"), {"cuda": "13"}),
