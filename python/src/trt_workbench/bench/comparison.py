@@ -1,16 +1,16 @@
 """Which of two sets of repetitions is faster, and whether that can be said at all.
 
 A repetition is the unit: samples within one share its process, clocks and neighbours, so they are not independent.
-Within a run the runtimes are measured in rounds, and what disturbs a round disturbs all of them: from nine shared rounds
-on, the ratios within the rounds are tested by Wilcoxon's signed ranks (Wilcoxon, 1945). Fewer rounds, and repetitions of
-different runs, are compared by Mann-Whitney's test (Mann and Whitney, 1947). Both are exact for small sets, and corrected
-by Holm's method (Holm, 1979) over all comparisons made together. A difference under 2 % is never material (MLPerf's audit
-guidelines). The effect size is Cliff's delta (Cliff, 1993).
+Within a run the runtimes are measured in rounds, and what disturbs a round disturbs all of them: from nine shared
+rounds on, the ratios within the rounds are tested by Wilcoxon's signed ranks (Wilcoxon, 1945). Fewer rounds, and
+repetitions of different runs, are compared by Mann-Whitney's test (Mann and Whitney, 1947). Both are exact for small
+sets, and corrected by Holm's method (Holm, 1979) over all comparisons made together. A difference under 2 % is never
+material (MLPerf's audit guidelines). The effect size is Cliff's delta (Cliff, 1993).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
@@ -42,7 +42,7 @@ class Comparison:
     """B against A.
 
     Attributes:
-        ratio: median of B over median of A, or the median of the rounds' ratios; above 1, B is slower.
+        ratio: median of B over median of A, or the median of the ratios turn by turn; above 1, B is slower.
         ratio_low: lower end of its bootstrap confidence interval.
         ratio_high: upper end.
         p_value: two-sided, corrected if it was made together with others.
@@ -101,25 +101,28 @@ def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison
     return replace(made, verdict=_verdict(made))
 
 
-def compare_rounds(a: Mapping[int, float], b: Mapping[int, float], seed: int = 0) -> Comparison:
-    """Compare the repetition medians of two runtimes that were measured in the same rounds, at least one each.
+def compare_rounds(a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], seed: int = 0) -> Comparison:
+    """Compare two runtimes that were measured in rounds.
 
     Args:
-        a: the reference, by the number of the round.
-        b: what is compared with it.
+        a: repetition medians of the reference, at least one.
+        b: of what is compared with it, at least one.
+        rounds: B over A, one for every turn of every round that both were measured in, the same number in each;
+            fewer than nine rounds are not used.
         seed: of the resampling.
     """
     from scipy.stats import wilcoxon
 
-    unpaired = compare(list(a.values()), list(b.values()), seed)
-    ratios = [b[number] / a[number] for number in sorted(a.keys() & b.keys())]
-    if len(ratios) < LEAST_REPETITIONS:
+    unpaired = compare(a, b, seed)
+    if len(rounds) < LEAST_REPETITIONS:
         return unpaired
-    logarithms = np.log(ratios)
-    low, high = np.percentile(_resampled_medians(ratios, seed), _tails())
+    ratios = np.asarray(rounds, np.float64)
+    logarithms = np.log(np.median(ratios, axis=1))
+    chosen = np.random.default_rng(seed).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+    low, high = np.percentile(np.median(ratios[chosen].reshape(RESAMPLES, -1), axis=1), _tails())
     made = replace(
         unpaired,
-        ratio=median(ratios),
+        ratio=float(np.median(ratios)),
         ratio_low=float(low),
         ratio_high=float(high),
         p_value=float(wilcoxon(logarithms).pvalue) if logarithms.any() else 1.0,

@@ -55,7 +55,7 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
             if not isinstance(shape[axis], int):
                 found[f"{name}.{axis}"] = size
             elif shape[axis] != size:
-                msg = f"The model takes images with {shape[axis]} pixels along axis {axis}, not {size}: it was exported so."
+                msg = f"The model was exported for {shape[axis]} pixels along axis {axis}, not {size}."
                 raise UsageProblem(msg)
     if not images:
         msg = "imgsz is for models with images, inputs of four dimensions; this one has none."

@@ -36,18 +36,43 @@ class Standing:
     unstable: int
 
 
-def repetition_medians(records: Sequence[Record]) -> dict[str, dict[int, float]]:
-    """Return the p50 latency of every measured repetition by runtime and number, milliseconds.
+def kept_records(records: Sequence[Record]) -> dict[str, dict[int, Record]]:
+    """Return the measured repetitions by runtime and number.
 
     Unstable repetitions are left out where stable ones remain.
     """
-    chosen: dict[str, dict[int, float]] = {}
+    chosen: dict[str, dict[int, Record]] = {}
     for runtime in dict.fromkeys(record.runtime for record in records):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         kept = [record for record in mine if not record.unstable] or mine
         if kept:
-            chosen[runtime] = {record.repetition: record.latency_ms["p50"] for record in kept if record.latency_ms}
+            chosen[runtime] = {record.repetition: record for record in kept}
     return chosen
+
+
+def repetition_medians(records: Sequence[Record]) -> dict[str, list[float]]:
+    """Return the p50 latency of every repetition that counts by runtime, milliseconds."""
+    return {
+        runtime: [record.latency_ms["p50"] for record in kept.values() if record.latency_ms]
+        for runtime, kept in kept_records(records).items()
+    }
+
+
+def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[float]]:
+    """Return how many times as long as A B took, turn by turn, for every round that both were measured in."""
+    ratios = []
+    for number in sorted(a.keys() & b.keys()):
+        first, second = a[number].slice_p50_ms, b[number].slice_p50_ms
+        if not first or len(first) != len(second):
+            first, second = [_p50(a[number])], [_p50(b[number])]
+        ratios.append([later / before for before, later in zip(first, second, strict=True)])
+    return ratios
+
+
+def compare_records(a: Mapping[int, Record], b: Mapping[int, Record]) -> Comparison:
+    """Compare two runtimes of one run, each by the number of the repetition."""
+    first, second = ([_p50(record) for record in one.values()] for one in (a, b))
+    return compare_rounds(first, second, round_ratios(a, b))
 
 
 def rank(records: Sequence[Record]) -> list[Standing]:
@@ -56,10 +81,10 @@ def rank(records: Sequence[Record]) -> list[Standing]:
     Args:
         records: of one scenario and work.
     """
-    medians = repetition_medians(records)
-    order = sorted(medians, key=lambda runtime: median(medians[runtime].values()))
-    best = _compared(medians, [(order[0], other) for other in order[1:]]) if order else []
-    previous = _compared(medians, list(pairwise(order)))
+    kept, medians = kept_records(records), repetition_medians(records)
+    order = sorted(medians, key=lambda runtime: median(medians[runtime]))
+    best = _compared(kept, [(order[0], other) for other in order[1:]]) if order else []
+    previous = _compared(kept, list(pairwise(order)))
     standings: list[Standing] = []
     for index, runtime in enumerate(order):
         before = previous[index - 1] if index else None
@@ -69,7 +94,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
             Standing(
                 runtime=runtime,
                 rank=standings[-1].rank if tied else index + 1,
-                latency_ms=median_interval(list(medians[runtime].values())),
+                latency_ms=median_interval(medians[runtime]),
                 items_per_s=median(record.items_per_s for record in mine if record.items_per_s is not None),
                 against_best=best[index - 1] if index else None,
                 against_previous=before,
@@ -80,5 +105,10 @@ def rank(records: Sequence[Record]) -> list[Standing]:
     return standings
 
 
-def _compared(medians: Mapping[str, Mapping[int, float]], pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
-    return corrected([compare_rounds(medians[first], medians[second]) for first, second in pairs])
+def _compared(kept: Mapping[str, Mapping[int, Record]], pairs: Sequence[tuple[str, str]]) -> list[Comparison]:
+    return corrected([compare_records(kept[first], kept[second]) for first, second in pairs])
+
+
+def _p50(record: Record) -> float:
+    assert record.latency_ms is not None  # only measured repetitions are kept
+    return record.latency_ms["p50"]

@@ -44,6 +44,7 @@ class Record(BaseModel):
         error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
         unstable: reasons not to trust it.
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
+        slice_p50_ms: median of every slice in the order of the turns.
         split_ms: medians of the parts that the runtime tells apart.
         items_per_s: throughput of one call after another.
         load_s: loading, with engine build or compilation where there is one.
@@ -77,6 +78,7 @@ class Record(BaseModel):
     error_kind: str | None = None
     unstable: list[str] = []
     latency_ms: dict[str, float] | None = None
+    slice_p50_ms: list[float] = []
     split_ms: dict[str, float] = {}
     items_per_s: float | None = None
     load_s: float | None = None

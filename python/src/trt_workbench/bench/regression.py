@@ -83,5 +83,4 @@ def _name(record: Record) -> PointName:
 
 
 def _medians(records: Sequence[Record], name: PointName) -> list[float]:
-    found = repetition_medians([record for record in records if _name(record) == name])
-    return list(found.get(name[2], {}).values())
+    return repetition_medians([record for record in records if _name(record) == name]).get(name[2], [])

@@ -14,11 +14,19 @@ from trt_workbench.bench.telemetry import Telemetry
 
 @dataclass(frozen=True)
 class Slice:
-    """What one uninterrupted stretch of measuring gave: milliseconds by part, its length, and what was seen beside."""
+    """What one uninterrupted stretch of measuring gave, or several of them.
+
+    Attributes:
+        columns: milliseconds by part, `latency_ms` among them.
+        wall_s: how long it was measured.
+        telemetry: what was seen beside it.
+        p50_ms: median latency of every stretch.
+    """
 
     columns: dict[str, list[float]]
     wall_s: float
     telemetry: Telemetry
+    p50_ms: tuple[float, ...]
 
 
 def slice_plan(settings: MeasureSettings) -> MeasurePlan:
@@ -38,7 +46,12 @@ def merged(slices: Sequence[Slice]) -> Slice:
         return slices[0]
     names = slices[0].columns
     columns = {name: [value for part in slices for value in part.columns[name]] for name in names}
-    return Slice(columns, math.fsum(part.wall_s for part in slices), _merged([part.telemetry for part in slices]))
+    return Slice(
+        columns=columns,
+        wall_s=math.fsum(part.wall_s for part in slices),
+        telemetry=_merged([part.telemetry for part in slices]),
+        p50_ms=tuple(value for part in slices for value in part.p50_ms),
+    )
 
 
 def _merged(parts: Sequence[Telemetry]) -> Telemetry:

@@ -125,7 +125,8 @@ class BenchRun:
             answer = one.worker.ask(request, self.config.timeout_s)
         columns = read_samples(path)
         path.unlink()
-        return Slice(columns, answer["wall_s"], sampler.result)
+        middle = percentile(sorted(columns["latency_ms"]), 50)
+        return Slice(columns, answer["wall_s"], sampler.result, (middle,))
 
     def _measured(self, one: _Loaded, repetition: int, found: Slice) -> Record:
         point, telemetry = one.point, found.telemetry
@@ -142,6 +143,7 @@ class BenchRun:
             "ok",
             unstable=instabilities(latency, telemetry),
             latency_ms=summarize(latency),
+            slice_p50_ms=list(found.p50_ms),
             split_ms={name: percentile(sorted(v), 50) for name, v in found.columns.items() if name != "latency_ms"},
             items_per_s=rate,
             load_s=one.facts["load_s"],

@@ -12,7 +12,7 @@ import yaml
 from trt_workbench.bench.artefacts import read_bench_run
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.bench_plots import write_plots
-from trt_workbench.report.bench_view import problems, summary, tables, unstable
+from trt_workbench.report.bench_view import overall, problems, tables, unstable, winners
 from trt_workbench.report.page import image_url, render
 from trt_workbench.system.conditions import measuring_conditions
 
@@ -37,7 +37,8 @@ def write_report(directory: Path) -> Path:
     values: dict[str, Any] = {
         "title": run.config["title"],
         "run": run.run,
-        "summary": summary(run, made),
+        "summary": overall(run, made),
+        "winners": winners(made),
         "tables": made,
         "tails": TAILS,
         "problems": problems(run.records),

@@ -2,97 +2,210 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from trt_workbench.report.bench_view import Row, Table
-from trt_workbench.report.style import PALETTE, figure
+from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
+from trt_workbench.report.bench_view import Table
+from trt_workbench.report.style import INK, PALETTE, figure, panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # The knee: the smallest batch that reaches this share of the best throughput.
 KNEE = 0.9
+# Axes along which more work is in flight, so that throughput is the question as much as latency.
+_LOADS = ("batch", "concurrency", "slots")
+# A list of bars longer than this is left to the curves of its sweep.
+_MOST_BARS = 36
+_LINES = ("-", "--", ":", "-.")
+_LABEL_WIDTH = 46
 
 
 def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
     """Write every plot as a PNG and return their paths by title."""
-    runtimes = list(dict.fromkeys(row.standing.runtime for table in tables for row in table.rows))
-    colours = {runtime: PALETTE[index % len(PALETTE)] for index, runtime in enumerate(runtimes)}
+    sweeps = find_sweeps(tables)
+    everywhere = _styles(row.standing.runtime for table in tables for row in table.rows)
     made: dict[str, Path] = {}
-    for sweep in _sweeps(tables):
-        name = f"{sweep[0].scenario}, {sweep[0].model}"
-        stem = f"{sweep[0].scenario}-{sweep[0].model}"
-        if len({table.batch for table in sweep}) > 1:
-            made[f"{name}: throughput against batch"] = _throughput(sweep, colours, folder / f"{stem}-throughput.png")
-            made[f"{name}: latency against throughput"] = _frontier(sweep, colours, folder / f"{stem}-frontier.png")
-        made[f"{name}: latency"] = _bars(sweep, colours, folder / f"{stem}-latency.png")
+    for sweep in sweeps:
+        curves = list(dict.fromkeys(name for panel in sweep.panels for name in panel.curves))
+        # a runtime has one colour in all pictures, unless there are more of them than colours
+        styles = everywhere if len(everywhere) <= len(PALETTE) and everywhere.keys() >= set(curves) else _styles(curves)
+        name, stem = (
+            f"{sweep.scenario}, {sweep.model}",
+            f"{sweep.scenario}-{sweep.model}-{sweep.axis}".replace(" ", "-"),
+        )
+        if sweep.axis in _LOADS:
+            title = f"{name}: throughput against {sweep.axis}"
+            made[title] = _throughput(sweep, styles, folder / f"{stem}-throughput.png")
+            title = f"{name}: latency against throughput, by {sweep.axis}"
+            made[title] = _frontier(sweep, styles, folder / f"{stem}-frontier.png")
+        made[f"{name}: latency against {sweep.axis}"] = _latency(sweep, styles, folder / f"{stem}-latency.png")
+    for (scenario, model), group in _by_scenario(tables).items():
+        swept = any((sweep.scenario, sweep.model) == (scenario, model) for sweep in sweeps)
+        if not swept or sum(len(table.rows) for table in group) <= _MOST_BARS:
+            made[f"{scenario}, {model}: latency"] = _bars(group, everywhere, folder / f"{scenario}-{model}-bars.png")
     return made
 
 
-def _sweeps(tables: Sequence[Table]) -> list[list[Table]]:
+Style = tuple[str, str]
+
+
+def _styles(names: Iterable[str]) -> dict[str, Style]:
+    """Return a colour for every name, and a dash once the colours are used up."""
+    count = len(PALETTE)
+    return {
+        name: (PALETTE[index % count], _LINES[index // count % len(_LINES)])
+        for index, name in enumerate(dict.fromkeys(names))
+    }
+
+
+def _by_scenario(tables: Sequence[Table]) -> dict[tuple[str, str], list[Table]]:
     groups: dict[tuple[str, str], list[Table]] = {}
     for table in tables:
         groups.setdefault((table.scenario, table.model), []).append(table)
-    return list(groups.values())
+    return groups
 
 
-def _bars(tables: Sequence[Table], colours: dict[str, str], path: Path) -> Path:
-    rows = [(table, row) for table in reversed(tables) for row in reversed(table.rows)]
-    with figure(path, height=max(2.2, 1.0 + 0.32 * len(rows))) as axes:
-        for position, (_, row) in enumerate(rows):
-            interval = row.standing.latency_ms
-            reach = [[interval.median - interval.low], [interval.high - interval.median]]
-            colour = colours[row.standing.runtime]
-            axes.barh(position, interval.median, color=colour, height=0.7)
-            axes.errorbar(interval.median, position, xerr=reach, color="#1f2933", capsize=2.5, linewidth=1)
-            axes.annotate(
-                f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
-                va="center", fontsize=7,
-            )  # fmt: skip
-        labels = [f"{table.work}  {row.standing.runtime}" for table, row in rows]
-        axes.set_yticks(range(len(rows)), labels, fontsize=8)
-        slowest = max(row.standing.latency_ms.high for _, row in rows)
-        axes.set(xlabel="latency, ms (median over repetitions, 95 % interval)", xlim=(0, slowest * 1.12))
-        axes.set_title("Latency, host array to host array")
+def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:
+    lines = sum(len(table.rows) + 1 for table in tables)
+    with figure(path, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
+        position, ticks = 0.0, {}
+        for table in tables:
+            axes.text(0, position, f" {table.work}", fontweight="bold", fontsize=8, va="center")
+            for row in table.rows:
+                position -= 1
+                interval = row.standing.latency_ms
+                reach = [[interval.median - interval.low], [interval.high - interval.median]]
+                axes.barh(position, interval.median, color=styles[row.standing.runtime][0], height=0.7)
+                axes.errorbar(interval.median, position, xerr=reach, color=INK, capsize=2.5, linewidth=1)
+                axes.annotate(
+                    f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
+                    va="center", fontsize=7,
+                )  # fmt: skip
+                ticks[position] = _wrapped(row.standing.runtime)
+            position -= 1
+        axes.set_yticks(list(ticks), list(ticks.values()), fontsize=7)
+        slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
+        axes.set(xlabel="ms (median over repetitions, 95 % interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8))
+        axes.set_title("Latency")
         axes.grid(visible=False, axis="y")
     return path
 
 
-def _throughput(tables: Sequence[Table], colours: dict[str, str], path: Path) -> Path:
-    with figure(path) as axes:
-        for runtime, points in _by_runtime(tables).items():
-            batches = [table.batch for table, _ in points]
-            rates = [row.standing.items_per_s for _, row in points]
-            axes.plot(batches, rates, "o-", color=colours[runtime], markersize=3.5, label=runtime)
+def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
+    def draw(axes: Axes, panel: Panel) -> None:
+        for name, curve in panel.curves.items():
+            middle = [one.standing.latency_ms.median for one in curve]
+            low = [one.standing.latency_ms.median - one.standing.latency_ms.low for one in curve]
+            high = [one.standing.latency_ms.high - one.standing.latency_ms.median for one in curve]
+            colour, line = styles[name]
+            axes.errorbar(
+                _places(sweep, panel, curve), middle, yerr=[low, high], fmt="o", linestyle=line, color=colour,
+                markersize=3.5, capsize=2, linewidth=1.2, label=_wrapped(name),
+            )  # fmt: skip
+        _scale_latency(axes, panel)
+        _label_axis(axes, sweep, panel)
+
+    return _drawn(sweep, f"Latency against {sweep.axis}, ms (bars: 95 % interval)", draw, path)
+
+
+def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
+    def draw(axes: Axes, panel: Panel) -> None:
+        for name, curve in panel.curves.items():
+            places, rates = _places(sweep, panel, curve), [one.standing.items_per_s for one in curve]
+            colour, line = styles[name]
+            axes.plot(places, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             knee = next(index for index, rate in enumerate(rates) if rate >= KNEE * max(rates))
-            axes.plot(batches[knee], rates[knee], "o", markersize=9, fillstyle="none", color=colours[runtime])
+            axes.plot(places[knee], rates[knee], "o", markersize=9, fillstyle="none", color=colour)
+        _by_powers(axes, "y")
+        _label_axis(axes, sweep, panel)
+
+    return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {KNEE:.0%} of the best)", draw, path)
+
+
+def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
+    def draw(axes: Axes, panel: Panel) -> None:
+        for name, curve in panel.curves.items():
+            latency = [one.standing.latency_ms.median for one in curve]
+            rates = [one.standing.items_per_s for one in curve]
+            colour, line = styles[name]
+            axes.plot(latency, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
+            for one, x, y in zip(curve, latency, rates, strict=True):
+                axes.annotate(one.text, (x, y), (3, 3), textcoords="offset points", fontsize=6, color=colour)
+        _by_powers(axes, "x")
+        _by_powers(axes, "y")
+        axes.set(xlabel="latency, ms")
+
+    return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
+
+
+def _drawn(sweep: Sweep, title: str, draw: Callable[[Axes, Panel], None], path: Path) -> Path:
+    parts = []
+    if sweep.curves > MOST_CURVES:
+        parts.append(f"the {MOST_CURVES} fastest of {sweep.curves}")
+    if sweep.settings > len(sweep.panels):
+        parts.append(f"{len(sweep.panels)} of {sweep.settings} settings")
+    more = f"\n{', '.join(parts)}; the tables hold them all" if parts else ""
+    names = {_wrapped(name) for panel in sweep.panels for name in panel.curves}
+    with panels(path, len(sweep.panels), title + more, sorted(names)) as every:
+        for axes, panel in zip(every, sweep.panels, strict=True):
+            draw(axes, panel)
+            if panel.title:
+                axes.set_title("\n".join(textwrap.wrap(panel.title, _LABEL_WIDTH)), fontsize=8)
+    return path
+
+
+def _places(sweep: Sweep, panel: Panel, curve: Sequence[Reading]) -> list[float]:
+    if sweep.is_numeric:
+        return [float(one.value) for one in curve]
+    words = _words(panel)
+    return [float(words.index(one.text)) for one in curve]
+
+
+def _words(panel: Panel) -> list[str]:
+    return list(dict.fromkeys(one.text for curve in panel.curves.values() for one in curve))
+
+
+def _label_axis(axes: Axes, sweep: Sweep, panel: Panel) -> None:
+    axes.set_xlabel(sweep.axis)
+    if not sweep.is_numeric:
+        words = _words(panel)
+        axes.set_xticks(range(len(words)), ["\n".join(textwrap.wrap(word, 14)) for word in words], fontsize=7)
+        axes.set_xlim(-0.5, len(words) - 0.5)
+        return
+    texts = {float(one.value): one.text for curve in panel.curves.values() for one in curve}
+    values = sorted(texts)
+    if values[0] > 0 and values[-1] / values[0] >= 4:
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        batches = sorted({table.batch for table in tables})
-        axes.set_xticks(batches, [str(batch) for batch in batches])
-        axes.set(xlabel="batch", ylabel="items/s")
-        axes.set_title(f"Throughput against batch (ring: smallest batch with {KNEE:.0%} of the best)")
-        axes.legend(fontsize=7)
-    return path
+        axes.minorticks_off()
+    axes.set_xticks(values, [texts[value] for value in values], fontsize=7, rotation=45 if len(values) > 9 else 0)
 
 
-def _frontier(tables: Sequence[Table], colours: dict[str, str], path: Path) -> Path:
-    with figure(path) as axes:
-        for runtime, points in _by_runtime(tables).items():
-            latency = [row.standing.latency_ms.median for _, row in points]
-            rates = [row.standing.items_per_s for _, row in points]
-            axes.plot(latency, rates, "o-", color=colours[runtime], markersize=3.5, label=runtime)
-            for (table, _), x, y in zip(points, latency, rates, strict=True):
-                axes.annotate(str(table.batch), (x, y), (3, 3), textcoords="offset points", fontsize=6)
+def _scale_latency(axes: Axes, panel: Panel) -> None:
+    """From zero where that can be read, by powers where the values lie too far apart."""
+    figures = [one.standing.latency_ms for curve in panel.curves.values() for one in curve]
+    if max(one.high for one in figures) > 12 * min(one.low for one in figures):
+        _by_powers(axes, "y")
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _by_powers(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Give an axis a logarithmic scale with ticks at 1, 2 and 5 as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if which == "x":
         axes.set_xscale("log")
+    else:
         axes.set_yscale("log")
-        axes.set(xlabel="latency, ms", ylabel="items/s")
-        axes.set_title("Latency against throughput (numbers: batch)")
-        axes.legend(fontsize=7)
-    return path
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
-def _by_runtime(tables: Sequence[Table]) -> dict[str, list[tuple[Table, Row]]]:
-    found: dict[str, list[tuple[Table, Row]]] = {}
-    for table in sorted(tables, key=lambda one: one.batch):
-        for row in table.rows:
-            found.setdefault(row.standing.runtime, []).append((table, row))
-    return found
+def _wrapped(name: str) -> str:
+    return "\n".join(textwrap.wrap(name, _LABEL_WIDTH))

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.comparison import LEAST_REPETITIONS
+from trt_workbench.bench.comparison import LEAST_REPETITIONS, Comparison, Interval
 from trt_workbench.bench.ranking import Standing, rank
 from trt_workbench.bench.records import Record, by_work
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
@@ -16,9 +16,16 @@ from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 
 @dataclass(frozen=True)
 class Row:
-    """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured."""
+    """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
+
+    Attributes:
+        entry: the runtime's label without swept settings.
+        swept: values of these settings.
+    """
 
     standing: Standing
+    entry: str
+    swept: dict[str, Any]
     percentiles_ms: dict[str, float | None]
     split_ms: dict[str, float]
     load_s: float | None
@@ -30,12 +37,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """One work: its runtimes by rank."""
+    """One work: its runtimes by rank. `coordinates` are its batch, dimensions and image size by name."""
 
     scenario: str
     kind: str
     work: str
-    batch: int
+    coordinates: dict[str, Any]
     model: str
     rows: list[Row]
     sentence: str
@@ -50,16 +57,68 @@ def tables(run: BenchArtefacts) -> list[Table]:
             rows = [_row(standing, records) for standing in standings]
             first = records[0]
             sentence = _sentence(f"{scenario}, {work}", standings)
-            made.append(Table(scenario, kind, work, first.batch, first.model, rows, sentence))
+            made.append(Table(scenario, kind, work, coordinates(first), first.model, rows, sentence))
     return made
+
+
+def coordinates(record: Record) -> dict[str, Any]:
+    """Return what distinguishes a record's work from others of its scenario and model, by name."""
+    size: dict[str, Any] = {} if record.imgsz is None else {"image size": f"{record.imgsz[0]}x{record.imgsz[1]}"}
+    if record.imgsz and record.imgsz[0] == record.imgsz[1]:
+        size = {"image size": record.imgsz[0]}
+    return {"batch": record.batch, **record.dims, **size}
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Who wins at one work: the fastest, those that cannot be ranked below it, and the first that can."""
+
+    work: str
+    fastest: str
+    latency_ms: Interval
+    tied: list[str]
+    next: str | None
+    against_next: Comparison | None
+
+    @property
+    def tied_text(self) -> str:
+        """The runtimes that share its rank, the first two by name."""
+        more = f" and {len(self.tied) - 2} more" if len(self.tied) > 2 else ""
+        return ", ".join(self.tied[:2]) + more or "\N{EN DASH}"
+
+
+def winners(made: Sequence[Table]) -> list[Winner]:
+    """Return who wins where, by how much."""
+    found = []
+    for table in made:
+        standings = [row.standing for row in table.rows]
+        best = standings[0]
+        tied = [one.runtime for one in standings[1:] if one.rank == best.rank]
+        beaten = next((one for one in standings if one.rank != best.rank), None)
+        found.append(
+            Winner(
+                f"{table.scenario}, {table.work}",
+                best.runtime,
+                best.latency_ms,
+                tied,
+                beaten.runtime if beaten else None,
+                beaten.against_best if beaten else None,
+            )
+        )
+    return found
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say in sentences what was measured and what came of it."""
+    return overall(run, made) + [table.sentence for table in made]
+
+
+def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    """Say in sentences what was measured and how far it can be trusted."""
     count = {status: sum(record.status == status for record in run.records) for status in ("ok", "failed")}
     repetitions = run.config["repetitions"]
     sentences = [
-        f"{count['ok']} repetitions were measured over {len(made)} works, {repetitions} of each point"
+        f"{count['ok']} repetitions were measured over {_counted(len(made), 'work')}, {repetitions} of each point"
         + (f"; {count['failed']} failed." if count["failed"] else ".")
     ]
     if repetitions < LEAST_REPETITIONS:
@@ -70,7 +129,11 @@ def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     unstable = sum(bool(record.unstable) for record in run.records)
     if unstable:
         sentences.append(f"{unstable} repetitions were unstable; they are left out where stable ones remain.")
-    return sentences + [table.sentence for table in made]
+    return sentences
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def problems(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -99,6 +162,8 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
     parts = {part: [record.split_ms[part] for record in mine if part in record.split_ms] for part in mine[0].split_ms}
     return Row(
         standing=standing,
+        entry=mine[0].entry or mine[0].runtime,
+        swept=mine[0].swept,
         percentiles_ms={f"p{p}": _tail(mine, p) for p in MINIMUM_SAMPLES},
         split_ms={part.removesuffix("_ms"): median(values) for part, values in parts.items()},
         load_s=_median(record.load_s for record in mine),
