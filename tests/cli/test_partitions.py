@@ -68,7 +68,7 @@ def test_excluded_operators_and_small_subgraphs_fall_out(model: Path, tmp_path: 
 
 
 def test_the_runtime_is_asked_where_it_can_serve(model: Path, tmp_path: Path) -> None:
-    code, out, _ = run(str(model), "--provider", "ort-cpu", "--json", "--output", str(tmp_path / "run"))
+    code, out, _ = run(str(model), "--backend", "ort-cpu", "--json", "--output", str(tmp_path / "run"))
     document = json.loads(out)
     assert code == 0
     assert document["source"] == "assigned"
@@ -95,8 +95,8 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(mod
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--provider", "trt"], "ort-trt, ort-cuda, ort-cpu"),
-        (["--provider", "ort-cpu", "--predict"], "Only TensorRT's"),
+        (["--backend", "trt"], "ort-trt, ort-cuda, ort-cpu"),
+        (["--backend", "ort-cpu", "--predict"], "Only TensorRT's"),
     ],
 )
 def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) -> None:

@@ -95,6 +95,17 @@ def test_duplicates_that_a_subgraph_reads(tmp_path: Path) -> None:
     assert {tensor.name for tensor in graph.initializer} == {"a", "condition"}
 
 
+def test_a_dimension_of_minus_one_is_dynamic(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Reshape", ["x", "s"], ["y"])]
+    path = write(tmp_path / "m.onnx", nodes)
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1  # as some exporters write it
+    onnx.save(model, path)
+    rewritten_model, report = sanitize(path, ["fold-shapes"])
+    assert report.changes["fold-shapes"] == []
+    assert operators(rewritten_model.graph) == ["Shape", "Reshape"]
+
+
 def test_remove_no_ops(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Identity", ["x"], ["a"]),

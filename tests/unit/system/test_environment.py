@@ -1,10 +1,12 @@
 import json
 import os
 
+import pynvml
 import pytest
 
 from trt_workbench.system import environment
 from trt_workbench.system.doctor import examine
+from trt_workbench.system.gpu import driver_report
 
 
 def test_environment_is_json_and_names_the_command() -> None:
@@ -33,3 +35,18 @@ def test_both_onnxruntime_packages_at_once_is_a_problem(monkeypatch: pytest.Monk
 
 def test_every_problem_has_a_mend() -> None:
     assert all(finding.mend for finding in examine() if finding.state != "ok")
+
+
+def test_a_lost_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    for name, value in (("Init", None), ("Shutdown", None), ("SystemGetCudaDriverVersion_v2", 13000)):
+        monkeypatch.setattr(pynvml, f"nvml{name}", lambda value=value: value)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "580.1")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lost)
+    report = driver_report()
+    assert report["gpus"] == []
+    assert "GPU is lost" in report["error"]
+    assert {finding.component: finding.state for finding in examine()}["NVIDIA driver"] == "absent"

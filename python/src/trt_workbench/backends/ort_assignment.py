@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.errors import CheckFailed
+from trt_workbench.onnxtools.proto import operator_name
 from trt_workbench.onnxtools.shape_nodes import NodeKey
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def check_assignment(
 
 
 def _key(node: Any) -> NodeKey:
-    operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
-    return (operator, node.name)
+    return (operator_name(node), node.name)
 
 
 def _listed(nodes: list[tuple[str, NodeKey]]) -> str:

@@ -28,7 +28,7 @@ _LISTED = 40
 def partitions(
     model: Annotated[Path, typer.Argument(help="ONNX file.")],
     *,
-    provider: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
+    backend: Annotated[str, typer.Option(help="ort-trt, ort-cuda or ort-cpu.")] = "ort-trt",
     predict: Annotated[
         bool, typer.Option("--predict", help="Predict from documents what ort-trt would take; needs no GPU.")
     ] = False,
@@ -50,7 +50,7 @@ def partitions(
     from trt_workbench.report.partitions_graph import draw_partitions
 
     excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
-    found = find_partitions(PartitionRequest(model, provider, predict, min_subgraph_size, excluded))
+    found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)

@@ -10,9 +10,8 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
 from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
-
-Shape = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ class GraphIndex:
 
     def operator(self, place: int) -> str:
         """Return a node's operator, `domain::Name` outside the standard domain."""
-        node = self.nodes[place]
-        return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        return operator_name(self.nodes[place])
 
     def facts(self, name: str) -> TensorFacts:
         """Return type and shape of a tensor."""
@@ -125,13 +123,7 @@ def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
     graph = model.graph
     found = {tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer}
     for value in (*graph.value_info, *graph.input, *graph.output):
-        kind = value.type.tensor_type
-        shape: Shape | None = None
-        if kind.HasField("shape"):
-            shape = tuple(
-                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in kind.shape.dim
-            )
-        found[value.name] = TensorFacts(_dtype(kind.elem_type), shape)
+        found[value.name] = TensorFacts(_dtype(value.type.tensor_type.elem_type), value_shape(value))
     return found
 
 

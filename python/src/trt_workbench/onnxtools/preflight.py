@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
 from trt_workbench.onnxtools.sniff import describe_file
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -24,7 +25,7 @@ class ModelTensor:
 
     name: str
     dtype: str
-    shape: tuple[int | str | None, ...] | None
+    shape: Shape | None
 
     @property
     def is_dynamic(self) -> bool:
@@ -69,8 +70,8 @@ def examine_model(path: Path) -> ModelFacts:
     """
     model = _read(path)
     graphs = list(_graphs(model))
-    operators = Counter(_operator(node) for graph in graphs for node in graph.node)
-    operators.update(_operator(node) for function in model.functions for node in function.node)
+    operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
+    operators.update(operator_name(node) for function in model.functions for node in function.node)
     if any(name.split("::")[-1] == _ENGINE_IN_DISGUISE for name in operators):
         msg = f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"
         raise UsageProblem(msg)
@@ -105,10 +106,6 @@ def _read(path: Path) -> onnx.ModelProto:
         msg = f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}"
         raise UsageProblem(msg)
     return model
-
-
-def _operator(node: onnx.NodeProto) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
@@ -187,14 +184,7 @@ def _external_size(path: Path, location: str) -> int:
 
 
 def _tensor(value: onnx.ValueInfoProto) -> ModelTensor:
-    kind = value.type.tensor_type
-    shape = None
-    if kind.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
-            for dim in kind.shape.dim
-        )
-    return ModelTensor(value.name, _dtype(kind.elem_type), shape)
+    return ModelTensor(value.name, _dtype(value.type.tensor_type.elem_type), value_shape(value))
 
 
 def _dtype(element: int) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from trt_workbench.onnxtools.proto import value_shape
 from trt_workbench.onnxtools.sanitize_graph import Array, constants, remove_nodes, set_constant, subgraphs
 
 # Different at every run, or constants already.
@@ -109,9 +110,9 @@ def _static_dims(model: onnx.ModelProto) -> dict[str, list[int | None]]:
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     dims: dict[str, list[int | None]] = {tensor.name: list(tensor.dims) for tensor in inferred.initializer}
     for value in (*inferred.value_info, *inferred.input, *inferred.output):
-        kind = value.type.tensor_type
-        if kind.HasField("shape"):
-            dims[value.name] = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+        shape = value_shape(value)
+        if shape is not None:
+            dims[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
     return dims
 
 

@@ -11,7 +11,8 @@ def driver_report() -> dict[str, Any]:
     """Ask NVML for the driver and its GPUs.
 
     Returns:
-        `{"driver_version", "cuda_driver_version", "gpus": […]}`, or `{"error": why, "gpus": []}` without a driver.
+        `{"driver_version", "cuda_driver_version", "gpus": […]}`, or `{"error": why, "gpus": []}` without a driver that
+        answers.
         Clocks are in MHz, power in W, temperature in °C, memory in bytes; a figure the card does not report is None.
     """
     if importlib.util.find_spec("pynvml") is None:
@@ -29,6 +30,8 @@ def driver_report() -> dict[str, Any]:
             "cuda_driver_version": f"{cuda // 1000}.{cuda % 1000 // 10}",
             "gpus": [_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())],
         }
+    except pynvml.NVMLError as error:  # a GPU that fell off the bus, or one that this user may not see
+        return {"error": f"the NVIDIA driver does not answer ({error})", "gpus": []}
     finally:
         pynvml.nvmlShutdown()
 

@@ -24,6 +24,7 @@ from trt_workbench.backends.onnx_torch import (
 )
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.proto import operator_name
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **elementwise.OPERATORS,
@@ -120,11 +121,11 @@ class _Converter:
     def _refuse_unknown(self) -> None:
         unknown: dict[str, str] = {}
         for node in self._graph.node:
-            name = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+            name = operator_name(node)
             if name not in SUPPORTED:
                 unknown.setdefault(name, node.name or "(no name)")
         if unknown:
-            named = ", ".join(f"{operator_name} (node {node})" for operator_name, node in sorted(unknown.items()))
+            named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
             msg = f"The torch backend has no counterpart of {named}."
             raise UsageProblem(msg)
 

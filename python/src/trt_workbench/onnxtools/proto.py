@@ -1,0 +1,26 @@
+"""What the parts of an ONNX file say in the words of this package."""
+
+from __future__ import annotations
+
+import onnx
+
+Shape = tuple[int | str | None, ...]
+
+
+def operator_name(node: onnx.NodeProto) -> str:
+    """Return a node's operator, `domain::Name` outside the standard domain."""
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
+    """Return the shape of an input, output or inner tensor, a dynamic dimension as its symbol or None.
+
+    None stands for an unknown rank. Some exporters write -1 for a dynamic dimension.
+    """
+    kind = value.type.tensor_type
+    if not kind.HasField("shape"):
+        return None
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
+        for dim in kind.shape.dim
+    )
