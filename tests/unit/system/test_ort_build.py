@@ -154,7 +154,7 @@ def test_parallelism_follows_the_memory(
     monkeypatch: pytest.MonkeyPatch, gib: int, minimal: bool, expected: int
 ) -> None:
     monkeypatch.setattr(ort_build_plan, "_available_gib", lambda: float(gib))
-    monkeypatch.setattr(ort_build_plan, "_processors", lambda: 8)
+    monkeypatch.setattr(ort_build_plan, "available_processors", lambda: 8)
     assert ort_build_plan._jobs(minimal) == expected
 
 

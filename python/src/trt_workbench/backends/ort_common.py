@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.system.environment import available_processors
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -68,7 +68,7 @@ def session_config(
         level: a key of LEVELS.
         allow_spinning: whether idle threads poll.
     """
-    total = options.threads if options.threads is not None else len(os.sched_getaffinity(0))
+    total = options.threads if options.threads is not None else available_processors()
     intra = max(1, total // options.concurrency)
     config = ort.SessionOptions()
     config.intra_op_num_threads = intra

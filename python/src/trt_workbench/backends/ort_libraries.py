@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +13,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
+from trt_workbench.system.environment import installed_packages
 
 _FILES = {
     CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
@@ -131,10 +130,4 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
 
 
 def _wheel_name() -> str:
-    for name in ("onnxruntime-gpu", "onnxruntime"):
-        try:
-            importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return name
-    return "onnxruntime"
+    return "onnxruntime-gpu" if "onnxruntime-gpu" in installed_packages() else "onnxruntime"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.system.environment import available_processors
 
 if TYPE_CHECKING:
     import torch
@@ -105,7 +105,7 @@ def common_record(options: SessionOptions, device: torch.device, extra_device: s
         "tf32": options.tf32,
         "concurrency": options.concurrency,
         "threads": torch.get_num_threads(),
-        "processors": len(os.sched_getaffinity(0)),
+        "processors": available_processors(),
     }
     if device.type == "cuda":
         record["device_name"] = torch.cuda.get_device_name(device)

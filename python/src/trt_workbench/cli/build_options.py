@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from trt_workbench.cli.common import panel_option
+from trt_workbench.cli.common import panel_option, parse_pairs
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -240,9 +240,9 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {name: given[name] for name in _SAME if given[name] is not None}
     found |= {setting: given[name] for name, setting in _RENAMED.items() if given[name] not in (None, [])}
-    found |= {setting: _pairs(name, given[name]) for name, setting in _PAIRS.items() if given[name]}
+    found |= {setting: parse_pairs(_flag(name), given[name]) for name, setting in _PAIRS.items() if given[name]}
     if given["io_format"]:
-        formats = _pairs("io_format", given["io_format"])
+        formats = parse_pairs("--io-format", given["io_format"])
         found["io_formats"] = {name: value.split("+") for name, value in formats.items()}
     if given["preview_feature"]:
         found["preview_features"] = dict(_signed("preview_feature", text) for text in given["preview_feature"])
@@ -272,20 +272,13 @@ def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | No
     return settings.model_copy(update={"profiles": (made,)})
 
 
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, separator, value = text.rpartition("=")
-        if not (name and separator and value):
-            msg = f"Option --{option.replace('_', '-')} takes NAME=VALUE, not {text!r}."
-            raise UsageProblem(msg)
-        found[name] = value
-    return found
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _signed(option: str, text: str) -> tuple[str, bool]:
     if len(text) < 2 or text[0] not in "+-":
-        msg = f"Option --{option.replace('_', '-')} takes +NAME or -NAME, not {text!r}."
+        msg = f"Option {_flag(option)} takes +NAME or -NAME, not {text!r}."
         raise UsageProblem(msg)
     return text[1:], text[0] == "+"
 

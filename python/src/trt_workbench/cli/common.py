@@ -7,7 +7,7 @@ import functools
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
@@ -81,6 +81,22 @@ def parse_options(texts: list[str] | None) -> dict[str, Any]:
         except ValueError:
             options[key] = value
     return options
+
+
+def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return the values by name of a repeated option that takes NAME=VALUE; a name may hold an equals sign.
+
+    Raises:
+        UsageProblem: a text has another form.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        name, separator, value = text.rpartition("=")
+        if not (name and separator and value):
+            msg = f"Option {option} takes NAME=VALUE, not {text!r}."
+            raise UsageProblem(msg)
+        pairs[name] = value
+    return pairs
 
 
 def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:

@@ -13,6 +13,7 @@ from trt_workbench.cli.common import (
     JsonOption,
     SeedOption,
     handled,
+    parse_pairs,
     print_json,
     print_line,
     stdout_console,
@@ -49,8 +50,8 @@ def sanitize_onnx(
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
-    dims = {name: _number(value, name) for name, value in _pairs(dim, "--dim").items()}
-    sizes = {name: _number(value, name) for name, value in _pairs(size, "--size").items()}
+    dims = {name: _number(value, name) for name, value in parse_pairs("--dim", dim).items()}
+    sizes = {name: _number(value, name) for name, value in parse_pairs("--size", size).items()}
     shapes = parse_shapes(shape or ())
     chosen = chosen_rewrites(only or (), also or (), skip or ())
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
@@ -83,17 +84,6 @@ def _show(document: dict[str, Any]) -> None:
         largest = max((entry["max_abs"] for entry in document["check"]["outputs"].values()), default=0.0)
         say(f"Check passed: largest difference {largest:.3g} on {document['check']['input_sets']} sets of inputs")
     say(f"Written: {document['output']}")
-
-
-def _pairs(items: list[str] | None, option: str) -> dict[str, str]:
-    pairs = {}
-    for item in items or ():
-        name, found, value = item.rpartition("=")
-        if not found or not name:
-            msg = f"{option} takes NAME=VALUE, not {item!r}."
-            raise UsageProblem(msg)
-        pairs[name] = value
-    return pairs
 
 
 def _number(text: str, name: str) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 import psutil
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import SETUP, current_root
@@ -193,7 +194,9 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
     if not architectures:
         missing.append("No GPU says for which architecture to build; pass --arch, such as --arch 120 for an RTX 5090.")
     jobs = request.jobs or _jobs(request.minimal_cuda)
-    notes.append(f"{jobs} compilers at once: {_available_gib():.0f} GiB of memory, {_processors()} processors.")
+    notes.append(
+        f"{jobs} compilers at once: {_available_gib():.0f} GiB of memory, {available_processors()} processors."
+    )
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
     for tool in ("cmake", "ninja"):
@@ -232,11 +235,7 @@ def _architectures() -> tuple[str, ...]:
 
 
 def _jobs(minimal: bool) -> int:
-    return max(1, min(_processors(), int(_available_gib() / _GIB_PER_JOB[minimal])))
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
+    return max(1, min(available_processors(), int(_available_gib() / _GIB_PER_JOB[minimal])))
 
 
 def _available_gib() -> float:
