@@ -9,7 +9,7 @@ TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profil
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -190,7 +190,7 @@ class Runner:
         for name in (*self.pairs, *self.pairs.values()):
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
-        self.state = _zeros(engine, self.pairs.values())
+        self.state = _zeros(engine, self.pairs)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         assert not self.closed
@@ -216,8 +216,8 @@ class Runner:
         self.closed = True
 
 
-def _zeros(engine: Engine, names: Iterable[str]) -> dict[str, Any]:
-    found = [tensor for tensor in engine.inputs if tensor.name in names and min(tensor.shape) >= 0]
+def _zeros(engine: Engine, pairs: Mapping[str, str]) -> dict[str, Any]:
+    found = [tensor for tensor in engine.inputs if tensor.name in pairs.values() and min(tensor.shape) >= 0]
     return {tensor.name: np.zeros(tensor.shape, tensor.dtype) for tensor in found}
 
 
@@ -257,7 +257,7 @@ def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> B
 def bench_latency(
     engine: Engine, inputs: Mapping[str, Any], options: BenchOptions, runner: RunnerOptions
 ) -> BenchResult:
-    inputs = {**inputs, **_zeros(engine, getattr(runner, "state", {}).values())}
+    inputs = {**inputs, **_zeros(engine, getattr(runner, "state", {}))}
     return bench(engine, inputs, BenchOptions(streams=1, transfers=True, cuda_graph=runner.cuda_graph))
 
 
