@@ -194,9 +194,8 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
     if not architectures:
         missing.append("No GPU says for which architecture to build; pass --arch, such as --arch 120 for an RTX 5090.")
     jobs = request.jobs or _jobs(request.minimal_cuda)
-    notes.append(
-        f"{jobs} compilers at once: {_available_gib():.0f} GiB of memory, {available_processors()} processors."
-    )
+    processors = available_processors()
+    notes.append(f"{jobs} compilers at once: {_available_gib():.0f} GiB of memory, {processors} processors.")
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
     for tool in ("cmake", "ninja"):
