@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.availability import require_available, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
@@ -130,6 +132,12 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
         UsageProblem: the folder is no bench run, or its files are damaged.
     """
     document = read_json_object(directory / "config.json")
-    loaded = BenchConfig.model_validate(document)
+    try:
+        loaded = BenchConfig.model_validate(document)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        name = ".".join(map(str, details["loc"]))
+        msg = f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
+        raise UsageProblem(msg) from error
     model_files(loaded)
     return PlannedBench(loaded, expand(loaded, only), earlier=directory)

@@ -101,7 +101,9 @@ def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison
     return replace(made, verdict=_verdict(made))
 
 
-def compare_rounds(a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], seed: int = 0) -> Comparison:
+def compare_rounds(
+    a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], seed: int = 0
+) -> Comparison:
     """Compare two runtimes that were measured in rounds.
 
     Args:

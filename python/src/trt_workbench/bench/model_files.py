@@ -31,7 +31,7 @@ def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
         if name not in models:
             msg = f"The configuration has no model {name}; it has: {', '.join(models)}."
             raise UsageProblem(msg)
-        models[name] = models[name].model_copy(update={"path": Path(path).absolute(), "embedded": None})
+        models[name] = models[name].model_copy(update={"path": Path(path).absolute(), "embedded": None, "needs": None})
     return config.model_copy(update={"models": models})
 
 

@@ -60,8 +60,9 @@ def repetition_medians(records: Sequence[Record]) -> dict[str, list[float]]:
 
 def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[float]]:
     """Return how many times as long as A B took, turn by turn, for every round that both were measured in."""
+    shared = [number for number in sorted(a.keys() & b.keys()) if a[number].group == b[number].group]
     ratios = []
-    for number in sorted(a.keys() & b.keys()):
+    for number in shared:
         first, second = a[number].slice_p50_ms, b[number].slice_p50_ms
         if not first or len(first) != len(second):
             first, second = [_p50(a[number])], [_p50(b[number])]

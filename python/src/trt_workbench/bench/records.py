@@ -42,7 +42,9 @@ class Record(BaseModel):
         status: "ok", "failed", "unavailable" (the backend cannot serve here) or "skipped" (a sweep was saturated).
         error: why it is not "ok".
         error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
+        group: the same for records whose runtimes took turns with one another.
         unstable: reasons not to trust it.
+        window_drift: how far the medians of its windows lie apart, as a share; None for too few samples.
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
         slice_p50_ms: median of every slice in the order of the turns.
         split_ms: medians of the parts that the runtime tells apart.
@@ -76,7 +78,9 @@ class Record(BaseModel):
     status: Status
     error: str | None = None
     error_kind: str | None = None
+    group: str | None = None
     unstable: list[str] = []
+    window_drift: float | None = None
     latency_ms: dict[str, float] | None = None
     slice_p50_ms: list[float] = []
     split_ms: dict[str, float] = {}

@@ -11,7 +11,10 @@ from trt_workbench.bench.comparison import Comparison, compare, corrected
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.bench.records import Record
 
-Outcome = Literal["regression", "improvement", "no material difference", "cannot tell", "only in A", "only in B"]
+Outcome = Literal[
+    "regression", "improvement", "no material difference", "cannot tell", "failed in B", "only in A", "only in B"
+]
+WORSE: frozenset[Outcome] = frozenset({"regression", "failed in B"})
 PointName = tuple[str, str, str]
 
 
@@ -60,7 +63,9 @@ def _change(
     first, second = _medians(a, name), _medians(b, name)
     hashes = {record.model_sha256 for record in [*a, *b] if _name(record) == name}
     outcome: Outcome
-    if comparison is None:
+    if first and not second and any(record.status == "failed" for record in b if _name(record) == name):
+        outcome = "failed in B"
+    elif comparison is None:
         outcome = "only in A" if first else "only in B" if second else "cannot tell"
     elif comparison.verdict == "slower":
         outcome = "regression" if comparison.ratio > 1 + tolerance else "no material difference"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files, model_hash
 from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.stability import instabilities
+from trt_workbench.bench.stability import instabilities, window_drift
 from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.bench.telemetry import TelemetrySampler
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
@@ -53,7 +54,8 @@ class BenchRun:
         self._records = RecordFile(self.folder / "records.jsonl")
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
-        self._logs = itertools.count()
+        self._logs, self._groups = itertools.count(), itertools.count()
+        self._run = uuid.uuid4().hex[:8]  # another one when a run is resumed: its rounds are not those before
         for name in ("samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
 
@@ -74,6 +76,7 @@ class BenchRun:
         rounds = schedule(points, self.config.repetitions, self.config.seed)
         order = [one for one in rounds if (one[0].key, one[1]) not in self.done]
         self._finished += len(points) * self.config.repetitions - len(order)
+        self._group = f"{self._run}-{next(self._groups)}"
         with contextlib.ExitStack() as stack:
             loaded: dict[str, _Loaded] = {}
             for point in {point.key: point for point, _ in order}.values():
@@ -141,7 +144,9 @@ class BenchRun:
             point,
             repetition,
             "ok",
+            group=self._group,
             unstable=instabilities(latency, telemetry),
+            window_drift=window_drift(latency),
             latency_ms=summarize(latency),
             slice_p50_ms=list(found.p50_ms),
             split_ms={name: percentile(sorted(v), 50) for name, v in found.columns.items() if name != "latency_ms"},

@@ -39,8 +39,10 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
 
 
 def _profile(point: Point, model: Path, ranges: Ranges) -> str:
-    """Return a profile as text, `name:min/opt/max,…`; empty for a model without dynamic inputs."""
+    """Return a profile as text, `name:min/opt/max,…`; empty for a plan, and for a model without dynamic inputs."""
     symbols = dimension_symbols(model)
+    if all(isinstance(dim, int) for shape in symbols.values() for dim in shape):
+        return ""
     sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
     dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
     parts = []

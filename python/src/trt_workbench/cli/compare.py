@@ -26,19 +26,19 @@ def compare(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Compare the points that two bench runs have in common; exit code 1 if any became slower beyond the tolerance."""
+    """Compare the points that two bench runs have in common; exit code 1 if any became slower beyond the tolerance or failed."""
     from trt_workbench.bench.artefacts import read_bench_run
-    from trt_workbench.bench.regression import changes
+    from trt_workbench.bench.regression import WORSE, changes
 
     found = changes(read_bench_run(a).records, read_bench_run(b).records, tolerance)
     if as_json:
         print_json([asdict(change) for change in found])
     else:
         _show(found)
-    worse = [change for change in found if change.outcome == "regression"]
+    worse = [change for change in found if change.outcome in WORSE]
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
-        msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%}: {named}."
+        msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%} or failed: {named}."
         raise CheckFailed(msg)
 
 

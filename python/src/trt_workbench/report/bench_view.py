@@ -11,6 +11,7 @@ from trt_workbench.bench.artefacts import BenchArtefacts
 from trt_workbench.bench.comparison import LEAST_REPETITIONS, Comparison, Interval
 from trt_workbench.bench.ranking import Standing, rank
 from trt_workbench.bench.records import Record, by_work
+from trt_workbench.bench.stability import DRIFT, WARNING
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 
 
@@ -128,7 +129,13 @@ def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
         )
     unstable = sum(bool(record.unstable) for record in run.records)
     if unstable:
-        sentences.append(f"{unstable} repetitions were unstable; they are left out where stable ones remain.")
+        sentences.append(f"{_counted(unstable, 'repetition')} of them unstable; left out where stable ones remain.")
+    drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
+    if drifted:
+        sentences.append(
+            f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
+            "reason to look at the intervals."
+        )
     return sentences
 
 

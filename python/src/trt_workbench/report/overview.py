@@ -9,12 +9,15 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import read_bench_run, read_json_object
 from trt_workbench.engine.files import write_text
-from trt_workbench.report.bench_view import Table, problems, tables, unstable
+from trt_workbench.report.bench_view import Table, Winner, problems, tables, unstable, winners
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
 
 # Figures of accuracy by command: key in metrics.json and heading.
-ACCURACY = {"eval-coco": ("AP", "AP50", "images_per_s"), "eval-llm": ("perplexity", "tokens")}
+ACCURACY = {
+    "eval-coco": ("AP", "AP50", "images_per_s"),
+    "eval-llm": ("perplexity", "relative_difference", "top1_agreement"),
+}
 
 
 @dataclass
@@ -23,6 +26,7 @@ class Overview:
 
     accuracy: list[dict[str, Any]] = field(default_factory=list)
     speed: list[Table] = field(default_factory=list)
+    winners: list[Winner] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
     unstable: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -32,7 +36,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """Write `overview.html` and `overview.md` into `output`.
 
     Args:
-        directories: run directories of bench, eval-coco and eval-llm, in any number and mixture.
+        directories: run directories of bench, eval-coco, eval-llm and profile, in any number and mixture.
         output: folder, made if absent.
 
     Returns:
@@ -66,21 +70,29 @@ def _collect(directories: list[Path], output: Path) -> Overview:
         )
         if command == "bench":
             bench = read_bench_run(directory)
-            overview.speed += tables(bench)
+            measured = tables(bench)
+            overview.speed += measured
+            overview.winners += winners(measured)
             overview.problems += problems(bench.records)
             overview.unstable += unstable(bench.records)
         elif command in ACCURACY:
-            overview.accuracy.append(_accuracy(command, read_json_object(directory / "metrics.json")))
+            overview.accuracy += _accuracy(command, read_json_object(directory / "metrics.json"))
     return overview
 
 
-def _accuracy(command: str, metrics: dict[str, Any]) -> dict[str, Any]:
+def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a backend: eval-llm scores several in one run."""
     model = metrics.get("model", {})
-    figures = {name: metrics[name] for name in ACCURACY.get(command, ()) if metrics.get(name) is not None}
-    return {
-        "command": command,
-        "model": Path(str(model.get("path", model) if isinstance(model, dict) else model)).name,
-        "backend": metrics.get("backend", metrics.get("reference")),
-        "precision": metrics.get("settings", {}).get("precision"),
-        "figures": figures,
-    }
+    name = Path(str(model.get("path", model) if isinstance(model, dict) else model)).name
+    settings = {"precision": metrics.get("settings", {}).get("precision")}
+    scored = metrics.get("backends") if command == "eval-llm" else [{**settings, **metrics}]
+    return [
+        {
+            "command": command,
+            "model": name,
+            "backend": one.get("backend"),
+            "precision": one.get("precision"),
+            "figures": {figure: one[figure] for figure in ACCURACY[command] if one.get(figure) is not None},
+        }
+        for one in scored or []
+    ]

@@ -1,0 +1,178 @@
+"""`trtw bench` with bad input and with settings that are swept; TensorRT is a double in the worker processes."""
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import Result
+from onnx import TensorProto, helper
+from typer.testing import CliRunner
+
+from trt_workbench.bench.records import Record, read_records
+from trt_workbench.cli.main import app
+
+DOUBLES = Path(__file__).parents[1] / "doubles"
+MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
+
+
+def trtw(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def measured(directory: Path) -> list[Record]:
+    return read_records(directory / "records.jsonl")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3, "h", "w"]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture
+def doubled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let worker processes find the double of the native core."""
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "bench.yaml"
+    path.write_text(MEASURE + text)
+    return path
+
+
+@pytest.mark.usefixtures("doubled", "model")
+def test_settings_and_image_sizes_are_swept(tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        "models: {m: {path: m.onnx}}\n"
+        "runtimes:\n"
+        "  - {backend: trt, name: built, options: {cuda_graph: [true, false], profile_shape: [static, dynamic]}}\n"
+        "  - {backend: ort-cpu, threads: [1, 2], concurrency: 2}\n"
+        "scenarios: {sizes: {kind: arrays, imgsz: [[8, 8], [16, 16]]}}\n",
+    )
+    run = tmp_path / "run"
+    result = trtw("bench", config, "--output", run)
+    assert result.exit_code == 0, result.output
+    records = measured(run)
+    assert [record.error for record in records if record.error] == []
+    assert len(records) == 2 * 2 * (4 + 2)
+    assert {record.imgsz for record in records} == {(8, 8), (16, 16)}
+    assert "built cuda_graph=off profile_shape=dynamic" in {record.runtime for record in records}
+    assert {record.swept["threads"] for record in records if record.backend == "ort-cpu"} == {1, 2}
+    assert all(len(record.slice_p50_ms) == 2 for record in records)
+    profiles = {
+        (record.swept["profile_shape"], record.imgsz[0]): record.provenance["manifest"]["options"]["profiles"]
+        for record in records
+        if "profile_shape" in record.swept and record.imgsz
+    }
+    assert profiles["static", 8] != profiles["dynamic", 8] != profiles["dynamic", 16]
+    page = (run / "report.html").read_text()
+    for axis in ("image size", "profile_shape", "cuda_graph", "threads"):
+        assert f"sizes, m: latency against {axis}" in page
+
+
+@pytest.mark.usefixtures("doubled")
+def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(DOUBLES)
+    plan = tmp_path / "m.plan"
+    built = trtw("build-engine", model, "-o", plan, "--profile", "x:1x3x8x8")
+    assert built.exit_code == 0, built.output
+    config = write(
+        tmp_path,
+        "models: {engine: {path: m.plan}}\nruntimes: [{backend: trt}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
+    )
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    assert trtw("bench", config, "--output", good).exit_code == 0
+    assert [record.error for record in measured(good)] == [None, None]
+    monkeypatch.setenv("TRTW_DOUBLE_CAPABILITY", "12.0")
+    assert trtw("bench", config, "--output", bad).exit_code == 0
+    failed = measured(bad)
+    assert {(record.status, record.error_kind) for record in failed} == {("failed", "UsageProblem")}
+    assert "built for compute capability 9.0" in str(failed[0].error)
+    # the run of failures still has a report that says why
+    assert trtw("report", bad).exit_code == 0
+    assert "built for compute capability 9.0" in (bad / "report.html").read_text()
+    assert "Which wins where" not in (bad / "report.html").read_text()
+    compared = trtw("compare", good, bad)
+    assert compared.exit_code == 1
+    assert "failed in B" in compared.stdout
+    assert trtw("compare", bad, good).exit_code == 0
+
+
+def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        f"models: {{m: {{path: {model.name}}}}}\nruntimes: [{{backend: ort-cpu}}]\n"
+        "scenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
+    )
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--output", run).exit_code == 0
+    lines = (run / "records.jsonl").read_text().splitlines()
+    later = json.dumps({**json.loads(lines[1]), "schema_version": 2})
+    (run / "records.jsonl").write_text("\n".join([lines[0], later]) + "\n")
+    for command in (["compare", run, run], ["report", run], ["bench", "--resume", run]):
+        result = trtw(*command)
+        assert result.exit_code == 2
+        assert "schema version 2, this workbench reads 1" in result.stderr
+        assert "records.jsonl:2" in result.stderr
+
+
+def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        "models: {m: {needs: a file with images.}}\nruntimes: [{backend: ort-cpu}]\n"
+        "scenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
+    )
+    missing = trtw("bench", config, "--dry-run")
+    assert missing.exit_code == 2
+    assert "Model m has no file yet: a file with images. Then pass --model m=PATH." in missing.stderr
+    assert trtw("bench", config, "--dry-run", "--model", f"m={model}").stdout == "s/m b1 8x8/ort-cpu-fp32\n"
+    for text, message in [("m", "NAME=PATH, not 'm'"), ("other=x", "no model other; it has: m"), ("m=x", "not exist")]:
+        wrong = trtw("bench", config, "--dry-run", "--model", text)
+        assert wrong.exit_code == 2
+        assert message in wrong.stderr
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--model", f"m={model}", "--output", run).exit_code == 0
+    assert trtw("bench", "--resume", run).exit_code == 0  # the run directory remembers the file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("imgsz: [8, 8]", "imgsz: [8, 8, 8]", "imgsz"),
+        ("imgsz: [8, 8]", "dims: {h: 8}", "Dimension w of input x"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {length: 3}", "no dynamic dimension length"),
+        ("backend: ort-cpu", "backend: ort-gpu", "no backend called 'ort-gpu'"),
+        ("backend: ort-cpu", "backend: ort-cpu, precision: []", "precision"),
+        ("backend: ort-cpu", "backend: ort-cpu, options: {profile_shape: dynamic}", "no option 'profile_shape'"),
+        ("kind: arrays", "kind: image-to-boxes", "takes images of any size"),
+    ],
+)
+@pytest.mark.usefixtures("model")
+def test_what_cannot_be_measured_is_said(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (
+        "models: {m: {path: m.onnx}}\nruntimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n"
+    )
+    assert old in text
+    result = trtw("bench", write(tmp_path, text.replace(old, new)), "--output", tmp_path / "run")
+    if result.exit_code:
+        assert result.exit_code == 2
+        assert message in result.stderr
+        assert not (tmp_path / "run").exists()
+    else:  # only the model can tell: a record of its own, not the end of the matrix
+        assert message in str(measured(tmp_path / "run")[0].error)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    for command in (["report", tmp_path], ["compare", tmp_path, tmp_path], ["bench", "--resume", tmp_path]):
+        result = trtw(*command)
+        assert result.exit_code == 2
+        assert "incomplete" in result.stderr
