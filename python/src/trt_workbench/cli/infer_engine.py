@@ -11,9 +11,14 @@ import typer
 
 from trt_workbench.cli.common import (
     DebugOption,
+    DeviceOption,
+    HostCodeOption,
     JsonOption,
     OutputOption,
+    ProfileOption,
     SeedOption,
+    ShapeOption,
+    TrustOption,
     handled,
     panel_option,
     print_json,
@@ -26,7 +31,7 @@ from trt_workbench.errors import CheckFailed, UsageProblem
 if TYPE_CHECKING:
     from trt_workbench.bench.engine_run import InferOutcome
 
-_DATA, _CHECKS, _BENCH, _LOADING = "Inputs and outputs", "Checks", "Measuring", "Loading and running"
+_DATA, _CHECKS, _BENCH, _RUNNING = "Inputs and outputs", "Checks", "Measuring", "Running"
 
 
 @handled
@@ -42,9 +47,7 @@ def infer_engine(
             "-i",
         ),
     ] = None,
-    shape: Annotated[
-        list[str] | None, panel_option("NAME:1x3x640x640: shape of a random input; repeatable.", _DATA)
-    ] = None,
+    shape: ShapeOption = None,
     save: Annotated[bool, panel_option("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True,
     expect: Annotated[
         Path | None, panel_option("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)
@@ -85,25 +88,19 @@ def infer_engine(
         Path | None, panel_option("Also write every query's times as trtexec's --exportTimes does.", _BENCH)
     ] = None,
     cuda_graph: Annotated[
-        bool, panel_option("Replay the engine as a CUDA graph.", _LOADING, "--cuda-graph/--no-cuda-graph")
+        bool, panel_option("Replay the engine as a CUDA graph.", _RUNNING, "--cuda-graph/--no-cuda-graph")
     ] = True,
     spin: Annotated[
-        bool, panel_option("Wait by polling (least latency, a busy core) or asleep.", _LOADING, "--spin/--block")
+        bool, panel_option("Wait by polling (least latency, a busy core) or asleep.", _RUNNING, "--spin/--block")
     ] = True,
-    profile: Annotated[
-        int | None, panel_option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
-    ] = None,
+    profile: ProfileOption = None,
     state: Annotated[
         list[str] | None,
-        panel_option("OUTPUT=INPUT: stays on the device, from zeros; samples are one sequence; repeatable.", _LOADING),
+        panel_option("OUTPUT=INPUT: stays on the device, from zeros; samples are one sequence; repeatable.", _RUNNING),
     ] = None,
-    trust: Annotated[
-        bool, panel_option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
-    ] = False,
-    allow_host_code: Annotated[
-        bool, panel_option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
-    ] = False,
-    device: Annotated[int, panel_option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    trust: TrustOption = False,
+    allow_host_code: HostCodeOption = False,
+    device: DeviceOption = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,

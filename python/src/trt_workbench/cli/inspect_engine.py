@@ -9,7 +9,10 @@ import typer
 
 from trt_workbench.cli.common import (
     DebugOption,
+    DeviceOption,
+    HostCodeOption,
     JsonOption,
+    TrustOption,
     handled,
     print_json,
     print_note,
@@ -25,13 +28,9 @@ def inspect_engine(
     manifest_only: Annotated[
         bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
     ] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Load a plan without a matching manifest. A plan is executable code.")
-    ] = False,
-    allow_host_code: Annotated[
-        bool, typer.Option("--allow-host-code", help="Let a version-compatible plan run the code it carries.")
-    ] = False,
-    device: Annotated[int, typer.Option(min=0, help="Index of the CUDA device.")] = 0,
+    trust: TrustOption = False,
+    allow_host_code: HostCodeOption = False,
+    device: DeviceOption = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

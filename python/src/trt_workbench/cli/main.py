@@ -26,6 +26,7 @@ from trt_workbench.cli import (
     sanitize_onnx,
     setup_tensorrt,
 )
+from trt_workbench.cli.common import PanelCommand
 
 app = typer.Typer(
     name="trtw",
@@ -53,23 +54,23 @@ def _root(
     """From an ONNX file to a TensorRT deployment decision that can be trusted."""
 
 
-app.command("build-engine")(build_engine.build_engine)
-app.command("infer-engine")(infer_engine.infer_engine)
-app.command("inspect-engine")(inspect_engine.inspect_engine)
-app.command("refit-engine")(refit_engine.refit_engine)
-app.command("eval-coco")(eval_coco.eval_coco)
-app.command("eval-llm")(eval_llm.eval_llm)
-app.command("export-llm")(export_llm.export_llm)
-app.command("bench")(bench.bench)
-app.command("profile")(profile.profile)
-app.command("compare")(compare.compare)
-app.command("report")(report.report)
-app.command("backends")(backends.backends)
-app.command("doctor")(doctor.doctor)
-app.command("build-ort")(build_ort.build_ort)
-app.command("partitions")(partitions.partitions)
-app.command("sanitize-onnx")(sanitize_onnx.sanitize_onnx)
-app.command("setup-tensorrt")(setup_tensorrt.setup_tensorrt)
+app.command("build-engine", cls=PanelCommand)(build_engine.build_engine)
+app.command("infer-engine", cls=PanelCommand)(infer_engine.infer_engine)
+app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
+app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
+app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
+app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
+app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
+app.command("bench", cls=PanelCommand)(bench.bench)
+app.command("profile", cls=PanelCommand)(profile.profile)
+app.command("compare", cls=PanelCommand)(compare.compare)
+app.command("report", cls=PanelCommand)(report.report)
+app.command("backends", cls=PanelCommand)(backends.backends)
+app.command("doctor", cls=PanelCommand)(doctor.doctor)
+app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
+app.command("partitions", cls=PanelCommand)(partitions.partitions)
+app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
+app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 
 
 def main() -> None:

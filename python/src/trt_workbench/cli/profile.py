@@ -11,9 +11,14 @@ import typer
 from trt_workbench.cli.common import (
     BackendExtraOption,
     DebugOption,
+    DeviceOption,
+    HostCodeOption,
     JsonOption,
     OutputOption,
+    ProfileOption,
     SeedOption,
+    ShapeOption,
+    TrustOption,
     handled,
     panel_option,
     parse_options,
@@ -22,7 +27,7 @@ from trt_workbench.cli.common import (
     stderr_console,
 )
 
-_WHAT, _HOW, _NSIGHT, _LOADING = "What is profiled", "How", "Kernels, by NVIDIA's profilers", "Loading an engine"
+_WHAT, _HOW, _NSIGHT = "What is profiled", "How", "Kernels, by NVIDIA's profilers"
 
 
 @handled
@@ -42,25 +47,17 @@ def profile(
         Path | None, panel_option("ONNX model that a plan was built from, to know operators and check names.", _WHAT)
     ] = None,
     option: BackendExtraOption = None,
-    shape: Annotated[
-        list[str] | None, panel_option("NAME:1x3x640x640: shape of a random input; repeatable.", _HOW)
-    ] = None,
+    shape: ShapeOption = None,
     iterations: Annotated[int, panel_option("Runs that count.", _HOW, min=1)] = 20,
     warmup: Annotated[int, panel_option("Runs before them.", _HOW, min=1)] = 3,
     nsys: Annotated[bool, panel_option("Record with Nsight Systems.", _NSIGHT, "--nsys")] = False,
     ncu: Annotated[bool, panel_option("Record with Nsight Compute.", _NSIGHT, "--ncu")] = False,
     launches: Annotated[int, panel_option("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200,
     timeout: Annotated[float, panel_option("Seconds after which a recording is stopped.", _NSIGHT, min=1)] = 600.0,
-    profile: Annotated[
-        int | None, panel_option("Optimisation profile; chosen by the shapes by default.", _LOADING, min=0)
-    ] = None,
-    trust: Annotated[
-        bool, panel_option("Load a plan without a matching manifest. A plan is executable code.", _LOADING, "--trust")
-    ] = False,
-    allow_host_code: Annotated[
-        bool, panel_option("Let a version-compatible plan run the code it carries.", _LOADING, "--allow-host-code")
-    ] = False,
-    device: Annotated[int, panel_option("Index of the CUDA device.", _LOADING, min=0)] = 0,
+    profile: ProfileOption = None,
+    trust: TrustOption = False,
+    allow_host_code: HostCodeOption = False,
+    device: DeviceOption = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,

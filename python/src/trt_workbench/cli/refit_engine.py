@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.cli.common import (
+    DebugOption,
+    DeviceOption,
+    JsonOption,
+    handled,
+    print_json,
+    print_line,
+    stdout_console,
+)
 
 
 @handled
@@ -16,7 +24,7 @@ def refit_engine(
     model: Annotated[Path, typer.Argument(help="ONNX file with the new weights.")],
     *,
     output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written beside it.")],
-    device: Annotated[int, typer.Option(min=0, help="Index of the CUDA device.")] = 0,
+    device: DeviceOption = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
