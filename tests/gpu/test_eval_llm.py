@@ -15,8 +15,8 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
-from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
-from trt_workbench.evaluate.llm_generate import generate_cached, generate_uncached  # noqa: E402
+from trt_workbench.pipeline.language.generation import generate_cached, generate_uncached  # noqa: E402
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 

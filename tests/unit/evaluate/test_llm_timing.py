@@ -18,17 +18,17 @@ pytest.importorskip("transformers")
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.torch_llm import load_torch_llm
 from trt_workbench.backends.trt_options import split_options
-from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached
-from trt_workbench.evaluate.llm_export import ExportSettings, exported_graph
 from trt_workbench.evaluate.llm_files import RecordWriter
-from trt_workbench.evaluate.llm_generate import generate_cached, generate_uncached
-from trt_workbench.evaluate.llm_models import SessionCache, SessionSlots
 from trt_workbench.evaluate.llm_timing import (
     TIMING_MODES,
     TimingRequest,
     first_difference,
     time_models,
 )
+from trt_workbench.pipeline.language.export import ExportSettings, exported_graph
+from trt_workbench.pipeline.language.generation import generate_cached, generate_uncached
+from trt_workbench.pipeline.language.models import SessionCache, SessionSlots
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached
 
 Folders = Callable[[str], Path]
 TOKENS = np.random.default_rng(0).integers(0, 300, 200)
@@ -107,7 +107,7 @@ class DeviceSession:
 
 def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of `trt`, from a double of its backend that runs the graph on ONNX Runtime."""
-    from trt_workbench.evaluate import llm_backends
+    from trt_workbench.pipeline.language import opening
 
     seen: dict[str, Any] = {}
 
@@ -117,7 +117,7 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
             split_options(options)  # the backend itself knows every option and can read the profiles
             return DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), dict(options.extra["state"]))
 
-    monkeypatch.setattr(llm_backends, "require_backend", lambda _: Double())
+    monkeypatch.setattr(opening, "require_backend", lambda _: Double())
     directory, prompts = examine_llm_directory(llm_folder("llama")), TOKENS[:12].reshape(2, 6)
     model = open_cached(BackendChoice("trt", "fp16"), source(llm_folder("llama")), 2, 6, 26)
     assert seen["profiles"] == ["input_ids:2x1", "input_ids:2x1/2x6/2x6"]
@@ -131,9 +131,9 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
 
 
 def test_other_runtimes_on_a_gpu_get_constant_shapes(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trt_workbench.evaluate import llm_backends
+    from trt_workbench.pipeline.language import opening
 
-    monkeypatch.setattr(llm_backends, "require_backend", lambda _: get_backend("ort-cpu"))
+    monkeypatch.setattr(opening, "require_backend", lambda _: get_backend("ort-cpu"))
     model = open_cached(BackendChoice("ort-cuda"), source(llm_folder("llama")), 2, 6, 26)
     assert isinstance(model, SessionSlots)
     prompts = TOKENS[:12].reshape(2, 6)

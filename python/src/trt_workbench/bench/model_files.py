@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.config import BenchConfig, ModelEntry
+from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig, ModelEntry
 from trt_workbench.bench.embedded import embedded_path
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
@@ -39,10 +39,17 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
     """Return the file, or the folder of a language model, of every model that a scenario runs.
 
     Raises:
-        UsageProblem: a file does not exist, or a folder holds no model.
+        UsageProblem: a file does not exist, a folder holds no model, or a scenario is for other models.
         ComponentMissing: an embedded model is missing.
     """
-    return {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
+    files = {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
+    for scenario, entry in config.scenarios.items():
+        for name in entry.models or tuple(config.models):
+            if files[name].is_dir() != (entry.kind in LANGUAGE_KINDS):
+                what = "a folder of a language model" if files[name].is_dir() else "a file, not a folder"
+                msg = f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}"
+                raise UsageProblem(msg)
+    return files
 
 
 def model_hash(path: Path) -> str:

@@ -12,9 +12,13 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession
 from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession, Samples
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.bench.config import LANGUAGE_KINDS
 from trt_workbench.bench.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
+from trt_workbench.bench.language import Language, open_language
 from trt_workbench.bench.loop import measure_calls
-from trt_workbench.bench.matrix import Work
+from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.session_options import Ranges, session_options
 from trt_workbench.pipeline.families import DecodeSettings, recognise
 from trt_workbench.pipeline.letterbox import plan_geometry, preprocess, restore_boxes
 
@@ -26,7 +30,7 @@ class Scenario(Protocol):
     """Work that is ready to be measured."""
 
     items: int
-    """How much one call does: arrays or images."""
+    """How much one call does: arrays, images or tokens."""
 
     def once(self) -> None:
         """Do the work once."""
@@ -93,8 +97,19 @@ class ImageToBoxes:
         return measure_calls(self.once, plan, self._session.concurrency)
 
 
-def make_scenario(session: Session, model: Path, family: str | None, work: Work, seed: int) -> Scenario:
-    """Return the work of a point, ready to run on `session`.
+def load_model(point: Point, model: Path, ranges: Ranges) -> Any:
+    """Load the model of a point: a Session, or for a language model what its scenarios run.
+
+    Raises:
+        WorkbenchError: the model cannot be loaded, as the backend says.
+    """
+    if point.work.kind in LANGUAGE_KINDS:
+        return open_language(point, model)
+    return require_backend(point.backend).load(model, session_options(point, model, ranges))
+
+
+def make_scenario(session: Any, model: Path, family: str | None, work: Work, seed: int) -> Scenario:
+    """Return the work of a point, ready to run on what `load_model` returned.
 
     Raises:
         UsageProblem: the model cannot do this work.
@@ -103,4 +118,6 @@ def make_scenario(session: Session, model: Path, family: str | None, work: Work,
         "arrays": lambda: Arrays(session, model, work, seed),
         "image-to-boxes": lambda: ImageToBoxes(session, work, family, seed),
     }
+    if work.kind in LANGUAGE_KINDS:
+        return Language(session, model, work, seed)
     return kinds[work.kind]()

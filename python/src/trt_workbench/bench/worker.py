@@ -39,15 +39,13 @@ class Worker:
             self._session.close()
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
-        from trt_workbench.backends.registry import require_backend
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.bench.scenarios import make_scenario
-        from trt_workbench.bench.session_options import session_options
+        from trt_workbench.bench.scenarios import load_model, make_scenario
+        from trt_workbench.pipeline.language.opening import provenance_of
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         started = time.perf_counter()
-        backend = require_backend(point.backend)
-        self._session = backend.load(model, session_options(point, model, request["ranges"]))
+        self._session = load_model(point, model, request["ranges"])
         loaded = time.perf_counter()
         self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"])
         ready = time.perf_counter()
@@ -57,7 +55,7 @@ class Worker:
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
             "items": self._scenario.items,
-            "provenance": dict(self._session.provenance),
+            "provenance": provenance_of(self._session),
         }
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:

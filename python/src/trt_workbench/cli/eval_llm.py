@@ -81,7 +81,7 @@ def eval_llm(
     """
     let_idle_threads_sleep()
     from trt_workbench.evaluate.llm import LlmRequest
-    from trt_workbench.evaluate.llm_backends import parse_backends
+    from trt_workbench.pipeline.language.opening import parse_backends
 
     chosen = _modes(modes)
     place, file = _inputs(model, text)

@@ -49,10 +49,10 @@ def export_llm(
 ) -> None:
     """Export a causal language model to ONNX, then compare the files with PyTorch on ONNX Runtime's CPU provider."""
     let_idle_threads_sleep()
-    from trt_workbench.evaluate.llm_export import ExportSettings, parse_graphs
-    from trt_workbench.evaluate.llm_export import export_llm as export
     from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+    from trt_workbench.pipeline.language.export import ExportSettings, parse_graphs
+    from trt_workbench.pipeline.language.export import export_llm as export
 
     settings = ExportSettings(
         graphs=parse_graphs(graphs, GRAPHS),
@@ -70,8 +70,8 @@ def export_llm(
 
 
 def _opset(opset: int | None, tensorrt: str | None) -> int:
-    from trt_workbench.evaluate.llm_export import DEFAULT_OPSET
     from trt_workbench.onnxtools.export_llm import OPSETS
+    from trt_workbench.pipeline.language.export import DEFAULT_OPSET
 
     if opset is not None and tensorrt is not None:
         msg = "--opset and --tensorrt both choose the operator set; give one of them."

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import DeviceFailure, UsageProblem
-from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_logits, provenance_of
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
-from trt_workbench.evaluate.llm_models import LogitsModel
 from trt_workbench.evaluate.llm_scores import Scores, score_logits
 from trt_workbench.evaluate.llm_text import (
     Bos,
@@ -31,6 +29,8 @@ from trt_workbench.evaluate.llm_text import (
 )
 from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.pipeline.language.models import LogitsModel
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits, provenance_of
 
 REFERENCE = BackendChoice("torch", "fp32")
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.bench.statistics import summarize
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.llm_backends import BackendChoice, ModelSource, open_cached, open_logits, provenance_of
 from trt_workbench.evaluate.llm_files import RecordWriter
-from trt_workbench.evaluate.llm_generate import Run, generate_cached, generate_uncached
+from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits, provenance_of
 
 TimingMode = Literal["prefill", "generate", "generate-cached"]
 TIMING_MODES: tuple[TimingMode, ...] = get_args(TimingMode)

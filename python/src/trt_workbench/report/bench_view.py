@@ -129,7 +129,7 @@ def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
         )
     unstable = sum(bool(record.unstable) for record in run.records)
     if unstable:
-        sentences.append(f"{_counted(unstable, 'repetition')} of them unstable; left out where stable ones remain.")
+        sentences.append(f"Unstable: {_counted(unstable, 'repetition')}, left out where stable ones remain.")
     drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
     if drifted:
         sentences.append(

@@ -9,8 +9,15 @@ import numpy as np
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import CheckFailed
-from trt_workbench.evaluate.llm_models import CachedModel, Logits, SessionCache, SessionLogits, SessionSlots, Tokens
 from trt_workbench.onnxtools.export_llm import ExportedGraph
+from trt_workbench.pipeline.language.models import (
+    CachedModel,
+    Logits,
+    SessionCache,
+    SessionLogits,
+    SessionSlots,
+    Tokens,
+)
 
 RELATIVE_TOLERANCE = 1e-4
 """Largest difference of a logit, as a share of the largest logit or of 1: fp32 rounding is a hundred times smaller."""

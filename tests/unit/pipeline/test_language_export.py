@@ -13,15 +13,15 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.evaluate import llm_export
-from trt_workbench.evaluate.llm_export import (
+from trt_workbench.onnxtools.export_llm import GRAPHS
+from trt_workbench.pipeline.language import export
+from trt_workbench.pipeline.language.export import (
     ExportSettings,
     export_llm,
     exported_graph,
     graph_from_export,
     parse_graphs,
 )
-from trt_workbench.onnxtools.export_llm import GRAPHS
 
 Folders = Callable[[str], Path]
 
@@ -79,7 +79,7 @@ def test_without_onnx_runtime(llm_folder: Folders, tmp_path: Path, monkeypatch: 
     absent = Availability(ok=False, reason="onnxruntime 1.0 is older than 2.0.")
     directory, said = examine_llm_directory(llm_folder("llama")), []
     with monkeypatch.context() as without:
-        without.setattr(llm_export, "availability", lambda _: absent)
+        without.setattr(export, "availability", lambda _: absent)
         unproved = exported_graph(directory, "logits", ExportSettings(), said.append)
     assert said[0] == "The logits graph is not compared with PyTorch by itself: onnxruntime 1.0 is older than 2.0."
     manifest = json.loads((unproved.path.parent / "export.json").read_text())

@@ -19,11 +19,11 @@ from trt_workbench.backends.registry import availability
 from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.llm_proof import prove_export
 from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.pipeline.language.proof import prove_export
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1

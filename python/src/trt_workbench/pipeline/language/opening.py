@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, require_backend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.llm_export import ExportSettings, Note, exported_graph, graph_from_export
-from trt_workbench.evaluate.llm_models import CachedModel, LogitsModel, SessionCache, SessionLogits, SessionSlots
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.pipeline.language.export import ExportSettings, Note, exported_graph, graph_from_export
+from trt_workbench.pipeline.language.models import CachedModel, LogitsModel, SessionCache, SessionLogits, SessionSlots
 
 _TORCH = {"torch": False, "torch-compile": True}
 # Where a cache may grow by a token a step; elsewhere buffers, graphs or engines are made for one shape.
@@ -43,6 +43,7 @@ class ModelSource:
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
+        options: further options of the backend; PyTorch takes none for language models.
         say: called with what happens next, such as an export.
     """
 
@@ -52,6 +53,7 @@ class ModelSource:
     threads: int | None
     say: Note
     graphs: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
         """Return an exported graph of the model.
@@ -134,6 +136,9 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
+    if source.options:
+        msg = f"{choice.name} has no option {next(iter(source.options))!r} for language models."
+        raise UsageProblem(msg)
     return load_torch_llm(
         source.directory,
         device=source.device,
@@ -144,7 +149,7 @@ def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
 
 
 def _options(choice: BackendChoice, source: ModelSource, extra: Mapping[str, Any]) -> SessionOptions:
-    return SessionOptions(threads=source.threads, precision=choice.precision, extra=extra)
+    return SessionOptions(threads=source.threads, precision=choice.precision, extra={**extra, **source.options})
 
 
 def provenance_of(model: Any) -> dict[str, Any]:

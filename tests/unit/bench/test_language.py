@@ -1,0 +1,102 @@
+"""Prefill and generation of a language model as scenarios of a bench."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.bench.config import load_config
+from trt_workbench.bench.matrix import Point, Work, expand
+from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.scenarios import load_model, make_scenario
+from trt_workbench.errors import UsageProblem
+
+Folders = Callable[[str], Path]
+PLAN = MeasurePlan(warmup_ms=0, duration_s=0.0, min_iterations=3)
+
+
+@pytest.fixture(autouse=True)
+def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
+
+
+def point(kind: str, backend: str, dims: dict[str, int], **changes: Any) -> Point:
+    work = Work("s", kind, "lm", batch=2, dims=dims)
+    settings: dict[str, Any] = {"precision": "fp32", "tf32": False, "threads": None, "concurrency": 1, "options": {}}
+    return Point(work=work, runtime="r", entry="r", swept={}, backend=backend, **{**settings, **changes})
+
+
+@pytest.mark.parametrize("backend", ["torch", "ort-cpu"])
+@pytest.mark.parametrize(
+    ("kind", "dims", "items"),
+    [
+        ("prefill", {"prompt": 8}, 16),
+        ("generate", {"prompt": 8, "new_tokens": 4}, 8),
+        ("generate-cached", {"prompt": 8, "new_tokens": 4}, 8),
+    ],
+)
+def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims: dict[str, int], items: int) -> None:
+    folder, one = llm_folder("llama"), point(kind, backend, dims)
+    model = load_model(one, folder, {})
+    try:
+        scenario = make_scenario(model, folder, None, one.work, seed=1)
+        scenario.once()
+        samples = scenario.measure(PLAN)
+    finally:
+        model.close()
+    assert scenario.items == items
+    assert len(samples.latency_ms) == 3
+    if kind == "prefill":
+        assert samples.split_ms == {}
+    else:
+        whole = samples.split_ms["time_to_first_token"] + 3 * samples.split_ms["time_per_token"]
+        assert whole == pytest.approx(samples.latency_ms, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tf32": True}, "neither tf32 nor concurrency"),
+        ({"concurrency": 2}, "neither tf32 nor concurrency"),
+        ({"options": {"mode": "default"}}, "torch has no option 'mode' for language models"),
+    ],
+)
+def test_what_language_models_do_not_take(llm_folder: Folders, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        load_model(point("prefill", "torch", {"prompt": 8}, **changes), llm_folder("llama"), {})
+
+
+def test_too_long_for_the_model(llm_folder: Folders) -> None:
+    with pytest.raises(UsageProblem, match="64 positions; 70 tokens do not fit"):
+        load_model(point("generate", "torch", {"prompt": 40, "new_tokens": 30}), llm_folder("llama"), {})
+
+
+def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) -> None:
+    path = tmp_path / "bench.yaml"
+    text = f"models: {{lm: {{path: {llm_folder('llama')}}}}}\nruntimes: [{{backend: torch}}]\n"
+    path.write_text(text + "scenarios: {s: {kind: generate-cached, dims: {prompt: [8, 16]}}}\n")
+    config = load_config(path)
+    assert [one.work.dims for one in expand(config)] == [{"prompt": size, "new_tokens": 32} for size in (8, 16)]
+    assert len(model_hash(model_files(config)["lm"])) == 64
+    for scenario, message in [
+        ("{kind: prefill, dims: {sequence: 8}}", "prefill has no dimension sequence; it has: prompt"),
+        ("{kind: prefill, imgsz: [8, 8]}", "prefill has no imgsz"),
+    ]:
+        path.write_text(text + f"scenarios: {{s: {scenario}}}\n")
+        with pytest.raises(UsageProblem, match=message):
+            load_config(path)
+    path.write_text(text + "scenarios: {s: {kind: arrays}}\n")
+    with pytest.raises(UsageProblem, match=r"Scenario s \(arrays\) cannot run model lm, a folder of a language model"):
+        model_files(load_config(path))
+    (tmp_path / "m.onnx").touch()
+    path.write_text("models: {m: {path: m.onnx}}\nruntimes: [{backend: torch}]\nscenarios: {s: {kind: prefill}}\n")
+    with pytest.raises(UsageProblem, match=r"Scenario s \(prefill\) cannot run model m, a file, not a folder"):
+        model_files(load_config(path))
+    path.write_text("models: {m: {path: .}}\nruntimes: [{backend: torch}]\nscenarios: {s: {kind: prefill}}\n")
+    with pytest.raises(UsageProblem, match=r"lacks config\.json"):
+        model_files(load_config(path))
