@@ -33,6 +33,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
 def test_an_older_run_is_replaced_and_strangers_stay(tmp_path: Path) -> None:
     target = tmp_path / "run"
     (target / "plots").mkdir(parents=True)
+    (target / "run.json").write_text("{}")
     (target / "plots" / "old.png").write_text("old")
     (target / "metrics.json").write_text("old")
     (target / "notes.txt").write_text("mine")
@@ -44,6 +45,14 @@ def test_an_older_run_is_replaced_and_strangers_stay(tmp_path: Path) -> None:
     assert (target / "metrics.json").read_text() == "new"
     assert [path.name for path in (target / "plots").iterdir()] == ["new.png"]
     assert (target / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "plots").mkdir()
+    (tmp_path / "plots" / "mine.png").write_text("mine")
+    with pytest.raises(UsageProblem, match="holds other files"), run_directory("eval-coco", tmp_path):
+        pass
+    assert (tmp_path / "plots" / "mine.png").read_text() == "mine"
 
 
 def test_default_place_is_under_the_output_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

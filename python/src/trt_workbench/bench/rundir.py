@@ -37,7 +37,7 @@ class RunDirectory:
             destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
 
         Raises:
-            UsageProblem: the folder cannot be made, written, or is not a folder.
+            UsageProblem: the folder cannot be made, written, is not a folder, or holds something other than a run.
         """
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
@@ -50,6 +50,12 @@ class RunDirectory:
         }
         if self.destination.exists() and not self.destination.is_dir():
             msg = f"The output folder is a file; choose another with --output: {self.destination}"
+            raise UsageProblem(msg)
+        if _holds_other_things(self.destination):
+            msg = (
+                "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
+                f"with --output: {self.destination}"
+            )
             raise UsageProblem(msg)
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
         try:
@@ -98,6 +104,10 @@ def run_directory(command: str, destination: Path | None = None) -> Iterator[Run
         yield directory
     finally:
         directory.discard()
+
+
+def _holds_other_things(folder: Path) -> bool:
+    return folder.is_dir() and not (folder / "run.json").is_file() and any(folder.iterdir())
 
 
 def _replace(source: Path, target: Path) -> None:
