@@ -5,9 +5,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from click.testing import Result
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.main import app
