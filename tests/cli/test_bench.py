@@ -203,4 +203,4 @@ def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
 def test_unknown_configuration() -> None:
     result = trtw("bench", "nothing-of-the-kind")
     assert result.exit_code == 2
-    assert "shipped are smoke" in result.stderr
+    assert "shipped are detector" in result.stderr
