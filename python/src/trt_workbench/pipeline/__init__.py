@@ -1,1 +1,1 @@
-"""Pre- and post-processing shared by every backend."""
+"""What surrounds a model on every backend: pre- and post-processing, and language models."""
