@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig, ModelEntry
 from trt_workbench.bench.embedded import embedded_path
+from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
@@ -56,8 +56,7 @@ def model_hash(path: Path) -> str:
     """Return the SHA-256 of a model file; of a folder, over its configuration and weights."""
     if path.is_dir():
         return examine_llm_directory(path).sha256
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hash_file(path)
 
 
 def _is_used(name: str, config: BenchConfig) -> bool:

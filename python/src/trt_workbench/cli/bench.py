@@ -14,7 +14,8 @@ from trt_workbench.cli.common import (
     OutputOption,
     handled,
     print_json,
-    stderr_console,
+    print_line,
+    say,
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
@@ -72,9 +73,7 @@ def bench(
         )  # fmt: skip
     _show(outcome, as_json=as_json)
     if outcome.status == "partial":
-        stderr_console().print(
-            f"Interrupted; go on with --resume {outcome.directory}", markup=False, highlight=False, soft_wrap=True
-        )
+        say(f"Interrupted; go on with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -105,8 +104,8 @@ def _show(outcome: BenchOutcome, *, as_json: bool) -> None:
     _tables(made)
     console = stdout_console(quiet=False)
     for sentence in summary(run, made):
-        console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Report: {outcome.directory / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+        print_line(console, sentence)
+    print_line(console, f"Report: {outcome.directory / 'report.html'}")
 
 
 def _tables(made: list[WorkTable]) -> None:

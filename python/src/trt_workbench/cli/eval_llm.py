@@ -14,8 +14,9 @@ from trt_workbench.cli.common import (
     OutputOption,
     handled,
     print_json,
+    print_line,
+    say,
     single_command_app,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.errors import CheckFailed, UsageProblem
@@ -105,7 +106,7 @@ def eval_llm(
     )
     outcome, directory = _evaluate(request, output, report=report)
     for note in outcome.metrics["notes"]:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     if as_json:
         from trt_workbench.evaluate.llm_files import plain_metrics
 
@@ -113,9 +114,7 @@ def eval_llm(
     else:
         _show(outcome.metrics, directory)
     if outcome.status == "partial":
-        _say(
-            f"Interrupted after {outcome.metrics['tokens']} tokens; what was done is kept, marked partial: {directory}"
-        )
+        say(f"Interrupted after {outcome.metrics['tokens']} tokens; what was done is kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
     if outcome.failures:
         msg = f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}"
@@ -160,10 +159,10 @@ def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
 
     if model is None:
         model = embedded_llm()
-        _say(f"Model: the embedded language model {model}")
+        say(f"Model: the embedded language model {model}")
     if text is None:
         text = embedded_text()
-        _say(f"Text: the embedded held-out text {text}")
+        say(f"Text: the embedded held-out text {text}")
     return model, text
 
 
@@ -173,9 +172,9 @@ def _evaluate(request: LlmRequest, output: Path | None, *, report: bool) -> tupl
     from trt_workbench.evaluate.llm import LlmEvaluation
     from trt_workbench.report.llm import write_report
 
-    with LlmEvaluation(request, _say) as evaluation:
+    with LlmEvaluation(request, say) as evaluation:
         if request.perplexity:
-            _say(evaluation.recipe.describe())
+            say(evaluation.recipe.describe())
         with run_directory("eval-llm", output) as run:
             with progress_bar("tokens") as tokens, progress_bar("repetitions") as repetitions:
                 outcome = evaluation.run(
@@ -202,7 +201,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     if (directory / "report.html").is_file():
         lines.append(f"Report: {directory / 'report.html'}")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def _perplexities(metrics: dict[str, Any]) -> Any:
@@ -246,10 +245,6 @@ def _table(title: str, *columns: str) -> Any:
     for column in columns:
         table.add_column(column, no_wrap=True)
     return table
-
-
-def _say(text: str) -> None:
-    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> None:

@@ -12,8 +12,9 @@ from trt_workbench.cli.common import (
     JsonOption,
     handled,
     print_json,
+    print_line,
+    say,
     single_command_app,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
@@ -62,7 +63,7 @@ def export_llm(
         inline_limit_bytes=0 if external_data else INLINE_LIMIT_BYTES,
         prove=not skip_proof,
     )
-    manifest = export(examine_llm_directory(model), output, settings, _say)
+    manifest = export(examine_llm_directory(model), output, settings, say)
     if as_json:
         print_json({**manifest, "directory": str(output)})
     else:
@@ -96,11 +97,7 @@ def _show(manifest: dict[str, Any], output: Path) -> None:
         worst = f"{max(case['max_abs_difference'] for case in cases):.2g}" if cases else "-"
         table.add_row(entry["kind"], entry["file"], f"{entry['size_bytes'] / 1e6:.1f}", shapes, worst)
     console.print(table)
-    console.print(f"Folder: {output}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _say(text: str) -> None:
-    stderr_console().print(text, markup=False, highlight=False, soft_wrap=True)
+    print_line(console, f"Folder: {output}")
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.hashing import hash_bytes
 from trt_workbench.errors import UsageProblem
 
 NAMES_SHOWN = 5  # how many absent images a message names
@@ -133,7 +133,7 @@ def read_dataset(
     if not present:
         msg = f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}"
         raise UsageProblem(msg)
-    digest = hashlib.sha256(data).hexdigest()
+    digest = hash_bytes(data)
     whole = CocoDataset(folder, annotations, digest, present, categories, truth, missing)
     return whole.subset(np.array([image.id for image in present], np.int64))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trt_workbench.system.environment import available_processors
 
 # Rows are taken in blocks of about this many logits: float64 copies of a block stay within the processor's caches.
 _BLOCK_LOGITS = 1 << 19
@@ -69,7 +70,7 @@ def score_logits(
         return _score_block(reference[part], other, targets[part])
 
     # numpy lets go of the interpreter lock in these loops
-    with ThreadPoolExecutor(min(len(starts), len(os.sched_getaffinity(0)), 8) or 1) as pool:
+    with ThreadPoolExecutor(min(len(starts), available_processors(), 8) or 1) as pool:
         return sum(pool.map(one, starts), Scores())
 
 

@@ -12,7 +12,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MEND = "Install them with `pip install 'trt-workbench[llm]'`."
+MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
 
 
 def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "sdpa"] = "eager") -> PreTrainedModel:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import json
 import shutil
@@ -18,6 +17,7 @@ from filelock import FileLock
 from trt_workbench.backends.registry import availability
 from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
+from trt_workbench.engine.hashing import hash_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
@@ -168,7 +168,7 @@ def exported_graph(
         "inline_limit_bytes": settings.inline_limit_bytes,
         "versions": _versions(),
     }
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    digest = hash_document(key)
     folder = output_root() / "exported-llm" / digest
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):

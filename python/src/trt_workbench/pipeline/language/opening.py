@@ -10,7 +10,7 @@ from typing import Any
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, require_backend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.pipeline.language.export import ExportSettings, Note, exported_graph, graph_from_export
@@ -79,7 +79,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
     for part in parts:
         name, _, precision = part.partition(":")
         if name == AUTO or name not in backend_names():
-            msg = f"There is no backend {name!r} for --backends; there are: {', '.join(backend_names())}."
+            msg = f"There is no backend {name!r} for --backends; {did_you_mean(name, backend_names())}"
             raise UsageProblem(msg)
         choices.append(BackendChoice(name, precision or "fp32"))
     if not choices or len(set(choices)) < len(choices):
