@@ -9,7 +9,6 @@ import pytest
 import typer
 import yaml
 
-from trt_workbench.bench.records import Record
 from trt_workbench.cli.main import app
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
@@ -68,13 +67,6 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         if "://" not in target:
             assert (document.parent / target).exists(), target
-
-
-def test_the_run_directory_page_names_every_field_of_a_bench_record() -> None:
-    text = (ROOT / "docs" / "reference" / "run-directory.md").read_text(encoding="utf-8")
-    section = text.split("\n## bench\n")[1].split("\n## ")[0]
-    named = set(_INLINE.findall(section))
-    assert set(Record.model_fields) - {"schema_version"} - named == set()
 
 
 def test_the_readme_names_every_command_and_links_every_guide() -> None:
