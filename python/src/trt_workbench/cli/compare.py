@@ -26,7 +26,10 @@ def compare(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Compare the points that two bench runs have in common; exit code 1 if any became slower beyond the tolerance or failed."""
+    """Compare the points that two bench runs have in common.
+
+    The exit code is 1 if any became slower beyond the tolerance, or failed.
+    """
     from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.bench.regression import WORSE, changes
 
