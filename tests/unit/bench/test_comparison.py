@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.bench.comparison import compare, corrected, median_interval
+from trt_workbench.bench.comparison import compare, compare_rounds, corrected, median_interval
 
 FIGURES = st.lists(st.floats(0.1, 100.0), min_size=1, max_size=20)
 
@@ -71,3 +71,32 @@ def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -
     assert there.cliffs_delta == pytest.approx(-back.cliffs_delta)
     assert there.ratio == pytest.approx(1 / back.ratio)
     assert there.p_value == pytest.approx(back.p_value)
+
+
+def rounds(factor: float, count: int, turns: int, seed: int) -> tuple[list[float], list[float], list[list[float]]]:
+    """Repetitions on a machine that others disturb by a third, alike for both; turns add little noise."""
+    draw = np.random.default_rng(seed)
+    shared = draw.lognormal(0, 0.3, (count, turns))
+    first, second = (shared * draw.normal(level, 0.01, (count, turns)) for level in (1.0, factor))
+    return list(np.median(first, axis=1)), list(np.median(second, axis=1)), (second / first).tolist()
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "no material difference"), (1.05, "slower"), (0.95, "faster")])
+def test_rounds_see_through_what_disturbs_both(factor: float, verdict: str) -> None:
+    for seed in range(5):
+        a, b, turns = rounds(factor, 12, 5, seed)
+        made = compare_rounds(a, b, turns)
+        assert made.verdict == verdict
+        assert made.ratio_low < factor < made.ratio_high or abs(made.ratio - factor) < 0.01
+        assert made.test == "Wilcoxon signed-rank"
+        assert made.ratio_high - made.ratio_low < 0.02
+
+
+def test_few_rounds_are_compared_without_pairs() -> None:
+    a, b, turns = rounds(1.05, 8, 5, 1)
+    assert compare_rounds(a, b, turns) == compare(a, b)
+
+
+def test_the_same_figures_in_every_round_differ_by_nothing() -> None:
+    made = compare_rounds([1.0] * 9, [1.0] * 9, [[1.0]] * 9)
+    assert (made.ratio, made.p_value, made.verdict) == (1.0, 1.0, "no material difference")

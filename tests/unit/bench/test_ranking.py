@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trt_workbench.bench.ranking import rank
+from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.records import Record
 from trt_workbench.bench.regression import changes
 
@@ -72,3 +72,32 @@ def test_a_point_of_one_run_alone_and_another_model(record: Make) -> None:
     assert found["both"].model_changed
     assert found["gone"].outcome == "only in A"
     assert found["new"].outcome == "only in B"
+
+
+def test_turns_of_one_group_are_compared_with_one_another(record: Make) -> None:
+    def runtime(name: str, factor: float, group: str) -> list[Record]:
+        # the machine halves its speed in every other round, and within a round in every other turn
+        shared = [[1.0, 2.0] if number % 2 else [2.0, 4.0] for number in range(10)]
+        return [
+            record(name, number, 1.5, group=group, slice_p50_ms=[factor * value for value in turns])
+            for number, turns in enumerate(shared)
+        ]
+
+    a, b = (kept_records(runtime(name, factor, "g"))[name] for name, factor in (("a", 1.0), ("b", 1.05)))
+    assert round_ratios(a, b) == [[1.05, 1.05]] * 10
+    assert [one.rank for one in rank([*runtime("a", 1.0, "g"), *runtime("b", 1.05, "g")])] == [1, 2]
+    other = kept_records(runtime("b", 1.05, "later"))["b"]
+    assert round_ratios(a, other) == []
+
+
+def test_repetitions_without_turns_are_one_turn(record: Make) -> None:
+    a, b = ({0: record(name, 0, p50)} for name, p50 in (("a", 2.0), ("b", 3.0)))
+    assert round_ratios(a, b) == [[1.5]]
+
+
+def test_a_point_that_fails_in_the_second_run_is_named(record: Make) -> None:
+    failed = record("a", 0, status="failed", latency_ms=None, items_per_s=None, error="boom")
+    (change,) = changes(repetitions(record, "a", 1.0), [failed], 0.02)
+    assert change.outcome == "failed in B"
+    (change,) = changes([failed], repetitions(record, "a", 1.0), 0.02)
+    assert change.outcome == "only in B"

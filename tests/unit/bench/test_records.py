@@ -41,6 +41,18 @@ def test_damage_is_named(tmp_path: Path, record: Make, change: Callable[[str], s
         read_records(path)
 
 
+def test_separators_of_lines_inside_a_text_are_no_ends(tmp_path: Path, record: Make) -> None:
+    written = record("a", 0, status="failed", error="one\u2028two\u0085three\x0cfour")
+    RecordFile(tmp_path / "records.jsonl").append(written)
+    assert read_records(tmp_path / "records.jsonl") == [written]
+
+
+def test_a_blank_line_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "records.jsonl").write_text("\n\n")
+    with pytest.raises(UsageProblem, match="no record in this file"):
+        read_records(tmp_path / "records.jsonl")
+
+
 def test_an_absent_file(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="cannot be read"):
         read_records(tmp_path / "records.jsonl")
