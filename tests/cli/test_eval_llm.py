@@ -140,10 +140,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
-    from trt_workbench.system.workspace import models_dir
-
-    if not (models_dir() / "tiny-lm" / "model.safetensors").is_file():
-        pytest.skip("the trained weights are not in this checkout")
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
     result = invoke("--limit", "1100", "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "the embedded language model" in result.stderr
