@@ -1,0 +1,49 @@
+"""A model, its plan, arrays for it, and the commands on the double of the core."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.engines.common import DOUBLES, Trtw, write_model
+from typer.testing import CliRunner, Result
+
+from trt_workbench.cli.main import app
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "model.onnx")
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Of a process that finds the double and writes below the test's folder."""
+    return {**os.environ, "PYTHONPATH": str(DOUBLES), "TRTW_TMP": str(tmp_path / "out")}
+
+
+@pytest.fixture
+def trtw(doubled_core: None) -> Trtw:  # noqa: ARG001 - it has to be there
+    def run(*words: object) -> Result:
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def plan(trtw: Trtw, model: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "model.plan"
+    assert trtw("build-engine", model, "-o", path).exit_code == 0
+    return path
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> dict[str, Path]:
+    rng = np.random.default_rng(1)
+    files = {}
+    for name in ("x", "y"):
+        files[name] = tmp_path / f"{name}.npy"
+        np.save(files[name], rng.random((2, 3), np.float32) + 1)
+    return files

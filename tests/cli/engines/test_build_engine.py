@@ -1,0 +1,189 @@
+"""`build-engine`: settings, cache, dry run, two builds at once, a build that is ended."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.engines.common import Trtw, command, infer, measuring, write_model
+
+
+def test_a_build_is_kept_shown_and_found_again(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "deep" / "m.plan"
+    first = trtw("build-engine", model, "--precision", "fp16", "-o", plan)
+    assert first.exit_code == 0
+    assert "Built in" in first.stdout
+    assert "ratio" in first.stdout
+    assert "fp16" in first.stdout
+    assert plan.is_file()
+    document = json.loads(trtw("build-engine", model, "--precision", "fp16", "--json").stdout)
+    assert not document["built"]
+    assert document["manifest"]["engine"]["size_bytes"] == plan.stat().st_size
+    assert json.loads(plan.with_name("m.plan.json").read_text()) == document["manifest"]
+    assert json.loads(trtw("build-engine", model, "--precision", "fp16", "--force", "--json").stdout)["built"]
+
+
+def test_settings_come_from_a_file_and_options_go_first(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("precision: fp16\nworkspace_mib: 64\nmemory_pools: {tactic_dram: 5}\n")
+    words = ("build-engine", model, "--config", file, "--workspace", "128", "--dry-run", "--json")
+    options = json.loads(trtw(*words).stdout)["options"]
+    assert (options["precision"], options["workspace_mib"]) == (["fp16"], 128)
+    file.write_text("precison: fp16\n")
+    wrong = trtw(*words)
+    assert wrong.exit_code == 2
+    assert "did you mean precision?" in wrong.stderr
+    assert f"{file}:1" in wrong.stderr
+
+
+def test_every_option_reaches_the_settings(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    library = tmp_path / "plugin.so"
+    library.write_bytes(b"elf")
+    asked: dict[str, tuple[list[object], object]] = {
+        "precision": (["--precision", "int4+fp16"], ["fp16", "int4"]),
+        "strongly_typed": (["--strongly-typed"], True),
+        "precision_constraints": (["--precision-constraints", "obey"], "obey"),
+        "layer_precisions": (["--layer-precision", "a*=fp32"], {"a*": "fp32"}),
+        "layer_output_types": (["--layer-output-type", "b=fp16"], {"b": "fp16"}),
+        "io_types": (["--io-type", "x=fp16"], {"x": "fp16"}),
+        "io_formats": (["--io-format", "x=linear+hwc8"], {"x": ["linear", "hwc8"]}),
+        "workspace_mib": (["--workspace", "32"], 32),
+        "memory_pools": (["--memory-pool", "tactic_dram=7"], {"tactic_dram": 7}),
+        "optimization_level": (["--optimization-level", "5"], 5),
+        "avg_timing_iterations": (["--avg-timing-iterations", "4"], 4),
+        "max_tactics": (["--max-tactics", "9"], 9),
+        "max_aux_streams": (["--max-aux-streams", "2"], 2),
+        "tactic_sources": (["--tactic-source", "-CUDNN", "--tactic-source", "+CUBLAS"], ["+cublas", "-cudnn"]),
+        "preview_features": (["--preview-feature", "-profile_sharing"], {"profile_sharing": False}),
+        "tiling_optimization_level": (["--tiling-optimization-level", "fast"], "fast"),
+        "build_route": (["--build-route", "r"], "r"),
+        "hardware_compatibility": (["--hardware-compatibility", "ampere_plus"], "ampere_plus"),
+        "version_compatible": (["--version-compatible"], True),
+        "exclude_lean_runtime": (["--exclude-lean-runtime"], True),
+        "strip_weights": (["--strip-weights"], True),
+        "refit": (["--refit", "identical"], "identical"),
+        "weight_streaming": (["--weight-streaming"], True),
+        "sparse_weights": (["--sparse-weights"], True),
+        "distributive_independence": (["--distributive-independence"], True),
+        "strict_nans": (["--strict-nans"], True),
+        "direct_io": (["--direct-io"], True),
+        "native_instance_norm": (["--plugin-instance-norm"], False),
+        "profiling_verbosity": (["--profiling-verbosity", "none"], "none"),
+        "editable_timing_cache": (["--editable-timing-cache"], True),
+        "serialize_plugins": (["--plugin", library, "--serialize-plugins"], True),
+        "dla_core": (["--dla-core", "1"], 1),
+        "gpu_fallback": (["--gpu-fallback"], True),
+        "profiles": (["--profile", "x:2x3", "--profile", "y:2x3"], ["x:2x3", "y:2x3"]),
+    }
+    words = [word for words, _ in asked.values() for word in words]
+    result = trtw("build-engine", model, "--dry-run", "--json", *words)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    options = {**document["options"], "tactic_sources": sorted(document["options"]["tactic_sources"])}
+    assert options == {name: value for name, (_, value) in asked.items()}
+    assert document["key"]["plugins_sha256"] != []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--io-type", "fp16"), "--io-type takes NAME=VALUE"),
+        (("--preview-feature", "sharing"), "--preview-feature takes +NAME"),
+        (("--tactic-source", "cudnn"), "needs a sign"),
+        (("--calibration-batch", "8"), "--calibration-batch needs --calibration"),
+        (("--precision", "fp17"), "fp17"),
+        (("--precision", "int8"), "INT8 needs scales"),
+        (("--max-batch", "4"), "--max-batch is for"),
+        (("--config", "absent.yaml"), "absent.yaml"),
+    ],
+)
+def test_wrong_words_exit_with_2_and_build_nothing(
+    trtw: Trtw, model: Path, tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    result = trtw("build-engine", model, *words)
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert not (tmp_path / "out" / "engines").exists()
+
+
+def test_the_plan_may_not_replace_the_model(trtw: Trtw, model: Path) -> None:
+    content = model.read_bytes()
+    assert trtw("build-engine", model, "-o", model).exit_code == 2
+    assert model.read_bytes() == content
+
+
+def test_a_dynamic_batch_gets_its_profile(trtw: Trtw, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "dynamic.onnx", "N")
+    assert "give each its range with --profile" in trtw("build-engine", model).stderr
+    plan = tmp_path / "dynamic.plan"
+    document = json.loads(trtw("build-engine", model, "--max-batch", "4", "-o", plan, "--json").stdout)
+    assert document["manifest"]["profiles"] == ["x:1x3/4x3/4x3,y:1x3/4x3/4x3"]
+    metrics = infer(trtw, *measuring(plan))
+    assert metrics["inputs"]["first"]["x"] == {"dtype": "float32", "shape": [4, 3]}
+    outside = trtw("infer-engine", plan, "--shape", "x:5x3", "--shape", "y:5x3", "--no-bench")
+    assert outside.exit_code == 2
+    assert "outside [1, 3] to [4, 3]" in outside.stderr
+
+
+def test_dry_run_tells_key_and_place_and_builds_nothing(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    shown = trtw("build-engine", model, "--dry-run")
+    assert shown.exit_code == 0
+    assert "model_sha256" in shown.stdout
+    assert not list((tmp_path / "out").rglob("*.plan"))
+
+
+def test_calibration_data_is_recorded_and_too_little_of_it_is_told(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "calib.npz"
+    np.savez(data, x=np.ones((16, 3), np.float32), y=np.ones((16, 3), np.float32))
+    words = ("build-engine", model, "--precision", "int8", "--calibration", data, "--calibration-batch", "2")
+    first = json.loads(trtw(*words, "--json").stdout)
+    assert first["manifest"]["calibration_sha256"]
+    assert "16 samples only" in first["notes"][0]
+
+
+# real processes
+
+
+def test_two_processes_at_once_give_one_build(model: Path, environment: dict[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "builds.log"
+    slow = {**environment, "TRTW_DOUBLE_SLEEP": "1.5", "TRTW_DOUBLE_LOG": str(log)}
+    running = [
+        subprocess.Popen(
+            command("build-engine", model, "--json", "-o", tmp_path / f"{number}.plan"),
+            env=slow,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    results = [process.communicate(timeout=60) for process in running]
+    assert [process.returncode for process in running] == [0, 0], results
+    assert len(log.read_text().splitlines()) == 1
+    assert sorted(json.loads(out)["built"] for out, _ in results) == [False, True]
+    assert any("Another process builds this engine" in err for _, err in results)
+    assert (tmp_path / "0.plan").read_bytes() == (tmp_path / "1.plan").read_bytes()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_build_that_is_ended_leaves_nothing_and_can_be_repeated(
+    model: Path, environment: dict[str, str], tmp_path: Path, how: signal.Signals
+) -> None:
+    log, plan = tmp_path / "builds.log", tmp_path / "m.plan"
+    slow = {**environment, "TRTW_DOUBLE_SLEEP": "60", "TRTW_DOUBLE_LOG": str(log)}
+    process = subprocess.Popen(command("build-engine", model, "-o", plan), env=slow, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(how)
+    process.communicate(timeout=30)
+    assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    left = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert left == []
+    assert not plan.exists()
+    again = subprocess.run(command("build-engine", model, "-o", plan), env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert plan.is_file()

@@ -1,0 +1,190 @@
+"""`infer-engine`: arrays in and out, state, checks, measuring."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.engines.common import Trtw, infer, measuring, write_model
+
+
+def test_inputs_by_name_and_in_order_give_the_same_outputs(
+    trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path
+) -> None:
+    x, y = np.load(arrays["x"]), np.load(arrays["y"])
+    np.savez(tmp_path / "both.npz", y=y, x=x)
+    forms = (
+        (f"y={arrays['y']}", f"x={arrays['x']}"),
+        (arrays["x"], arrays["y"]),
+        (tmp_path / "both.npz",),
+    )
+    for form in forms:
+        words = [word for source in form for word in ("-i", source)]
+        document = infer(trtw, plan, *words)
+        outputs = next((Path(document["directory"]) / "outputs").iterdir())
+        np.testing.assert_allclose(np.load(outputs / "total.npy"), x + y)
+        np.testing.assert_allclose(np.load(outputs / "ratio.npy"), x / y)
+        assert document["benchmark"] is None
+
+
+def test_a_folder_is_streamed_sample_by_sample(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for number in range(5):
+        value = np.full((2, 3), number + 1, np.float32)
+        np.savez(folder / f"s{number}.npz", x=value, y=value)
+    document = infer(trtw, plan, "-i", folder)
+    run = Path(document["directory"])
+    assert document["samples"] == 5
+    for number in range(5):
+        np.testing.assert_array_equal(np.load(run / "outputs" / f"s{number}" / "total.npy"), 2.0 * (number + 1))
+    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    assert [record["sample"] for record in records] == [f"s{number}" for number in range(5)]
+    assert {path.name for path in run.iterdir()} == {
+        "env.json", "metrics.json", "outputs", "records.jsonl", "run.json",
+    }  # fmt: skip
+
+
+def test_an_earlier_run_is_the_reference_of_the_next(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    first = infer(trtw, plan, "--no-bench", "--seed", "3")
+    outputs = Path(first["directory"]) / "outputs"
+    same = infer(trtw, plan, "--no-bench", "--seed", "3", "--expect", outputs)
+    assert same["passed"]
+    assert same["outputs"]["total"]["max_abs_error"] == 0
+    result = trtw("infer-engine", plan, "--no-bench", "--seed", "4", "--expect", outputs, "--output", tmp_path / "run")
+    assert result.exit_code == 1
+    assert "differs from its reference in 6 of 6 elements" in result.stderr
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert not metrics["passed"]
+    assert metrics["outputs"]["total"]["mismatches"] == 6
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
+
+
+def test_state_runs_through_the_samples_and_is_measured(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for number in range(3):
+        np.save(folder / f"s{number}.npy", np.full((2, 3), number + 1, np.float32))
+    document = infer(trtw, *measuring(plan, "-i", folder, "--state", "total=x", "--bench"))
+    assert document["state"] == {"total": "x"}
+    assert document["inputs"]["first"].keys() == {"y"}
+    assert document["benchmark"]["single_calls"]["python"]["end_to_end_ms"]["count"] >= 5
+    outputs = Path(document["directory"]) / "outputs"
+    assert [path.name for path in (outputs / "s0").iterdir()] == ["ratio.npy"]  # the state stays on the device
+    for number, total in enumerate((0.0, 1.0, 3.0)):
+        np.testing.assert_allclose(np.load(outputs / f"s{number}" / "ratio.npy"), total / (number + 1))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("total",), "--state takes OUTPUT=INPUT"),
+        (("total=x", "total=y"), "'total' twice"),
+        (("absent=x",), "State names 'absent'"),
+    ],
+)
+def test_state_that_cannot_be(trtw: Trtw, plan: Path, words: tuple[str, ...], text: str) -> None:
+    result = trtw("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+def test_state_of_a_dynamic_shape_is_refused(trtw: Trtw, tmp_path: Path) -> None:
+    model, plan = write_model(tmp_path / "dynamic.onnx", "N"), tmp_path / "dynamic.plan"
+    assert trtw("build-engine", model, "--max-batch", "4", "-o", plan).exit_code == 0
+    result = trtw("infer-engine", plan, "--no-bench", "--state", "total=x")
+    assert result.exit_code == 2
+    assert "State starts from zeros" in result.stderr
+
+
+def test_tolerances_decide(trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
+    words = (plan, "-i", arrays["x"], "-i", arrays["y"], "--expect", tmp_path / "want")
+    x, y = np.load(arrays["x"]), np.load(arrays["y"])
+    (tmp_path / "want").mkdir()
+    np.save(tmp_path / "want" / "total.npy", x + y + 0.01)
+    np.save(tmp_path / "want" / "ratio.npy", x / y)
+    assert infer(trtw, *words, "--atol", "0.02")["passed"]
+    assert not infer(trtw, *words, "--atol", "0.001", "--rtol", "0", code=1)["passed"]
+    (tmp_path / "want" / "ratio.npy").unlink()
+    missing = trtw("infer-engine", *words)
+    assert missing.exit_code == 2
+    assert "reference outputs of sample x are missing" in missing.stderr
+
+
+def test_nan_and_infinity_fail_the_check(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    file = tmp_path / "zeros.npz"
+    np.savez(file, x=np.array([[0, 1, -1], [1, 1, 1]], np.float32), y=np.zeros((2, 3), np.float32))
+    assert infer(trtw, plan, "-i", file)["outputs"]["ratio"]["nonfinite"] == 6
+    result = trtw("infer-engine", plan, "-i", file, "--check-finite")
+    assert result.exit_code == 1
+    assert "6 NaN or infinite values" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("-i", "z=x.npy"), "has no input 'z'"),
+        (("-i", "absent.npy"), "does not exist"),
+        (("-i", "{x}"), "holds 1 arrays, the model takes x float32"),
+        (("-i", "x={x}", "-i", "x={y}"), "given twice"),
+        (("-i", "{wide}", "-i", "{y}"), r"has shape [2, 4]"),
+        (("-i", "{double}", "-i", "{y}"), "is float64, the model takes"),
+        (("-i", "{big}", "-i", "{y}"), "foreign byte order"),
+        (("-i", "{text}", "-i", "{y}"), "are read from .npy and .npz"),
+        (("-i", "{cut}", "-i", "{y}"), "cannot be read as arrays"),
+        (("-i", "{x}", "-i", "{y}", "--shape", "x:2x3"), "--shape is for random inputs"),
+        (("--shape", "q:2x3"), "has no input 'q'"),
+        (("--shape", "x"), "--shape takes NAME:DIMxDIM"),
+        (("--profile", "3"), "there is no profile 3"),
+        (("--percentiles", "12,x"), "--percentiles takes numbers"),
+        (("--expect", "absent"), "folder of reference outputs does not exist"),
+        (("-i", "{x}", "--export-times", "t.json"), "--export-times needs --bench"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_told(
+    trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    x = np.load(arrays["x"])
+    special = {"wide": np.zeros((2, 4), np.float32), "double": x.astype(np.float64), "big": x.astype(">f4")}
+    files = {**arrays, "text": tmp_path / "notes.txt", "cut": tmp_path / "cut.npy"}
+    for name, array in special.items():
+        files[name] = tmp_path / f"{name}.npy"
+        np.save(files[name], array)
+    files["text"].write_text("text")
+    files["cut"].write_bytes(arrays["x"].read_bytes()[:-4])
+    result = trtw("infer-engine", plan, *(word.format_map(files) for word in words))
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert list((tmp_path / "out").glob("infer-engine/*")) == []
+
+
+def test_measuring_keeps_every_sample(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    times = tmp_path / "times.json"
+    words = measuring(plan, "--streams", "2", "--percentiles", "75", "--layer-times", "--export-times", times)
+    document = infer(trtw, *words)
+    measured = document["benchmark"]
+    assert measured["queries"] == 200
+    assert measured["throughput_qps"] == 2000
+    assert measured["latency_ms"]["p50"] == pytest.approx(1.2)
+    assert measured["compute_ms"]["p75"] == 1
+    assert measured["settings"]["cuda_graph"]
+    assert measured["single_calls"]["python"]["end_to_end_ms"]["count"] >= 5
+    run = Path(document["directory"])
+    kinds = [json.loads(line)["kind"] for line in (run / "records.jsonl").read_text().splitlines()]
+    assert (kinds.count("sample"), kinds.count("query")) == (1, 200)
+    assert kinds.count("call") > 100
+    assert [layer["share"] for layer in json.loads((run / "layers.json").read_text())["layers"]] == [0.5, 0.5]
+    exported = json.loads(times.read_text())
+    assert len(exported) == 200
+    assert exported[0]["endD2hMs"] - exported[0]["startH2dMs"] == pytest.approx(exported[0]["latencyMs"])
+
+
+def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
+    shown = trtw("infer-engine", *measuring(plan, "--no-transfers", "--no-cuda-graph", "--block"))
+    assert shown.exit_code == 0
+    assert "Throughput 1000.0 queries/s" in shown.stdout
+    assert "CUDA graph off" in shown.stdout
+    assert "too few to claim p95, p99" in shown.stdout
+
+
+# machines that lack something

@@ -1,0 +1,118 @@
+"""Which plans are loaded, which are refused, and what is shown of them."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.engines.common import Trtw, infer, write_model
+
+from trt_workbench.engine import native
+
+
+def test_inspect_shows_manifest_and_layers(trtw: Trtw, plan: Path) -> None:
+    shown = trtw("inspect-engine", plan)
+    assert shown.exit_code == 0
+    assert "total [layer]" in shown.stdout
+    document = json.loads(trtw("inspect-engine", plan, "--json").stdout)
+    assert document["manifest"]["model"]["file"] == "model.onnx"
+    assert [layer["Name"] for layer in document["engine"]["layers"]] == ["total [layer]", "ratio [layer]"]
+    assert [tensor["name"] for tensor in document["engine"]["tensors"]] == ["x", "y", "total", "ratio"]
+
+
+# refit-engine
+
+
+def test_a_stripped_plan_is_refused_until_it_has_weights(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    stripped, whole = tmp_path / "stripped.plan", tmp_path / "whole.plan"
+    trtw("build-engine", model, "--strip-weights", "-o", stripped)
+    refused = trtw("infer-engine", stripped)
+    assert refused.exit_code == 2
+    assert "trtw refit-engine stripped.plan MODEL.onnx" in refused.stderr
+    other = write_model(tmp_path / "other.onnx", 4)
+    document = json.loads(trtw("refit-engine", stripped, other, "-o", whole, "--json").stdout)
+    assert document["manifest"]["model"]["file"] == "other.onnx"
+    assert infer(trtw, whole, "--no-bench")["inputs"]["first"]["x"]["shape"] == [4, 3]
+
+
+# safety
+
+
+def test_a_plan_that_is_not_the_built_one_is_refused(trtw: Trtw, plan: Path) -> None:
+    content = plan.read_bytes()
+    for changed in (content[:-5], content[:-1] + b"!", content + b"more"):
+        plan.write_bytes(changed)
+        for words in (("inspect-engine", plan), ("infer-engine", plan)):
+            result = trtw(*words)
+            assert result.exit_code == 2
+            assert "truncated, replaced or tampered with" in result.stderr
+
+
+def test_a_plan_without_manifest_needs_trust(trtw: Trtw, plan: Path) -> None:
+    plan.with_name(plan.name + ".json").unlink()
+    refused = trtw("infer-engine", plan, "--no-bench")
+    assert refused.exit_code == 2
+    assert "--trust" in refused.stderr
+    trusted = trtw("infer-engine", plan, "--no-bench", "--trust")
+    assert trusted.exit_code == 0
+    assert "no manifest (--trust)" in trusted.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("TRTW_DOUBLE_VERSION", "11.1.0", "built by TensorRT 10.16.1, this machine has 11.1.0"),
+        ("TRTW_DOUBLE_CAPABILITY", "12.0", "compute capability 9.0 (GPU 9.0), this GPU has 12.0"),
+    ],
+)
+def test_a_plan_of_another_version_or_gpu_is_refused(
+    trtw: Trtw, plan: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    result = trtw("infer-engine", plan)
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08\x07 an onnx file", b"PK\x03\x04 an archive", b"<html>"])
+def test_a_file_that_is_no_plan_is_refused_even_with_trust(trtw: Trtw, tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "thing.plan"
+    file.write_bytes(content)
+    assert trtw("infer-engine", file, "--trust").exit_code == 2
+
+
+def test_pickled_arrays_are_never_loaded(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    file = tmp_path / "evil.npy"
+    np.save(file, np.array([{"a": 1}], object), allow_pickle=True)
+    result = trtw("infer-engine", plan, "-i", f"x={file}", "-i", f"y={file}")
+    assert result.exit_code == 2
+    assert "cannot be read as arrays" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("build-engine", "{model}"),
+        ("infer-engine", "{plan}"),
+        ("inspect-engine", "{plan}"),
+        ("refit-engine", "{plan}", "{model}", "-o", "new.plan"),
+        ("eval-coco", "--backend", "trt", "--model", "{model}", "--images", "{model}", "--annotations", "{model}"),
+    ],
+)
+def test_without_the_native_core_the_mend_is_told(
+    trtw: Trtw, plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, native.MODULE, None)  # an import of it fails
+    native.native.cache_clear()
+    result = trtw(*(word.format(model=model, plan=plan) for word in words))
+    assert result.exit_code == 3
+    assert "pixi run build-native" in result.stderr
+
+
+def test_the_manifest_is_shown_without_the_native_core(trtw: Trtw, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, native.MODULE, None)
+    native.native.cache_clear()
+    document = json.loads(trtw("inspect-engine", plan, "--manifest-only", "--json").stdout)
+    assert document["engine"] is None
+    assert document["manifest"]["engine"]["sha256"] == document["sha256"]
