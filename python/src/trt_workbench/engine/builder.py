@@ -32,6 +32,7 @@ from trt_workbench.engine.manifest import (
 )
 from trt_workbench.engine.native_options import to_native
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.profiles import batch_profile
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
@@ -118,7 +119,12 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
     dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
     if dynamic and not settings.profiles:
         shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
-        msg = f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX: {model}"
+        batch_alone = batch_profile([(tensor.name, tensor.shape) for tensor in facts.inputs], 1)
+        short = " or, as the batch alone is dynamic, --max-batch N" if batch_alone else ""
+        msg = (
+            f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
+            f"{short}: {model}"
+        )
         raise UsageProblem(msg)
     if "int8" in settings.precision and not facts.is_quantized and settings.calibration is None:
         msg = (
