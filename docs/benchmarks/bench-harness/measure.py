@@ -26,17 +26,25 @@ from trt_workbench.bench.bench_run import plan_bench
 from trt_workbench.bench.ranking import compare_records, kept_records
 from trt_workbench.bench.records import read_records
 
-_SHARE = "TRTW_PLANTED_SHARE"
+_SHARE, _PRIORITY = "TRTW_PLANTED_SHARE", "TRTW_PRIORITY"
 
 
 class SlowedWorker(worker.Worker):
-    """A worker whose runtime `b` is slower than it is."""
+    """A worker whose runtime `b` is slower than it is, by a share that may be 0."""
 
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         answer = super()._load(request)
-        if request["point"]["runtime"] == "b":
-            self._scenario.once = slowed(self._scenario.once, float(os.environ[_SHARE]))
+        share = float(os.environ[_SHARE])
+        if share and request["point"]["runtime"] == "b":
+            self._scenario.once = slowed(self._scenario.once, share)
         return answer
+
+
+def take_priority() -> None:
+    """Give the processes of this session, which Linux schedules as one group, the priority that was asked for."""
+    group = Path("/proc/self/autogroup")
+    if (priority := int(os.environ[_PRIORITY])) and group.exists():
+        group.write_text(str(priority), encoding="ascii")
 
 
 def slowed(call: Callable[[], object], share: float) -> Callable[[], None]:
@@ -79,6 +87,7 @@ def run_comparison(number: int, arguments: argparse.Namespace, records: Path) ->
     return {
         "comparison": number,
         "planted": arguments.planted,
+        "priority": arguments.priority,
         "load_before": load,
         "unstable": sum(bool(record.unstable) for record in measured),
         "repetitions": {name: len(values) for name, values in kept.items()},
@@ -92,16 +101,16 @@ def main() -> None:
     parser.add_argument("--planted", type=float, default=0.0, help="Share by which b is slowed down.")
     parser.add_argument("--comparisons", type=int, default=20)
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--duration-s", type=float, default=0.5)
-    parser.add_argument("--warmup-ms", type=float, default=40.0)
+    parser.add_argument("--duration-s", type=float, default=0.3)
+    parser.add_argument("--warmup-ms", type=float, default=15.0)
     parser.add_argument("--slices", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--priority", type=int, default=0, help="Of the workers, -20 to 19, as a niceness.")
     parser.add_argument("--name", required=True, help="Of the files NAME.jsonl and NAME-records.jsonl.gz to write.")
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
-    if arguments.planted:
-        os.environ[_SHARE] = str(arguments.planted)
-        worker_process.COMMAND = (sys.executable, str(Path(__file__).absolute()), "--serve")
+    os.environ[_SHARE], os.environ[_PRIORITY] = str(arguments.planted), str(arguments.priority)
+    worker_process.COMMAND = (sys.executable, str(Path(__file__).absolute()), "--serve")
     records = arguments.folder / f"{arguments.name}-records.jsonl.gz"
     records.unlink(missing_ok=True)
     with (arguments.folder / f"{arguments.name}.jsonl").open("w", encoding="utf-8") as out:
@@ -117,6 +126,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--serve"]:
+        take_priority()
         worker.Worker = SlowedWorker  # type: ignore[misc]
         worker.main()
     else:
