@@ -87,3 +87,9 @@ def test_errors_name_the_place(tmp_path: Path, old: str, new: str, message: str)
     assert old in GOOD
     with pytest.raises(UsageProblem, match=message):
         load_config(write(tmp_path, GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize(("device", "number"), [(1, 1), ("cuda:2", 2), ("cuda", 0), ("cpu", 0)])
+def test_the_gpu_that_is_watched_is_the_one_that_is_named(tmp_path: Path, device: int | str, number: int) -> None:
+    points = expand(load_config(write(tmp_path, GOOD.replace("precision: fp16", f"options: {{device: {device!r}}}"))))
+    assert {point.device for point in points if point.backend == "trt"} == {number}

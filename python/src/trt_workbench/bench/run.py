@@ -124,7 +124,7 @@ class BenchRun:
             one.replace(self._load(one.point, stack))
         path = self.folder / "samples" / ".slice.npz"
         request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
-        with TelemetrySampler(one.worker.pid) as sampler:
+        with TelemetrySampler(one.worker.pid, one.point.device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)
         columns = read_samples(path)
         path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from typing import Any, Self
 import psutil
 
 from trt_workbench.bench.statistics import percentile
+from trt_workbench.system.gpu import nvml_name
 
 _INTERVAL_S = 0.05
 # NVML's reasons that mean the card runs slower than it was asked to (nvml.h, nvmlClocksEventReasons).
@@ -63,7 +65,7 @@ class TelemetrySampler:
     result: Telemetry
 
     def __init__(self, pid: int, device: int = 0) -> None:
-        """Prepare to watch the process `pid` and the GPU `device`."""
+        """Prepare to watch the process `pid` and the GPU that CUDA calls `device` in it."""
         self._process = psutil.Process(pid)
         self._gpu = _Gpu.open(device, pid)
         self._stop = threading.Event()
@@ -132,13 +134,17 @@ class _Gpu:
     @classmethod
     def open(cls, device: int, pid: int) -> _Gpu | None:
         """Return the GPU, or None where there is no driver or no such GPU."""
+        name = nvml_name(device, os.environ.get("CUDA_VISIBLE_DEVICES"))
         try:
             import pynvml
         except ImportError:
             return None
+        if name is None:
+            return None
+        by_name = pynvml.nvmlDeviceGetHandleByIndex if isinstance(name, int) else pynvml.nvmlDeviceGetHandleByUUID
         try:
             pynvml.nvmlInit()
-            return cls(pynvml, pynvml.nvmlDeviceGetHandleByIndex(device), pid)
+            return cls(pynvml, by_name(name), pid)
         except pynvml.NVMLError:
             return None
 

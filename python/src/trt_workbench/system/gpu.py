@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,29 @@ def driver_report() -> dict[str, Any]:
         return {"error": f"the NVIDIA driver does not answer ({error})", "gpus": []}
     finally:
         pynvml.nvmlShutdown()
+
+
+def nvml_name(device: int, visible: str | None) -> int | str | None:
+    """Return what NVML calls a CUDA device: its index, or its UUID where the process is told its GPUs by UUID.
+
+    NVML counts all GPUs by PCI address. CUDA counts those of CUDA_VISIBLE_DEVICES, by address too as long as the GPUs
+    are alike or CUDA_DEVICE_ORDER is PCI_BUS_ID (CUDA programming guide, environment variables).
+
+    Args:
+        device: CUDA's number of the device in the process.
+        visible: the process's CUDA_VISIBLE_DEVICES; None where it is not set.
+
+    Returns:
+        An index, a UUID (or the beginning of one), or None where the process sees no such device.
+    """
+    if visible is None:
+        return device
+    entries = [entry.strip() for entry in visible.split(",")]
+    # The first entry that is no device ends the list, as CUDA reads it.
+    valid = list(itertools.takewhile(lambda entry: entry.isdecimal() or entry.startswith(("GPU-", "MIG-")), entries))
+    if device >= len(valid):
+        return None
+    return int(valid[device]) if valid[device].isdecimal() else valid[device]
 
 
 def _gpu(index: int) -> dict[str, Any]:
