@@ -18,9 +18,9 @@ from trt_workbench.backends.registry import availability
 from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
 from trt_workbench.engine.hashing import hash_document
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
-from trt_workbench.onnxtools.export_llm_model import load_causal_lm
+from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
@@ -242,7 +242,12 @@ def _tensor(tensor: Any) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
+    """Return what an export depends on. Raises ComponentMissing where a package is not installed."""
+    try:
+        return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
+    except importlib.metadata.PackageNotFoundError as error:
+        msg = f"Exporting a language model needs {error.name}, which is not installed. {MEND}"
+        raise ComponentMissing(msg) from error
 
 
 def _move(folder: Path, output: Path) -> None:
