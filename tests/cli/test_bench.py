@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
+from trt_workbench.bench import worker_process
 from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.main import app
 
@@ -204,3 +205,40 @@ def test_unknown_configuration() -> None:
     result = trtw("bench", "nothing-of-the-kind")
     assert result.exit_code == 2
     assert "shipped are detector" in result.stderr
+
+
+WAITS_FOR_ANOTHER = """
+import os, sys, time
+from pathlib import Path
+from trt_workbench.bench import worker
+begun, load = Path(sys.argv[1]), worker.Worker._load
+def load_beside_another(self, request):
+    (begun / str(os.getpid())).touch()
+    ending = time.monotonic() + 15
+    while len(list(begun.iterdir())) < 2:
+        if time.monotonic() > ending:
+            raise RuntimeError("nothing else was loading")
+        time.sleep(0.01)
+    return load(self, request)
+worker.Worker._load = load_beside_another
+worker.main()
+"""
+
+
+def test_runtimes_load_together_where_asked(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either worker loads only once the other has begun to."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", WAITS_FOR_ANOTHER, str(begun)))
+    config.write_text("loading: together\n" + config.read_text().replace("[1, 2]", "1"))
+    result = trtw("bench", config, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert {record.status for record in measured(tmp_path / "run")} == {"ok"}
+
+
+def test_one_that_cannot_load_beside_others_is_a_failed_record(config: Path, tmp_path: Path) -> None:
+    broken = "runtimes: [{backend: ort-cpu, name: broken, options: {no_such_option: 1}}, "
+    config.write_text("loading: together\n" + config.read_text().replace("runtimes: [", broken))
+    trtw("bench", config, "--output", tmp_path / "run")
+    outcomes = {(record.runtime, record.status) for record in measured(tmp_path / "run")}
+    assert outcomes == {("broken", "failed"), ("ort-cpu-fp32", "ok"), ("one", "ok")}

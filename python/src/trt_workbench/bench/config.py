@@ -153,6 +153,8 @@ class BenchConfig(_Strict):
             (google/benchmark, compare.py).
         measure: how long one repetition runs.
         processes: most runtimes that are loaded, and measured in turn, at one time.
+        loading: "apart", one runtime after the other, so that the recorded time of loading is its own; or "together",
+            which is sooner done where loading means compiling (TensorRT times kernels, and still loads alone).
         timeout_s: longest time that loading or one repetition may take before it counts as failed.
         models: by name.
         runtimes: in the order of the tables.
@@ -165,6 +167,7 @@ class BenchConfig(_Strict):
     repetitions: Positive = 9
     measure: MeasureSettings = MeasureSettings()
     processes: Positive = 8
+    loading: Literal["apart", "together"] = "apart"
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     models: Annotated[dict[Name, ModelEntry], Field(min_length=1)]
     runtimes: Annotated[tuple[RuntimeEntry, ...], Field(min_length=1)]

@@ -25,6 +25,8 @@ from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
+# They choose kernels by timing them: nothing else should run on the GPU while they build an engine.
+_TIME_KERNELS = ("trt", "ort-trt")
 
 
 @dataclass
@@ -78,17 +80,27 @@ class BenchRun:
         self._finished += len(points) * self.config.repetitions - len(order)
         self._group = f"{self._run}-{next(self._groups)}"
         with contextlib.ExitStack() as stack:
-            loaded: dict[str, _Loaded] = {}
-            for point in {point.key: point for point, _ in order}.values():
-                self._say(f"loading {point.label}")
-                try:
-                    loaded[point.key] = self._load(point, stack)
-                except WorkerFailure as failure:
-                    self._write_off(point, "failed", str(failure), failure.kind)
+            loaded = self._load_all(list({point.key: point for point, _ in order}.values()), stack)
             for repetition, members in itertools.groupby(order, lambda one: one[1]):
                 self._round([loaded[point.key] for point, _ in members if point.key in loaded], repetition, stack)
 
-    def _load(self, point: Point, stack: contextlib.ExitStack) -> _Loaded:
+    def _load_all(self, points: Sequence[Point], stack: contextlib.ExitStack) -> dict[str, _Loaded]:
+        """Return those that could be loaded, by key; the others become failed records."""
+        together = [one for one in points if self.config.loading == "together" and one.backend not in _TIME_KERNELS]
+        loaded = {}
+        for batch in [*([one] for one in points if one not in together), together]:
+            begun = []
+            for point in batch:
+                self._say(f"loading {point.label}")
+                begun.append((point, self._begin_loading(point, stack)))
+            for point, worker in begun:
+                try:
+                    loaded[point.key] = _Loaded(point, worker, worker.answer(self.config.timeout_s))
+                except WorkerFailure as failure:
+                    self._write_off(point, "failed", str(failure), failure.kind)
+        return loaded
+
+    def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
         worker = stack.enter_context(WorkerProcess(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
         request = {
             "verb": "load",
@@ -98,7 +110,8 @@ class BenchRun:
             "ranges": ranges(self.points, point.work),
             "seed": self.config.seed,
         }
-        return _Loaded(point, worker, worker.ask(request, self.config.timeout_s))
+        worker.send(request)
+        return worker
 
     def _round(self, members: Sequence[_Loaded], repetition: int, stack: contextlib.ExitStack) -> None:
         """Measure one repetition of every member, slice by slice in turns, every other time in reverse."""
@@ -121,7 +134,8 @@ class BenchRun:
 
     def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
         if not one.alive:
-            one.replace(self._load(one.point, stack))
+            worker = self._begin_loading(one.point, stack)
+            one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
         request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
         with TelemetrySampler(one.worker.pid, one.point.device) as sampler:
@@ -214,8 +228,8 @@ class _Loaded:
     facts: dict[str, Any] = field(repr=False)
     alive: bool = True
 
-    def replace(self, other: _Loaded) -> None:
-        self.worker, self.facts, self.alive = other.worker, other.facts, True
+    def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
+        self.worker, self.facts, self.alive = worker, facts, True
 
 
 def _sweep(point: Point) -> tuple[Any, ...]:

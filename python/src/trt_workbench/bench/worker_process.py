@@ -66,7 +66,7 @@ class WorkerProcess:
     ) -> None:
         """End the process, kindly first."""
         with contextlib.suppress(OSError, ValueError):
-            self._send({"verb": "close"})
+            self._write({"verb": "close"})
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
@@ -81,13 +81,21 @@ class WorkerProcess:
         self._log.close()
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Send a request and return its answer.
+        """Send a request and return its answer. Raises WorkerFailure as `answer`."""
+        self.send(request)
+        return self.answer(timeout_s)
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Send a request; `answer` fetches what comes of it."""
+        with contextlib.suppress(OSError):  # a dead worker: the missing answer says so
+            self._write(request)
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """Return the answer to the oldest request that has none yet.
 
         Raises:
             WorkerFailure: the worker met an error, ended, or took longer than `timeout_s`.
         """
-        with contextlib.suppress(OSError):  # a dead worker: the missing answer says so
-            self._send(request)
         try:
             line = self._answers.get(timeout=timeout_s)
         except queue.Empty:
@@ -101,7 +109,7 @@ class WorkerProcess:
             raise WorkerFailure(answer["error"], answer["kind"], alive=True)
         return answer
 
-    def _send(self, request: dict[str, Any]) -> None:
+    def _write(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request, default=str) + "\n")
         self._process.stdin.flush()
