@@ -141,7 +141,8 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
     assert all((run / name).read_bytes() == content for name, content in samples.items())
 
 
-def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
     run = tmp_path / "run"
     program = "from trt_workbench.cli.main import main; main()"
@@ -153,7 +154,7 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path) -> N
         assert time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(0.3)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, ending)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "--resume" in said

@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
@@ -77,7 +80,8 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            with _ended_as_interrupted():
+                return command(*args, **kwargs)
         except WorkbenchError as error:
             _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
         except OSError as error:
@@ -88,6 +92,23 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
             _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
 
     return guarded
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Treat SIGTERM, with which batch systems and containers end a job, like Ctrl-C: keep or clear what was begun."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    earlier = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def parse_options(texts: list[str] | None) -> dict[str, Any]:
