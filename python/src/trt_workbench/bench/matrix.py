@@ -153,17 +153,19 @@ def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[
 
 def _points(work: Work, runtime: RuntimeEntry) -> Iterator[Point]:
     own = {name: getattr(runtime, name) for name in ("precision", "threads", "concurrency")}
-    swept: dict[str, Sequence[Any]] = {name: value for name, value in own.items() if isinstance(value, tuple)}
-    swept |= {name: value for name, value in runtime.options.items() if isinstance(value, list)}
-    for values in itertools.product(*swept.values()):
-        chosen = dict(zip(swept, values, strict=True))
-        suffix = "".join(f" {name}={setting_text(value)}" for name, value in chosen.items())
+    listed: dict[str, Sequence[Any]] = {name: value for name, value in own.items() if isinstance(value, tuple)}
+    listed |= {name: value for name, value in runtime.options.items() if isinstance(value, list)}
+    for values in itertools.product(*listed.values()):
+        chosen = dict(zip(listed, values, strict=True))
+        # a list of one value sweeps nothing: that is how an option whose value is a list is written
+        swept = {name: value for name, value in chosen.items() if len(listed[name]) > 1}
+        suffix = "".join(f" {name}={setting_text(value)}" for name, value in swept.items())
         settings = {name: chosen.get(name, value) for name, value in own.items()}
         yield Point(
             work=work,
             runtime=runtime.label + suffix,
             entry=runtime.label,
-            swept=chosen,
+            swept=swept,
             backend=runtime.backend,
             tf32=runtime.tf32,
             options={name: chosen.get(name, value) for name, value in runtime.options.items()},
