@@ -19,24 +19,40 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 TINY_LM = ROOT / "models" / "tiny-lm"
-TORCH = ("torch:fp32", "torch:fp16", "torch-compile:fp16")
-ONNX = ("ort-cuda:fp32", "ort-cuda:fp16", "trt:fp32", "trt:fp16")
+BACKENDS = (
+    "torch:fp32",
+    "torch:fp16",
+    "torch-compile:fp16",
+    "ort-cpu:fp32",
+    "ort-cuda:fp32",
+    "ort-cuda:fp16",
+    "trt:fp32",
+    "trt:fp16",
+)
 
 
 def runs(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The arguments of eval-llm by name of the run."""
+    """The arguments of eval-llm by name of the run, what is worth most first."""
     prompts, context = options.prompts, options.context
-    made = {
-        "perplexity": [str(TINY_LM), "--modes", "perplexity", "--batch", "4", "--max-ppl-increase", "1"],
-        "tiny-generate": [str(TINY_LM), "--modes", "generate,generate-cached", *_generation(context, 3)],
-        "gpt2-perplexity": ["gpt2", "--modes", "perplexity", "--limit", "8000"],
-    }
+    made = {"perplexity": [str(TINY_LM), "--modes", "perplexity", "--batch", "4", "--max-ppl-increase", "1"]}
     for batch in (1, 4):
         timing = ["--batch", str(batch), "--prompt", prompts, "--repetitions", "20", "--warmup", "5"]
         made[f"gpt2-prefill-b{batch}"] = ["gpt2", "--modes", "prefill", *timing]
     made["gpt2-generate-cached"] = ["gpt2", "--modes", "generate-cached", *_generation(context, 5)]
-    made["gpt2-generate"] = ["gpt2", "--modes", "generate", *_generation(context, 2)]
+    made["gpt2-generate"] = ["gpt2", "--modes", "generate", *_generation(context, 3)]
     return made
+
+
+def chosen(name: str, backends: list[str]) -> list[str]:
+    """The backends of a run: the processor for perplexity alone, generation in fp16 alone.
+
+    Without a cache every step has another length, for which torch-compile would compile again.
+    """
+    if name == "perplexity":
+        return backends
+    if name.startswith("gpt2-prefill"):
+        return [one for one in backends if not one.startswith("ort-cpu")]
+    return [one for one in backends if one.endswith(":fp16") and (name.endswith("cached") or "compile" not in one)]
 
 
 def _generation(context: int, repetitions: int) -> list[str]:
@@ -63,21 +79,21 @@ def say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 
-def serving() -> str:
+def serving() -> list[str]:
     """Backends that serve here, as eval-llm takes them."""
     from trt_workbench.backends.registry import availability
 
-    found = [name for name in (*TORCH, *ONNX) if availability(name.partition(":")[0]).ok]
-    if not any(name.startswith("trt") for name in found):
-        say(f"trt cannot serve: {availability('trt').reason}")
-    return ",".join(found)
+    for name in ("ort-cuda", "trt"):
+        if not (found := availability(name)).ok:
+            say(f"{name} cannot serve: {found.reason}")
+    return [name for name in BACKENDS if availability(name.partition(":")[0]).ok]
 
 
 def measure(options: argparse.Namespace) -> None:
     """Make every run that is not there."""
     gpt2 = options.output / "models" / "gpt2"
     make_gpt2(gpt2, options.layers)
-    backends = options.backends or serving()
+    backends = options.backends.split(",") if options.backends else serving()
     for name, arguments in runs(options).items():
         target = options.output / name
         if (options.runs and name not in options.runs.split(",")) or (target / "run.json").is_file():
@@ -85,7 +101,8 @@ def measure(options: argparse.Namespace) -> None:
         place = [str(gpt2) if argument == "gpt2" else argument for argument in arguments]
         code = "from trt_workbench.cli.eval_llm import main; main()"
         say(f"== {name}")
-        command = [sys.executable, "-c", code, *place, "--backends", backends, "--output", str(target)]
+        command = [sys.executable, "-c", code, *place, "--backends", ",".join(chosen(name, backends))]
+        command += ["--output", str(target)]
         # a gate that fails (1) is a result
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
