@@ -82,14 +82,22 @@ def read_layers(text: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]
     The inspector lists names alone unless the engine was built with detailed profiling verbosity.
     """
     try:
-        document = json.loads(text)
-        found = document["Layers"]
-    except (json.JSONDecodeError, KeyError, TypeError):
-        return (), ("TensorRT's engine inspector returned no layers that can be read.",)
+        # TensorRT 8.6 leaves the characters that part a layer's metadata (0x1E, 0x1F) unescaped
+        found = json.loads(text, strict=False)["Layers"]
+    except json.JSONDecodeError as error:
+        return (), (_unreadable(f"{error}, near {text[max(0, error.pos - 60) : error.pos + 20]!r}"),)
+    except (KeyError, TypeError):
+        found = None
+    if not isinstance(found, list):
+        return (), (_unreadable(f"it has no list of layers and begins {text[:80]!r}"),)
     layers = tuple(layer if isinstance(layer, dict) else {"Name": str(layer)} for layer in found)
     if layers and all(layer.keys() == {"Name"} for layer in layers):
         return layers, ("The engine tells layer names only; build it with --profiling-verbosity detailed for more.",)
     return layers, ()
+
+
+def _unreadable(reason: str) -> str:
+    return f"What TensorRT's engine inspector returned cannot be read: {reason}"
 
 
 def _ranges(tensor: Any) -> TensorRanges:
