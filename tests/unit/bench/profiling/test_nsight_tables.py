@@ -95,5 +95,96 @@ def test_units_and_figures() -> None:
 
 
 def test_a_table_ends_where_its_rows_do() -> None:
-    rows = read_table('noise\na,b\n1,"x, y"\n2,z\n\n3,4\n', ("a", "b"), "it")
+    rows = read_table('noise\na,b\n1,"x, y"\n2,z\n\nProcessing the next\n3,4\n', ("a", "b"), "it")
     assert rows == [{"a": "1", "b": "x, y"}, {"a": "2", "b": "z"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a,b\n==PROF== Profiling "x" - 0: 0%....100%\n1,2\n==WARNING== odd, very odd\n3,4\n==PROF== Disconnected\n',
+        "a,b\n\n1,2\n\n3,4\n",
+        "a,b,\n1,2,\n3,4,\n",
+        "a,b\n1,2\na,b\n3,4\n",
+        "a,b\r\n1,2\r\n3,4\r\n",
+    ],
+    ids=["own lines", "empty lines", "trailing commas", "repeated header", "crlf"],
+)
+def test_what_stands_between_rows_does_not_end_a_table(text: str) -> None:
+    assert read_table(text, ("a", "b"), "it") == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+
+
+@pytest.mark.parametrize(("row", "cells"), [("1", 1), ("1,2,3", 3)])
+def test_a_row_that_does_not_fit_is_named(row: str, cells: int) -> None:
+    with pytest.raises(UsageProblem, match=rf"it printed {cells} cells below 2 columns, line 4: {row}$"):
+        read_table(f"noise\na,b\n1,2\n{row}\n", ("a", "b"), "it")
+
+
+def test_a_quoted_cell_may_hold_line_breaks() -> None:
+    assert read_table('a,b\n"x\n\ny",2\n', ("a", "b"), "it") == [{"a": "x\n\ny", "b": "2"}]
+
+
+HEADER = (
+    '"ID","Process ID","Process Name","Host Name","thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:'
+    'Msg_Type:Msg","Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg","Kernel Name","Context",'
+    '"Stream","Block Size","Grid Size","Device","CC","gpu__time_duration.sum"'
+)
+UNITS = '"","","","","","","","","","","","","","ns"'
+KERNEL = '"void conv<float, 4>(int)","1","13","(128, 1, 1)","(8, 1, 1)","0","9.0","4,000"'
+LAYER = "TensorRT:/conv1/Conv + /relu1/Relu:none:none:none:none:none:none"
+QUOTED = f'"71  ""TensorRT:ExecutionContext::enqueue:none:none:none:none:none:none""  ""{LAYER}"" "'
+
+
+def ncu_text(ranges: str, units: str = UNITS) -> str:
+    return f'==PROF== Connected to process 71\n{HEADER}\n{units}\n"0","71","python3.12","127.0.0.1",{ranges}{KERNEL}\n'
+
+
+@pytest.mark.parametrize(
+    ("ranges", "layer"),
+    [
+        (f'{QUOTED},"",', "/conv1/Conv + /relu1/Relu"),
+        (f"{QUOTED},", "/conv1/Conv + /relu1/Relu"),
+        (f'"71  "TensorRT:ExecutionContext::enqueue:none" "{LAYER}" ","",', "/conv1/Conv + /relu1/Relu"),
+        (f'"71  "TensorRT:a, b, and c:none:none" "{LAYER}" ","",', "/conv1/Conv + /relu1/Relu"),
+        ('"","",', None),
+        ("", None),
+    ],
+    ids=["both columns", "one column", "unescaped quotes", "unescaped quotes and commas", "no ranges", "no columns"],
+)
+@pytest.mark.parametrize("units", [UNITS, '"","","","","","","","","","","","ns"'], ids=["units", "short units"])
+def test_ncu_cells_of_ranges_may_be_torn_or_absent(
+    ranges: str, layer: str | None, units: str, fp16: list[Operation]
+) -> None:
+    (kernel,) = ncu_raw.read_kernels(ncu_text(ranges, units), LayerIndex(fp16))
+    assert (kernel.name, kernel.layer, kernel.total_ms) == ("void conv<float, 4>(int)", layer, 0.004)
+
+
+def test_ncu_rows_of_several_processes_are_read(fp16: list[Operation]) -> None:
+    text = ncu_text(f'{QUOTED},"",') + ncu_text('"","",').replace('"ns"', '"us"')
+    kernels = ncu_raw.read_kernels(text, LayerIndex(fp16))
+    assert [(kernel.layer, kernel.total_ms) for kernel in kernels] == [
+        (None, 4.0),
+        ("/conv1/Conv + /relu1/Relu", 0.004),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ncu_text('"","",').replace(f",{KERNEL}", ""), r"printed 6 cells below 14 columns, line 4: \"0\",\"71\""),
+        (ncu_text('"","",').replace(',"9.0","4,000"', ""), r"as the Block Size of a kernel; its row: 0, 71"),
+        (f"{HEADER}\n{UNITS}\n==WARNING== Too late\n", "measured no kernel .* it says: ==WARNING== Too late"),
+        (f"{HEADER}\n", "measured no kernel"),
+        ("==PROF== Connected\n==WARNING== No kernels were profiled.\n", "no table .* says: .* No kernels were"),
+    ],
+    ids=["short row", "cut row", "units alone", "header alone", "no header"],
+)
+def test_ncu_output_without_a_whole_kernel_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        ncu_raw.read_kernels(text, LayerIndex([]))
+
+
+def test_nsys_output_without_a_kernel_is_an_error() -> None:
+    table = next(line for line in sample("nsys-cuda_gpu_kern_sum.csv").split("\n") if "Instances" in line)
+    with pytest.raises(UsageProblem, match="nsys recorded no kernel"):
+        nsys_stats.read_kernels(f"{table}\n", None, LayerIndex([]))

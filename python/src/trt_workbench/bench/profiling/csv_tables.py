@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trt_workbench.errors import UsageProblem
 
@@ -13,36 +12,93 @@ _REASON = re.compile(r"SKIPPED|ERROR|WARNING|No kernels")
 _PER_NS = {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 
 
-def read_table(text: str, columns: Sequence[str], source: str) -> list[dict[str, str]]:
+def read_table(text: str, columns: Sequence[str], source: str, free: str | None = None) -> list[dict[str, str]]:
     """Return the rows of the first table that has all `columns`, by column name.
 
+    Lines of the tool's own (`==PROF== ...`), headers that are repeated and empty lines are no rows; after an empty
+    line, plain text of one cell ends the table.
+
     Args:
-        text: what the tool printed; lines before the table's header are skipped, an empty line ends the table.
+        text: what the tool printed; lines before the table's header are skipped.
         columns: beginnings of column names that the header must have.
         source: what printed it, for the message.
+        free: in the names of adjacent columns whose text may break the tool's quoting, or which rows without such
+            text may lack; in a row of another width than the header's they share what the other columns leave.
 
     Raises:
-        UsageProblem: there is no such table; the message holds the line that tells why, else the first.
+        UsageProblem: there is no such table; the message holds the line that tells why, else the first. Or a row does
+            not fit the header; the message holds it and the number of its line.
     """
     lines = text.replace("\r\n", "\n").split("\n")
     for number, line in enumerate(lines):
-        names = next(csv.reader([line]), [])
-        if all(any(name.startswith(column) for name in names) for column in columns):
-            # a quoted name may hold line breaks, so the reader gets the text as it is
-            return _rows(csv.reader(io.StringIO("\n".join(lines[number + 1 :]))), names)
-    said = [line.strip() for line in lines if line.strip()] or ["nothing"]
-    telling = next((line for line in said if _REASON.search(line)), said[0])
-    msg = f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling[:200]}"
+        names = _without_empty_end(next(csv.reader([line]), []), 0)
+        if names and all(any(name.startswith(column) for name in names) for column in columns):
+            return _rows(lines, number + 1, names, source, free)
+    msg = f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling(text)}"
     raise UsageProblem(msg)
 
 
-def _rows(reader: object, names: list[str]) -> list[dict[str, str]]:
-    rows = []
-    for cells in reader:  # type: ignore[attr-defined]
-        if len(cells) != len(names):
+def telling(text: str) -> str:
+    """Return the line of a tool's output that tells what went wrong, else the first, shortened."""
+    said = [line.strip() for line in text.split("\n") if line.strip()] or ["nothing"]
+    return next((line for line in said if _REASON.search(line)), said[0])[:200]
+
+
+def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free: str | None) -> list[dict[str, str]]:
+    # the tool's own lines may stand anywhere
+    kept = [(number, line) for number, line in enumerate(lines[first:], first + 1) if not line.startswith("==")]
+    rows: list[dict[str, str]] = []
+    after_empty = False
+    for place, cells in _records([line for _, line in kept], source):
+        if not any(cell.strip() for cell in cells):
+            after_empty = True
+            continue
+        if after_empty and rows and len(cells) == 1:
             break
-        rows.append(dict(zip(names, cells, strict=True)))
+        fitted = _fitted(cells, names, free)
+        if fitted is None:
+            number, line = kept[place]
+            msg = f"{source} printed {len(cells)} cells below {len(names)} columns, line {number}: {line[:300]}"
+            raise UsageProblem(msg)
+        if fitted != names:
+            rows.append(dict(zip(names, fitted, strict=True)))
     return rows
+
+
+def _records(lines: Sequence[str], source: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each record with the place of its first line; a quoted cell may hold line breaks."""
+    reader = csv.reader(line + "\n" for line in lines)
+    place = 0
+    try:
+        for cells in reader:
+            yield place, cells
+            place = reader.line_num
+    except csv.Error as error:
+        msg = f"{source} printed what is no CSV ({error}): {lines[place][:300]}"
+        raise UsageProblem(msg) from error
+
+
+def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[str] | None:
+    """Return one cell a column; None where it is not certain which cell belongs to which column."""
+    cells = _without_empty_end(cells, len(names))
+    if len(cells) == len(names):
+        return cells
+    places = [place for place, name in enumerate(names) if free is not None and free in name]
+    if not places:
+        return None
+    before, after = places[0], len(names) - places[-1] - 1
+    if len(cells) < before + after:
+        return None
+    shared = ",".join(cells[before : len(cells) - after])
+    return [*cells[:before], shared, *[""] * (places[-1] - places[0]), *cells[len(cells) - after :]]
+
+
+def _without_empty_end(cells: list[str], least: int) -> list[str]:
+    """Return cells without empty ones beyond the first `least`: what a comma at the end of a line makes."""
+    count = len(cells)
+    while count > least and not cells[count - 1].strip():
+        count -= 1
+    return cells[:count]
 
 
 def number(text: str) -> float | None:

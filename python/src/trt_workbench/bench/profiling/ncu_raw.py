@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trt_workbench.bench.profiling.csv_tables import nanoseconds, number, read_table
+from trt_workbench.bench.profiling.csv_tables import nanoseconds, number, read_table, telling
 from trt_workbench.bench.profiling.kernel_layers import LayerIndex
 from trt_workbench.bench.profiling.records import Kernel, Operation, Side
 from trt_workbench.bench.profiling.shares import kernels_with_shares
+from trt_workbench.errors import UsageProblem
 
 DURATION = "gpu__time_duration.sum"
 # What tells why a kernel takes its time: how near compute, memory and DRAM are to their peaks, and how full the SMs.
@@ -24,8 +25,12 @@ METRICS = (
     "sm__warps_active.avg.pct_of_peak_sustained_active",
     "launch__registers_per_thread",
 )
-_RANGE_COLUMN = "Push/Pop_Range:"
-_QUOTED = re.compile(r'"([^"]*)"')
+_RANGE_COLUMN = "_Range:"
+_PUSH_POP = "Push/Pop_Range:"
+# A cell of ranges begins with the thread's number.
+_THREAD = re.compile(r"^\s*\d+\s+")
+# What stands in columns right of the ranges: a row that was cut short or torn apart has other things there.
+_SHAPES = {"ID": re.compile(r"\d+"), "Block Size": re.compile(r"\(.*\)"), "Grid Size": re.compile(r"\(.*\)")}
 
 
 @dataclass(frozen=True)
@@ -45,24 +50,36 @@ def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[K
         side: of the comparison.
 
     Raises:
-        UsageProblem: there is no such table.
+        UsageProblem: there is no such table, a row does not fit its header, or no kernel was measured.
     """
-    rows = read_table(text, ("ID", "Kernel Name", DURATION), "ncu")
-    units = rows.pop(0) if rows and not rows[0]["ID"].strip() else {}
+    units: Mapping[str, str] = {}
     groups: dict[tuple[str, str | None], list[_Launch]] = defaultdict(list)
-    for row in rows:
+    for row in read_table(text, ("ID", "Kernel Name", DURATION), "ncu", free=_RANGE_COLUMN):
+        # a line of units follows every header, and ncu may print one for each process
+        if not row["ID"].strip():
+            units = row
+            continue
         launch = _launch(row, units, layers)
         groups[launch.name, launch.layer.name if launch.layer else None].append(launch)
+    if not groups:
+        msg = f"ncu measured no kernel between cudaProfilerStart and -Stop; it says: {telling(text)}"
+        raise UsageProblem(msg)
     return kernels_with_shares([_kernel(launches, side) for launches in groups.values()])
 
 
 def ranges_of(cell: str) -> list[str]:
     """Return the ranges in a cell of the NVTX column, outermost first, each as `domain:name:further fields`."""
-    return _QUOTED.findall(cell)
+    # by the colon, not by pairs of quotes: one is lost where ncu leaves those inside a cell unescaped
+    parts = (_THREAD.sub("", part).strip() for part in cell.split('"'))
+    return [part for part in parts if ":" in part]
 
 
 def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> _Launch:
-    ranges = [text for name, cell in row.items() if _RANGE_COLUMN in name for text in ranges_of(cell)]
+    for column, shape in _SHAPES.items():
+        if column in row and not shape.fullmatch(row[column].strip()):
+            msg = f"ncu printed {row[column]!r} as the {column} of a kernel; its row: {', '.join(row.values())[:300]}"
+            raise UsageProblem(msg)
+    ranges = [text for name, cell in row.items() if _PUSH_POP in name for text in ranges_of(cell)]
     metrics = {name: value for name in METRICS if (value := number(row.get(name, ""))) is not None}
     duration_ns = nanoseconds(metrics.pop(DURATION, 0.0), units.get(DURATION) or "ns")
     return _Launch(row["Kernel Name"], layers.find(ranges), duration_ns, metrics)

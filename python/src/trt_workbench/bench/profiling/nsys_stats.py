@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from trt_workbench.bench.profiling.csv_tables import column_and_unit, nanoseconds, number, read_table
+from trt_workbench.bench.profiling.csv_tables import column_and_unit, nanoseconds, number, read_table, telling
 from trt_workbench.bench.profiling.kernel_layers import LayerIndex
 from trt_workbench.bench.profiling.records import Kernel, Operation, Side
 from trt_workbench.bench.profiling.shares import kernels_with_shares
+from trt_workbench.errors import UsageProblem
 
 KERNELS = "cuda_gpu_kern_sum"
 RANGES = "nvtx_kern_sum"
@@ -27,9 +28,12 @@ def read_kernels(kernels: str, ranges: str | None, layers: LayerIndex, side: Sid
         side: of the comparison.
 
     Raises:
-        UsageProblem: the text is not such a summary.
+        UsageProblem: the text is not such a summary, or no kernel was recorded.
     """
     totals = _totals(kernels)
+    if not totals:
+        msg = f"nsys recorded no kernel between cudaProfilerStart and -Stop; it says: {telling(kernels)}"
+        raise UsageProblem(msg)
     located = _by_layer(ranges, layers) if ranges else {}
     found = []
     for name, (launches, time_ns) in totals.items():
