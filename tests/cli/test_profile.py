@@ -277,6 +277,21 @@ def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their
     assert "add_kernel" in (captures.parents[1] / "report.html").read_text()
 
 
+def test_a_recording_without_kernels_is_an_error_that_names_the_kept_files(
+    plan: Path, stand_in: Path, trtw: Trtw, tmp_path: Path
+) -> None:
+    ncu = tmp_path / "bin" / "ncu"
+    ncu.write_text(NCU.replace('log.write(\'"",', 'sys.exit(code)\n    log.write(\'"",'))
+    result = trtw("profile", plan, "--ncu", "--output", tmp_path / "out" / "mine")
+    assert result.exit_code == 2
+    assert stand_in.read_text() == "start\nstop\n"
+    kept = tmp_path / "out" / "mine.captures" / "target"
+    assert "measured no kernel" in result.stderr
+    assert str(kept) in result.stderr.replace("\n", "")
+    assert {"request.json", "ncu.csv", "ncu.log"} <= {path.name for path in kept.iterdir()}
+    assert not (tmp_path / "out" / "mine").exists()
+
+
 def test_a_model_is_built_in_two_precisions_and_compared(doubled_core: None, model: Path, trtw: Trtw) -> None:  # noqa: ARG001
     result = trtw("profile", model, "--backend", "trt", "--against", "fp16", "--json")
     assert result.exit_code == 0, result.stderr

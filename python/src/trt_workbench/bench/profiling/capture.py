@@ -73,7 +73,7 @@ class Capture:
         self._run(NSYS, nsys_profile(nsys, output, self.program))
         recording = output.with_suffix(".nsys-rep")
         if not recording.is_file():
-            msg = f"Nsight Systems left no recording; its output: {self._folder / 'nsys.log'}"
+            msg = "Nsight Systems left no recording; what it printed is in nsys.log."
             raise ComponentMissing(msg)
         kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
         command = stats_command(nsys, recording, nsys_stats.RANGES)
@@ -87,7 +87,7 @@ class Capture:
 
         Raises:
             ComponentMissing: the profiler is not installed, or may not read the device's counters.
-            UsageProblem: it recorded no kernel, or the workload is wrong.
+            UsageProblem: it recorded no kernel, printed what cannot be read, or the workload is wrong.
             DeviceFailure: the device failed, or the time is over.
         """
         log = self._folder / "ncu.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from trt_workbench.bench.profiling.sources import Profile, earlier_run, kernels_
 from trt_workbench.bench.profiling.workload import Workload
 from trt_workbench.bench.rundir import RunDirectory, run_directory
 from trt_workbench.engine.files import write_json
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
 
@@ -159,12 +160,23 @@ class _Filling:
         settings = CaptureSettings(self._request.launches, self._request.timeout_s, self._say)
         capture = Capture(found.work.model_dump(mode="json"), folder, settings)
         kernels: list[Kernel] = []
-        if self._request.nsys:
-            kernels += capture.nsys(found.operations, side)
-        if self._request.ncu:
-            kernels += capture.ncu(found.operations, side)
+        try:
+            if self._request.nsys:
+                kernels += capture.nsys(found.operations, side)
+            if self._request.ncu:
+                kernels += capture.ncu(found.operations, side)
+        except WorkbenchError as error:
+            msg = f"{error} The profilers' files are kept: {self._keep_captures(folder, side)}"
+            raise type(error)(msg) from error
         found.facts["commands"] = capture.commands
         return kernels
+
+    def _keep_captures(self, folder: Path, side: Side) -> Path:
+        """Copy a side's captures beside the run directory, which a failure removes, and return where they are."""
+        destination = self._directory.destination
+        kept = destination.with_name(f"{destination.name}.captures") / side
+        shutil.copytree(folder, kept, dirs_exist_ok=True)
+        return kept
 
 
 def _workload(request: ProfileRequest, path: Path, precision: str, backend: str) -> Workload:
