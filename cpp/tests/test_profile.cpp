@@ -46,6 +46,14 @@ TEST_CASE("profiles that fit pass") {
     CHECK(problem_after([](Profile& p) { p.shapes["table"] = {{8, 4}, {8, 4}, {8, 4}}; }).empty());
 }
 
+TEST_CASE("a profile of fixed shapes holds each input to its own") {
+    const std::vector<ProfileInput> fixed{{"x", {4, 8}, {"", ""}, false}, {"scale", {}, {}, false}};
+    const Profile profile = fixed_profile(fixed);
+    CHECK(profile.shapes == std::map<std::string, ProfileRange>{{"x", {{4, 8}, {4, 8}, {4, 8}}}});
+    CHECK(profile.values.empty());
+    CHECK(problem({profile}, fixed).empty());
+}
+
 TEST_CASE("a model of fixed shapes needs no profile, a dynamic one does") {
     CHECK(problem({}, {{"x", {1, 3}, {}, false}}).empty());
     CHECK(mentions(problem({}), "'ids' is dynamic (-1x-1)"));

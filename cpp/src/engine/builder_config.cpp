@@ -283,9 +283,18 @@ void check_supported(const BuildOptions& o) {
 
 void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
                     nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles) {
-    validate_profiles(profiles, profile_inputs(network));
+    const std::vector<ProfileInput> inputs = profile_inputs(network);
+    validate_profiles(profiles, inputs);
     for (const Profile& profile : profiles) {
         add_profile(builder, config, profile);
+    }
+    // Without a profile TensorRT builds such an engine, but then makes no context of it (pytorch/TensorRT#2516).
+    if (profiles.empty() && has_open_shapes(network)) {
+        add_profile(builder, config, fixed_profile(inputs));
+#if NV_TENSORRT_MAJOR < 10
+        // as later versions always do: nobody chose this profile, so it may not limit the engine to one context
+        config.setPreviewFeature(PreviewFeature::kPROFILE_SHARING_0806, true);
+#endif
     }
 }
 

@@ -4,6 +4,8 @@
 #include "trtw/engine/version.hpp"
 #include "trtw/error.hpp"
 
+#include <algorithm>
+
 namespace trtw::engine {
 
 namespace {
@@ -61,6 +63,19 @@ std::vector<ProfileInput> profile_inputs(const nvinfer1::INetworkDefinition& net
         inputs.push_back(std::move(input));
     }
     return inputs;
+}
+
+bool has_open_shapes(const nvinfer1::INetworkDefinition& network) {
+    for (int i = 0; i < network.getNbLayers(); ++i) {
+        const nvinfer1::ILayer& layer = *network.getLayer(i);
+        for (int out = 0; out < layer.getNbOutputs(); ++out) {
+            const nvinfer1::Dims dims = layer.getOutput(out)->getDimensions();
+            if (dims.nbDims < 0 || std::any_of(dims.d, dims.d + dims.nbDims, [](auto dim) { return dim < 0; })) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, const std::string& name,

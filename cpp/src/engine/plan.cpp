@@ -68,7 +68,7 @@ bool is_dynamic(const Shape& shape) {
 }
 
 // TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
-// context tells the shape then.
+// context tells the shape then. Built without a profile, as apply_profiles never does, such an engine has no context.
 void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles) {
     const char* name = tensor.name.c_str();
     std::vector<ProfileRange> told;
@@ -81,8 +81,15 @@ void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles
                             return range.max.size() != tensor.shape.size();
                         });
     if (untold) {
+        const LogCapture capture{logger().buffer()};
         const std::unique_ptr<nvinfer1::IExecutionContext> context{shape_context(engine)};
-        const nvinfer1::Dims dims = context ? context->getTensorShape(name) : nvinfer1::Dims{};
+        if (!context) {
+            throw UsageProblem("TensorRT makes no execution context of the engine, nor tells the shape of its input '" +
+                               tensor.name + "'. Where shapes depend on the data, an engine needs an optimisation " +
+                               "profile even if its inputs are fixed: build it again with this version. " +
+                               "TensorRT says: " + capture.errors());
+        }
+        const nvinfer1::Dims dims = context->getTensorShape(name);
         if (dims.nbDims > 0) {
             tensor.shape = to_vector(dims);
         }

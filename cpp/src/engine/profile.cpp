@@ -121,6 +121,16 @@ void check_input(std::size_t number, const Profile& profile, const ProfileInput&
 
 } // namespace
 
+Profile fixed_profile(const std::vector<ProfileInput>& inputs) {
+    Profile profile;
+    for (const ProfileInput& input : inputs) {
+        if (!input.shape.empty()) {
+            profile.shapes[input.name] = {input.shape, input.shape, input.shape};
+        }
+    }
+    return profile;
+}
+
 void validate_profiles(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs) {
     if (profiles.empty()) {
         for (const ProfileInput& input : inputs) {

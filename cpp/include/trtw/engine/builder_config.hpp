@@ -14,7 +14,8 @@ namespace trtw::engine {
 /// Throws UsageProblem for options that this TensorRT version does not have.
 void check_supported(const BuildOptions& options);
 
-/// Adds the profiles, after validating them against the network.
+/// Adds the profiles, after validating them against the network. A network of fixed inputs in which a shape depends on
+/// the data gets a profile of its own where none is given.
 void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
                     nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles);
 

@@ -21,6 +21,9 @@ std::vector<TensorDescription> network_outputs(const nvinfer1::INetworkDefinitio
 /// The inputs as profile validation needs them.
 std::vector<ProfileInput> profile_inputs(const nvinfer1::INetworkDefinition& network);
 
+/// Whether a layer's output has a shape that is known at run time only: of fixed inputs, it depends on the data.
+bool has_open_shapes(const nvinfer1::INetworkDefinition& network);
+
 /// An input or output by name; throws UsageProblem that names the option it was asked for.
 nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, const std::string& name,
                                    std::string_view option);

@@ -33,6 +33,9 @@ struct ProfileInput {
     bool is_shape_tensor = false;
 };
 
+/// The one shape of every input, for inputs of fixed shapes alone. Scalars have no range to give.
+Profile fixed_profile(const std::vector<ProfileInput>& inputs);
+
 /// Checks profiles against the network's inputs before TensorRT sees them: names, ranks, min <= opt <= max,
 /// static dimensions kept, every dynamic input covered, equal ranges for dimensions of one symbol.
 /// Throws UsageProblem that names the profile and the input.
