@@ -82,6 +82,7 @@ set(TRTW_ENGINE_TEST_NAMES
   test_builder_config
   test_calibrator
   test_onnx_parser
+  test_plan
   test_precision
   test_progress
   test_types

@@ -29,7 +29,7 @@ for offset in range(int(sys.argv[2])):
         found[offset] = f"{type(error).__name__}: {error}"
 print(json.dumps(found))
 """
-HEADER_BYTES = 32  # magic tag, sizes and the version of the library that built the plan
+HEADER_BYTES = 32
 
 
 def test_tensors_are_described(native: Any, plans: Plans) -> None:
@@ -89,23 +89,19 @@ def test_other_files_are_named(native: Any, data: bytes, words: str) -> None:
         native.Engine(data)
 
 
-def test_an_edited_header_is_refused(plans: Plans, native: Any, tmp_path: Path) -> None:
+def test_an_edited_header_is_refused(plans: Plans, tmp_path: Path) -> None:
     path = tmp_path / "net.plan"
-    plan = plans("fixed")
-    path.write_bytes(plan)
+    path.write_bytes(plans("fixed"))
     command = [sys.executable, "-c", LOAD_EDITED, str(path), str(HEADER_BYTES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     refused = [text for text in found.values() if text != "loaded"]
     assert all(text.startswith("UsageProblem") for text in refused), found
-    # magic number, versions and size lie in the first bytes
+    # The magic number and sizes at least lie in the first bytes; where each field lies is TensorRT's own affair.
     assert len(refused) >= 8, found
-    # Where the header spells the version out (major, minor, patch in a byte each), an edit there is told as such.
-    version = bytes(int(part) for part in native.load_tensorrt()["version"].split(".")[:3])
-    at = plan[:HEADER_BYTES].find(version)
-    if at >= 0:
-        assert "another version of TensorRT" in found[str(at)], found[str(at)]
+    # What TensorRT puts down to its version is told so; test_plan.cpp has the other words that it uses.
+    assert all("another version of TensorRT" in text for text in refused if "library version" in text), found
 
 
 def test_a_device_that_is_not_there(native: Any, plans: Plans) -> None:
