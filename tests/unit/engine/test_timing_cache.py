@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.engine.timing_cache import load_timing_cache, save_timing_cache, shared_timing_cache
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 
 
 def merge(first: bytes, second: bytes) -> bytes:
@@ -41,16 +41,30 @@ def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
     assert path.read_bytes() == b"abx"
 
 
-def test_a_rejected_cache_is_replaced_with_a_note(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refusal", [UsageProblem, DeviceFailure])
+@pytest.mark.parametrize(("there", "built", "kept"), [(b"axy", b"ab", b"axy"), (b"ax", b"abc", b"abc")])
+def test_the_larger_is_kept_where_two_cannot_be_merged(
+    tmp_path: Path, refusal: type[WorkbenchError], there: bytes, built: bytes, kept: bytes
+) -> None:
     def reject(_: bytes, __: bytes) -> bytes:
         msg = "magic tag"
-        raise UsageProblem(msg)
+        raise refusal(msg)
 
     path = tmp_path / "t"
-    path.write_bytes(b"garbage")
-    note = save_timing_cache(path, b"", b"ab", reject)
+    path.write_bytes(there)
+    note = save_timing_cache(path, b"a", built, reject)
     assert note is not None
     assert "magic tag" in note
+    assert path.read_bytes() == kept
+
+
+def test_a_file_that_nobody_changed_meanwhile_is_replaced_without_a_merge(tmp_path: Path) -> None:
+    def unused(_: bytes, __: bytes) -> bytes:
+        raise AssertionError
+
+    path = tmp_path / "t"
+    path.write_bytes(b"damaged, or of earlier builds")
+    assert save_timing_cache(path, path.read_bytes(), b"ab", unused) is None
     assert path.read_bytes() == b"ab"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import filelock
 
 from trt_workbench.engine.files import write_bytes
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.system.workspace import output_root
 
 Merge = Callable[[bytes, bytes], bytes]
@@ -37,17 +37,17 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
     return b""
 
 
-def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge | None) -> str | None:
-    """Write the timings of a build back, without losing what another build wrote meanwhile.
+def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) -> str | None:
+    """Write the timings of a build back, merged only with what another build wrote meanwhile.
 
     Args:
         path: the file.
         earlier: the bytes that the build started from.
         built: the bytes that the build returned, which include `earlier`.
-        merge: joins two caches into one; None where it cannot be done.
+        merge: joins two caches into one.
 
     Returns:
-        A note if timings of a concurrent build could not be kept; None if all is well.
+        A note if not all timings of concurrent builds could be kept; None if all is well.
 
     Raises:
         OSError: the folder is not writable.
@@ -57,16 +57,18 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge | N
         if now in (b"", earlier) or now == built:
             write_bytes(path, built)
             return None
-        if merge is not None:
-            try:
-                write_bytes(path, merge(now, built))
-            except UsageProblem as error:
-                write_bytes(path, built)
-                return f"The timing cache was rejected ({error}) and has been replaced: {path}"
-            return None
-        if len(built) > len(now):
-            write_bytes(path, built)
-        return f"Another build changed the timing cache at the same time; the larger of both was kept: {path}"
+        try:
+            merged = merge(now, built)
+        except WorkbenchError as error:
+            # Both may be sound: TensorRT 8.6 refuses some that it wrote itself. A damaged one goes with the next
+            # build, which starts from it in vain and then replaces it.
+            write_bytes(path, max(now, built, key=len))
+            return (
+                "Another build changed the timing cache at the same time, and both could not be joined "
+                f"({error}); the larger was kept: {path}"
+            )
+        write_bytes(path, merged)
+        return None
 
 
 def _lock(path: Path) -> filelock.BaseFileLock:
