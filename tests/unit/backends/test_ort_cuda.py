@@ -10,7 +10,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session
-from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 no_cuda = pytest.mark.skipif(CUDA in ort.get_available_providers(), reason="this ONNX Runtime has the CUDA provider")
@@ -134,3 +134,39 @@ def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
     as_is = OrtCudaBackend().plan(plan.model, SessionOptions(precision="fp16"))
     assert as_is.model == plan.model
     assert as_is.provenance["precision"] == "as exported"
+
+
+REFUSED = (
+    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc:63 static [ONNXRuntimeError] : "
+    '1 : FAIL : provider_options_utils.h:187 Parse Failed to parse provider option "{}": {}'
+)
+ABSENT = "provider_info.cc:71 operator() Invalid device ID: 63, must be between 0 (inclusive) and {} (exclusive)."
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "text"),
+    [
+        (RuntimeError(REFUSED.format("device_id", ABSENT.format(1))), UsageProblem, "device_id=63 .* sees GPU 0 alone"),
+        (RuntimeError(REFUSED.format("device_id", ABSENT.format(4))), UsageProblem, "device_id=63 .* sees GPUs 0 to 3"),
+        (RuntimeError(REFUSED.format("device_id", ABSENT.format(0))), UsageProblem, "device_id=63 .* sees no GPU"),
+        (RuntimeError(REFUSED.format("gpu_mem_limit", "no number")), UsageProblem, r"gpu_mem_limit \(no number\)"),
+        (RuntimeError("CUDA failure 100: no CUDA-capable device is detected"), DeviceFailure, "device failed"),
+        (RuntimeError("something else"), RuntimeError, "^something else$"),
+    ],
+)
+def test_what_a_provider_says_when_it_starts_is_translated(
+    onnx_models: SimpleNamespace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    raised: type[Exception],
+    text: str,
+) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ort, "InferenceSession", refuse)
+    with pytest.raises(raised, match=text):
+        load_gpu_session(cpu_plan(model, CPU), SessionOptions())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,9 @@ _DTYPES = {
 # ONNX Runtime reports what a device did by text alone.
 _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of memory", "cudaerrormemoryallocation")
 _DEVICE_SIGNS = ("cuda failure", "cudnn failure", "cublas failure", "cudnn_status", "cublas_status", "cuda error")
+# A provider reports an option that it does not take by the text of a plain RuntimeError.
+_REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
+_ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
 
 
 def release(version: str) -> tuple[int, ...]:
@@ -109,6 +113,12 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
         return DeviceFailure(f"Out of memory. {what} ({text}). Use a smaller batch or fewer runs at once: {model}")
     if any(sign in lower for sign in _DEVICE_SIGNS):
         return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
+    if absent := _ABSENT_DEVICE.search(text):
+        count = int(absent[2])
+        seen = f"GPUs 0 to {count - 1}" if count > 1 else "GPU 0 alone" if count else "no GPU"
+        return UsageProblem(f"{what}: the option device_id={absent[1]} was given and ONNX Runtime sees {seen}: {model}")
+    if refused := _REFUSED_OPTION.search(text):
+        return UsageProblem(f"{what}: its provider does not take the option {refused[1]} ({refused[2]}): {model}")
     # a bound run raises plain RuntimeErrors
     if type(error).__module__.startswith("onnxruntime") or text.startswith("Error in execution"):
         return UsageProblem(f"{what} ({text}): {model}")
