@@ -13,6 +13,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
+from trt_workbench.backends.ort_preload import library_files
 from trt_workbench.system.environment import installed_packages
 
 _FILES = {
@@ -31,12 +32,13 @@ _MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
 
 # In a process of its own: an opened TensorRT stays mapped, and a second one beside it breaks both.
 _PROBE = """
-import contextlib, ctypes, io, json, os, sys
+import contextlib, ctypes, json, os, sys
 import onnxruntime
-folder, provider = sys.argv[1:]
+folder, provider, *preloaded = sys.argv[1:]
 result = {}
-with contextlib.redirect_stdout(io.StringIO()):
-    onnxruntime.preload_dlls()
+for file in preloaded:
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(file)
 def attempt(key, name, mode=ctypes.DEFAULT_MODE):
     try:
         return ctypes.CDLL(name, mode)
@@ -118,7 +120,9 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
         "provider", "cudnn", "runtime": the loader's words where a library did not open; "cuda_error", "devices";
         "tensorrt", "tensorrt_library" for its provider; "error" alone if the process failed.
     """
-    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider]]
+    import onnxruntime as ort
+
+    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider], *library_files(ort)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
         found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.extra_options import checked_extra
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config, tensor_spec, translated
 from trt_workbench.backends.ort_gpu import ProviderOptions
+from trt_workbench.backends.ort_preload import preload
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
 BACKENDS = ("ort-cpu", "ort-cuda", "ort-trt")
@@ -51,9 +50,7 @@ def profiled_runs(
     config.enable_profiling = True
     config.profile_file_prefix = str(folder / "onnxruntime")
     if backend != "ort-cpu":
-        # it prints what it does not find
-        with contextlib.redirect_stdout(io.StringIO()):
-            ort.preload_dlls()
+        preload(ort)
     try:
         session = ort.InferenceSession(path, config, providers=list(providers), enable_fallback=0)
         if missing := [name for name, _ in providers if name not in session.get_providers()]:
