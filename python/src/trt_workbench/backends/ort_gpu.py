@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.extra_options import Option
-from trt_workbench.backends.ort_assignment import RECORD_ENTRY, check_assignment, read_assignment
+from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
 from trt_workbench.backends.ort_bound import Binding, BoundSession
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, LEVELS, session_config, translated
+from trt_workbench.backends.ort_preload import preload
+from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.errors import ComponentMissing
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime as ort
+
+    from trt_workbench.onnxtools.shape_nodes import NodeKey
 
 # Options of every session on a GPU; they are ours, not a provider's.
 SESSION_OPTIONS: Mapping[str, Option] = {
@@ -64,26 +69,29 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     Raises:
         CheckFailed: nodes that compute data were not taken, and that was not allowed.
         ComponentMissing: ONNX Runtime did not load the provider.
-        UsageProblem: the model is not accepted.
+        UsageProblem: the model or an option of the provider is not accepted, or there is no such GPU.
         DeviceFailure: the device is out of memory or failed.
     """
     import onnx
     import onnxruntime as ort
 
-    from trt_workbench.onnxtools.shape_nodes import shape_nodes
+    from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
 
     level, spinning = plan.extra["graph_optimization_level"], plan.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
     config.add_session_config_entry(RECORD_ENTRY, "1")
     on_device = plan.providers[0][0] != CPU_PROVIDER
     if on_device:
-        _preload(ort)
+        preload(ort)
+        # as in the sessions: what matters comes back as an exception
+        ort.set_default_logger_severity(config.log_severity_level)
     session = _session(ort, plan, config)
-    shape_keys = shape_nodes(onnx.load(plan.model, load_external_data=False).graph)
+    graph = onnx.load(plan.model, load_external_data=False).graph
+    assignment = read_assignment(session)
     assigned = check_assignment(
-        read_assignment(session),
+        assignment,
         plan.accepted,
-        shape_keys,
+        _shape_keys(ort, plan, graph, assignment),
         allow_fallback=plan.extra["allow_fallback"],
         model=plan.source,
     )
@@ -97,7 +105,23 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     device = "cuda" if on_device else "cpu"
     device_id = int(plan.providers[0][1].get("device_id", 0))
     binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"])
-    return BoundSession(plan.backend, session, plan.source, binding, options.concurrency, provenance)
+    return BoundSession(
+        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph)
+    )
+
+
+def _shape_keys(ort: Any, plan: LoadPlan, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
+    """Return the nodes that compute shapes, by the names of the file and, if they do not suffice, of the runtime.
+
+    A Transpose before a Shape, for one, becomes a Gather after it, under a name that the file does not have.
+    """
+    from trt_workbench.onnxtools.shape_nodes import shape_nodes
+
+    keys = shape_nodes(graph)
+    if all(node in keys for _, node in assignment.outside(*plan.accepted)):
+        return keys
+    rewritten = assigned_graph(ort, plan.model, plan.extra["graph_optimization_level"])
+    return keys if rewritten is None else keys | shape_nodes(rewritten)
 
 
 def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
@@ -118,16 +142,6 @@ def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
         )
         raise ComponentMissing(msg)
     return session
-
-
-def _preload(ort: Any) -> None:
-    """Open the CUDA libraries that came as wheels; they are on no search path."""
-    import contextlib
-    import io
-
-    # it prints what it does not find; availability() says that better
-    with contextlib.redirect_stdout(io.StringIO()):
-        ort.preload_dlls()
 
 
 def _cuda_major(ort: Any) -> int:

@@ -11,6 +11,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read_assignment
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort_libraries import gpu_availability
+from trt_workbench.backends.ort_preload import preload
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
@@ -89,6 +90,7 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
     """Load the model without rewrites, so that nodes keep their names, and read the assignment."""
     config, _ = session_config(ort, SessionOptions(threads=1), "disable", allow_spinning=False)
     config.add_session_config_entry(RECORD_ENTRY, "1")
+    preload(ort)
     model: Any = request.model
     if index.renamed:
         model = index.model.SerializeToString()
@@ -150,7 +152,7 @@ def _reasons(request: PartitionRequest, index: GraphIndex, provider: str, placed
             reasons.append("")
         elif provider == TENSORRT_PROVIDER:
             reasons.append(_tensorrt_reason(request, index, place) or "unknown: the runtime does not say why")
-        elif (node.op_type, node.name) in shapes:
+        elif (index.operator(place), node.name) in shapes:
             reasons.append("shape: it computes shapes, which ONNX Runtime keeps on the CPU")
         else:
             types = ", ".join(kind or "?" for kind in index.use(place).input_types)

@@ -12,6 +12,12 @@ def operator_name(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
+def has_subgraph(node: onnx.NodeProto) -> bool:
+    """Return whether a node holds graphs of its own, as If and Loop do."""
+    kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attribute)
+
+
 def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
     """Return the shape of an input, output or inner tensor, a dynamic dimension as its symbol or None.
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 
 import onnx
 
-# What a node is called in a runtime's report: its operator and its name.
+from trt_workbench.onnxtools.proto import has_subgraph, operator_name
+
+# What a node is called in a runtime's report: its operator (`domain::Name` outside the standard domain) and its name.
 NodeKey = tuple[str, str]
 _SOURCES = frozenset({"Shape", "Size", "Constant"})
 
@@ -23,13 +25,7 @@ def shape_nodes(graph: onnx.GraphProto) -> frozenset[NodeKey]:
         computes = node.op_type in _SOURCES or (
             bool(node.input) and all(not name or name in constant for name in node.input)
         )
-        if computes and not _has_subgraph(node):
+        if computes and not has_subgraph(node):
             constant.update(node.output)
-        from_shapes[node.op_type, node.name].append(computes and not _has_subgraph(node))
+        from_shapes[operator_name(node), node.name].append(computes and not has_subgraph(node))
     return frozenset(key for key, found in from_shapes.items() if all(found))
-
-
-def _has_subgraph(node: onnx.NodeProto) -> bool:
-    return any(
-        attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for attribute in node.attribute
-    )

@@ -1,0 +1,127 @@
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, _shape_keys, load_gpu_session
+from trt_workbench.backends.ort_rewrites import assigned_graph
+from trt_workbench.errors import CheckFailed
+from trt_workbench.onnxtools.proto import operator_name
+from trt_workbench.onnxtools.shape_nodes import shape_nodes
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+
+
+def plan_of(model: Path) -> LoadPlan:
+    """As on a GPU, with the one provider that every machine has: each node is outside the one that was asked for."""
+    extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
+    return LoadPlan("ort-cuda", model, model, ((CPU, {}),), (CUDA,), extra)
+
+
+def assignment_of(model: Path, level: str) -> Assignment:
+    config = ort.SessionOptions()
+    config.add_session_config_entry(RECORD_ENTRY, "1")
+    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
+
+
+def transposed(onnx_models: SimpleNamespace, path: Path) -> Path:
+    """A Shape behind a Transpose, for which ONNX Runtime puts a Gather, and a Gather of data."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], "turn", perm=[0, 2, 1]),
+        helper.make_node("Sigmoid", ["t"], ["s"], "data"),
+        helper.make_node("Shape", ["s"], ["shape"], "shape"),
+        helper.make_node("ConstantOfShape", ["shape"], ["zeros"], "zeros"),
+        helper.make_node("Transpose", ["s"], ["back"], "back", perm=[0, 2, 1]),
+        helper.make_node("Gather", ["back", "picked"], ["y"], "pick", axis=1),
+    ]
+    outputs = {"y": (TensorProto.FLOAT, ("a", 2, "c")), "zeros": (TensorProto.FLOAT, ("a", "c", "b"))}
+    return Path(onnx_models.save(path, nodes, {"x": ("a", "b", "c")}, outputs, {"picked": np.array([1, 0])}))
+
+
+def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(
+    onnx_models: SimpleNamespace, tmp_path: Path
+) -> None:
+    model = transposed(onnx_models, tmp_path / "m.onnx")
+    graph = onnx.load(model).graph
+    names = {node for group in assignment_of(model, "ORT_ENABLE_ALL").groups for node in group.nodes}
+    made = [key for key in names if key[0] == "Gather" and key[1] != "pick"]
+    assert made, "ONNX Runtime no longer makes a Gather here"
+    assert not shape_nodes(graph).intersection(made)
+    assignment = assignment_of(model, "ORT_ENABLE_ALL")
+    assert _shape_keys(ort, plan_of(model), graph, assignment).issuperset(made)
+    # the Gather of data is named, the one of the shape is not
+    with pytest.raises(CheckFailed, match="Gather pick on CPUExecutionProvider") as caught:
+        load_gpu_session(plan_of(model), SessionOptions())
+    assert f"Gather {made[0][1]} on" not in str(caught.value)
+
+
+def test_names_of_the_file_cost_no_second_load(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = onnx_models.reshaped(tmp_path / "m.onnx")
+    monkeypatch.setattr("trt_workbench.backends.ort_gpu.assigned_graph", lambda *_: pytest.fail("loaded again"))
+    outside = Assignment((AssignedGroup(CUDA, (("Sigmoid", "data"),)), AssignedGroup(CPU, (("Shape", "shape_of_x"),))))
+    assert _shape_keys(ort, plan_of(model), onnx.load(model).graph, outside) == shape_nodes(onnx.load(model).graph)
+
+
+@pytest.mark.parametrize("level", ["disable", "all"])
+def test_the_graph_has_the_assignments_names_and_no_large_weights(
+    onnx_models: SimpleNamespace, tmp_path: Path, level: str
+) -> None:
+    weights = {"w": np.zeros((4096, 1024), np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "multiply")]
+    model = onnx_models.save(
+        tmp_path / "m.onnx", nodes, {"x": ("n", 4096)}, {"y": (TensorProto.FLOAT, ("n", 1024))}, weights
+    )
+    document = onnx.load(model)
+    onnx.save(document, model, save_as_external_data=True, location="m.data", size_threshold=0)
+    graph = assigned_graph(ort, model, level)
+    assert graph is not None
+    assert [node.name for node in graph.node] == ["multiply"]
+    assert graph.ByteSize() < 10_000
+
+
+def test_a_model_that_the_cpu_cannot_load_has_no_graph(tmp_path: Path) -> None:
+    node = helper.make_node("NoSuchOperator", ["x"], ["y"], domain="com.example")
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    assert assigned_graph(ort, tmp_path / "m.onnx", "all") is None
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt"])
+@pytest.mark.parametrize("kind", ["logits", "static"])
+def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
+    llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: str
+) -> None:
+    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+    from trt_workbench.pipeline.language.export import ExportSettings, exported_graph
+
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path))
+    settings = dataclasses.replace(ExportSettings(), prove=False)
+    model = exported_graph(examine_llm_directory(llm_folder(family)), kind, settings).path  # type: ignore[arg-type]
+    graph = assigned_graph(ort, model, "all")
+    assert graph is not None
+    written = {(operator_name(node), node.name) for node in graph.node}
+    for level in ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
+        assigned = {node for group in assignment_of(model, level).groups for node in group.nodes}
+        assert assigned == written
+    named = {(operator_name(node), node.name) for node in onnx.load(model).graph.node}
+    made = {key for key in written - named if key[0] == "Gather"}
+    assert made or (family, kind) in {("gpt2", "logits"), ("opt", "logits")}
+    keys = shape_nodes(graph)
+    assert made <= keys
+    # the embedding reads tokens, and nothing with weights is taken for a shape
+    embeddings = {key for key in written if key[0] == "Gather" and key not in keys}
+    assert embeddings
+    assert not {key for key in keys if key[0] in {"Gemm", "LayerNormalization", "Softmax"}}
