@@ -102,13 +102,15 @@ def _engines(records: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for record in records:
         if "error" in record:
-            rows.append([record["engine"], "-", "-", "-", "-", f"**failed**: {record['error'][:200]}"])
+            rows.append([record["engine"], *["-"] * 5, f"**failed**: {record['error'][:200]}"])
             continue
         outputs = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in record["outputs"].items())
         finite = "finite" if record["finite"] else "**not finite**"
         size = f"{record['size_bytes'] / 1e6:.1f}"
-        rows.append([record["engine"], f"{record['build_s']:.1f}", size, str(record["layer_count"]), outputs, finite])
-    head = ("engine", "build, s", "size, MB", "layers", "outputs of a first run", "values")
+        level = "default" if record.get("optimization_level") is None else str(record["optimization_level"])
+        layers = str(record["layer_count"])
+        rows.append([record["engine"], level, f"{record['build_s']:.1f}", size, layers, outputs, finite])
+    head = ("engine", "level", "build, s", "size, MB", "layers", "outputs of a first run", "values")
     return "## Engines\n\n" + verdicts.table(head, rows)
 
 
