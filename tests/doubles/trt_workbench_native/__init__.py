@@ -191,8 +191,9 @@ class Runner:
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
         self.state = _zeros(engine, self.pairs)
+        self.pinned: dict[str, Any] = {}
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], *, copy: bool = True) -> dict[str, Any]:
         assert not self.closed
         arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
         arrays |= self.state
@@ -204,7 +205,15 @@ class Runner:
         names = [tensor.name for tensor in self.engine.outputs]
         outputs = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
         self.state = {name: outputs.pop(output) for output, name in self.pairs.items()}
-        return outputs
+        return outputs if copy else {name: self.lent(name, array) for name, array in outputs.items()}
+
+    def lent(self, name: str, array: Any) -> Any:
+        """The output in memory that the next call overwrites."""
+        kept = self.pinned.get(name)
+        if kept is None or kept.shape != array.shape:
+            kept = self.pinned[name] = np.empty_like(array)
+        kept[...] = array
+        return kept
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"

@@ -210,6 +210,21 @@ def test_an_output_that_is_an_input_belongs_to_the_caller(onnx_models: SimpleNam
             np.testing.assert_array_equal(found, np.full(3, value, np.float32))
 
 
+def test_lent_outputs_are_the_sessions_and_others_the_callers(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    with bound(model) as session:
+        name, output = session.inputs[0].name, session.outputs[0].name
+        first = session.run({name: batch(2)})[output]  # the first run tells the shapes
+        expected, owned = first.copy(), session.run({name: batch(2)})[output]
+        lent = session.lend({name: batch(2)})[output]
+        np.testing.assert_array_equal(lent, expected)
+        again = session.lend({name: batch(2, seed=1)})[output]
+        assert np.shares_memory(lent, again)
+        for mine in (first, owned):
+            assert not np.shares_memory(mine, again)
+            np.testing.assert_array_equal(mine, expected)
+
+
 def test_runs_from_several_threads(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
     model = onnx_models.linear(tmp_path / "m.onnx")
     reference = plain(model)

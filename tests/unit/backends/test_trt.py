@@ -83,6 +83,17 @@ def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
         session.run_images(images[:1], TRANSFORM)
 
 
+def test_lent_outputs_hold_until_the_next_call(model: Path) -> None:
+    rng = np.random.default_rng(0)
+    one, other = (rng.standard_normal((2, 3, 8, 8)).astype(np.float32) for _ in range(2))
+    with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:
+        name, output = session.inputs[0].name, session.outputs[0].name
+        owned, lent = session.run({name: one})[output], session.lend({name: one})[output]
+        np.testing.assert_array_equal(lent, owned)
+        assert np.shares_memory(lent, session.lend({name: other})[output])
+        np.testing.assert_array_equal(owned, session.run({name: one})[output])
+
+
 def test_images_are_letterboxed_by_the_session(model: Path, images: list[Any]) -> None:
     expected = np.stack([preprocess(image, TRANSFORM)[0] for image in images])
     with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:

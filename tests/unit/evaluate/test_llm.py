@@ -128,6 +128,9 @@ class Wrapped:
     def logits(self, tokens: np.ndarray) -> np.ndarray:
         return self._change(self._model.logits(tokens))
 
+    def last_logits(self, tokens: np.ndarray) -> np.ndarray:
+        return self.logits(tokens)[:, -1]
+
     def close(self) -> None:
         self._model.close()
 

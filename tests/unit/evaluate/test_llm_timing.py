@@ -181,9 +181,9 @@ def test_other_tokens_are_found() -> None:
         def __init__(self) -> None:
             self.count = 0
 
-        def logits(self, tokens: np.ndarray) -> np.ndarray:
+        def last_logits(self, tokens: np.ndarray) -> np.ndarray:
             self.count += 1
-            return np.eye(10, dtype=np.float32)[[[self.count]] * len(tokens)]
+            return np.eye(10, dtype=np.float32)[[self.count] * len(tokens)]
 
     run = generate_uncached(Counter(), np.zeros((2, 3), np.int64), 4)
     assert run.tokens.tolist() == [[1, 2, 3, 4]] * 2

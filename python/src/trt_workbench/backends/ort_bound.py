@@ -111,9 +111,15 @@ class BoundSession(Session):
             )
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._run(inputs, copy=True)
+
+    def _lend(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._run(inputs, copy=False)
+
+    def _run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
         slot = self._slots.get()
         try:
-            return slot.run(inputs)
+            return slot.run(inputs, copy=copy)
         except Exception as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
             if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._model):
@@ -225,7 +231,7 @@ class _Slot:
         self._next_graph = first_graph
         self._buffers: OrderedDict[Shapes, _Buffers] = OrderedDict()
 
-    def run(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
         session, binding = self._session, self._binding
         if session is None or binding is None:
             msg = "The session is closed; load the model again."
@@ -245,7 +251,7 @@ class _Slot:
         buffers.binding.synchronize_inputs()
         session.run_with_iobinding(buffers.binding, self._run_options(buffers.graph))
         buffers.binding.synchronize_outputs()
-        found = self._collect(buffers)
+        found = self._collect(buffers, copy=copy)
         if not buffers.ran:
             self._settle(buffers, found)
         return found
@@ -254,11 +260,14 @@ class _Slot:
         self._buffers.clear()
         self._session = None
 
-    def _collect(self, buffers: _Buffers) -> dict[str, NDArray[Any]]:
+    def _collect(self, buffers: _Buffers, *, copy: bool) -> dict[str, NDArray[Any]]:
         # in the order in which they were first bound
         values = zip(self._outputs, buffers.binding.get_outputs(), strict=True)
-        hosts = buffers.host_outputs
-        return {spec.name: hosts[spec.name].copy() if spec.name in hosts else value.numpy() for spec, value in values}
+        found = {}
+        for spec, value in values:
+            host = buffers.host_outputs.get(spec.name)
+            found[spec.name] = value.numpy() if host is None else host.copy() if copy else host
+        return found
 
     def _settle(self, buffers: _Buffers, found: Mapping[str, NDArray[Any]]) -> None:
         """Give a fixed buffer to each output that has the shape of its first run for good and is not large.

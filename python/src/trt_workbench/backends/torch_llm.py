@@ -79,7 +79,16 @@ class TorchLlm:
             DeviceFailure: the device is out of memory or failed.
         """
         with self._inference():
-            return _host(self._forward(input_ids=self._to_device(input_ids), use_cache=False).logits)
+            return _host(self._logits(input_ids))
+
+    def last_logits(self, input_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Run the model once on whole sequences [B,S] as `logits` does; fetch the last position alone, float32 [B,V].
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+        with self._inference():
+            return _host(self._logits(input_ids)[:, -1])
 
     def prefill(self, input_ids: NDArray[np.int64], capacity: int) -> NDArray[np.float32]:
         """Start sequences: forget earlier ones, run the prompt [B,S] and keep its keys and values.
@@ -143,6 +152,10 @@ class TorchLlm:
         self._model = self._forward = self._compiled_step = self._cache = None
         if self._device.startswith("cuda"):
             torch.cuda.empty_cache()
+
+    def _logits(self, input_ids: NDArray[np.int64]) -> Tensor:
+        logits: Tensor = self._forward(input_ids=self._to_device(input_ids), use_cache=False).logits
+        return logits
 
     def _to_device(self, array: NDArray[np.int64]) -> Tensor:
         import torch

@@ -147,8 +147,14 @@ class TrtSession(Session):
         return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._run(inputs, copy=True)
+
+    def _lend(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return self._run(inputs, copy=False)
+
+    def _run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
         try:
-            outputs = self._runner.run(inputs)
+            outputs = self._runner.run(inputs, copy=copy)
         except Exception as error:
             if problem := native.translation(error):
                 raise problem from error

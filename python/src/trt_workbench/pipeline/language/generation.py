@@ -30,7 +30,7 @@ def generate_uncached(model: LogitsModel, prompts: NDArray[np.int64], new_tokens
     start = time.perf_counter()
     sequence, first_s = prompts, 0.0
     for _ in range(new_tokens):
-        chosen = model.logits(sequence)[:, -1].argmax(axis=-1)
+        chosen = model.last_logits(sequence).argmax(axis=-1)
         sequence = np.concatenate([sequence, chosen[:, None]], axis=1)
         first_s = first_s or time.perf_counter() - start
     return Run(first_s, time.perf_counter() - start, sequence[:, prompts.shape[1] :])

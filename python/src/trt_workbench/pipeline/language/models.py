@@ -26,6 +26,13 @@ class LogitsModel(Protocol):
             DeviceFailure: the device is out of memory or failed.
         """
 
+    def last_logits(self, input_ids: Tokens) -> Logits:
+        """Return the logits of the last position alone, float32 [B,V]: all that the next token needs on the host.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+
     def close(self) -> None:
         """Release the model."""
 
@@ -64,8 +71,11 @@ class SessionLogits:
 
     def logits(self, input_ids: Tokens) -> Logits:
         """Run the graph once without padding."""
-        feed = {"input_ids": input_ids, "attention_mask": np.ones_like(input_ids)}
-        return self.session.run(_cast(feed, self._dtypes))["logits"].astype(np.float32, copy=False)
+        return self.session.run(self._feed(input_ids))["logits"].astype(np.float32, copy=False)
+
+    def last_logits(self, input_ids: Tokens) -> Logits:
+        """Run the graph once without padding; it computes all positions, and they stay where the session has them."""
+        return self.session.lend(self._feed(input_ids))["logits"][:, -1].astype(np.float32)
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds; empty if it does not say."""
@@ -75,6 +85,9 @@ class SessionLogits:
     def close(self) -> None:
         """Release the session."""
         self.session.close()
+
+    def _feed(self, input_ids: Tokens) -> dict[str, NDArray[Any]]:
+        return _cast({"input_ids": input_ids, "attention_mask": np.ones_like(input_ids)}, self._dtypes)
 
 
 class SessionCache:
