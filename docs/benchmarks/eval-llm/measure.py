@@ -1,6 +1,7 @@
 """Measure language models by eval-llm on every runtime that serves here: a random GPT-2 of 124M, and tiny-lm.
 
-    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,prefill-b1,…] [--layers 12]
+    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,gpt2-prefill-b1,…] [--layers 12]
+    python docs/benchmarks/eval-llm/measure.py --output DIR --report
 
 One run directory of eval-llm for each run, in DIR. A run that is there is not made again, so a call that was cut short
 can be repeated. At the end DIR/README.md is written from their metrics.json. GPT-2's weights are random: speed does not
@@ -109,14 +110,25 @@ def measure(options: argparse.Namespace) -> None:
             say(f"== {name} ended with exit code {status}")
 
 
+_MADE = (
+    "Made by `measure.py --report` from each run's `metrics.json`; nothing here is written by hand. The command line is in",
+    "`env.json`, every repetition in `records.jsonl`, engines and providers in the provenance of `metrics.json`. GPT-2 has",
+    "the shape of the 124M model and random weights.",
+)
+
+
 def summarise(output: Path) -> str:
     """A page with the figures of all runs."""
-    parts = ["# Language models by eval-llm", ""]
+    parts = ["# Language models by eval-llm", "", *_MADE, ""]
     for path in sorted(output.glob("*/metrics.json")):
         metrics: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         environment = json.loads((path.parent / "env.json").read_text(encoding="utf-8"))
-        gpus = ", ".join(gpu["name"] for gpu in environment["driver"]["gpus"]) or "no GPU"
-        parts += [f"## {path.parent.name}", "", f"{Path(metrics['model']['path']).name} on {gpus}", ""]
+        gpu = next((gpu["name"] for gpu in environment["driver"]["gpus"]), "no GPU")
+        versions = {name: environment["packages"].get(name) for name in ("onnxruntime-gpu", "torch", "transformers")}
+        rows = [*metrics["backends"], *metrics["timing"]]
+        versions["TensorRT"] = next((row["provenance"]["tensorrt"] for row in rows if row["backend"] == "trt"), None)
+        stack = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        parts += [f"## {path.parent.name}", "", f"{Path(metrics['model']['path']).name} on one {gpu}; {stack}.", ""]
         if metrics["backends"]:
             parts += ["| backend | perplexity | change | largest logit difference | top-1 the same | mean KL, nats |"]
             parts += ["| --- | --- | --- | --- | --- | --- |", *map(_perplexity_row, metrics["backends"]), ""]
@@ -156,8 +168,10 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12, help="of the GPT-2 (default: %(default)s, 124M parameters)")
     parser.add_argument("--prompts", default="128,256,512,1024", help="lengths of prefill (default: %(default)s)")
     parser.add_argument("--context", type=int, default=512, help="tokens of a generation (default: %(default)s)")
+    parser.add_argument("--report", action="store_true", help="write the page alone")
     options = parser.parse_args()
-    measure(options)
+    if not options.report:
+        measure(options)
     (options.output / "README.md").write_text(summarise(options.output) + "\n", encoding="utf-8")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,24 +76,34 @@ def write_report(folder: Path, destination: Path) -> Path:
 
 
 def _machine(folder: Path) -> str:
-    files = sorted(folder.glob("env-*.json"))
-    if not files:
+    """What the environments of all commands say; they need not be of one machine."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("env-*.json"))]
+    if not found:
         return ""
-    env = json.loads(files[0].read_text(encoding="utf-8"))
-    driver, cpu = env["driver"], env["cpu"]
-    named = [f"{gpu['name']}, compute capability {gpu['compute_capability']}" for gpu in driver["gpus"]]
-    rows = [["GPU", "; ".join(named) or "none"], ["driver", str(driver.get("driver_version"))]]
-    rows += [["CPU", f"{cpu['model']}, {cpu['processors_available']} processors"]]
-    rows += [["system", f"{env['os']}, kernel {env['kernel']}"], ["Python", env["python"]]]
+
+    def row(part: str, values: Iterable[str]) -> list[str]:
+        return [part, "; ".join(sorted(set(values)))]
+
+    rows = [
+        row("GPU, each command on one", (_gpus(env["driver"]["gpus"]) for env in found)),
+        row("driver", (str(env["driver"].get("driver_version")) for env in found)),
+        row("CPU", (f"{env['cpu']['model']}, {env['cpu']['processors_available']} processors" for env in found)),
+        row("system", (f"{env['os']}, kernel {env['kernel']}" for env in found)),
+        row("Python", (env["python"] for env in found)),
+    ]
     builds = read_records(folder, "build")
     versions = sorted({str(record["tensorrt"]) for record in builds if "tensorrt" in record})
     rows += [["TensorRT", ", ".join(versions)]] if versions else []
-    rows += [["revision", f"{env['git']['commit']}"]] if env["git"]["commit"] else []
     states = [record["gpu"] for record in read_records(folder, "pair") if record["gpu"]]
     if states:
         clocks = [state["sm_clock_mhz"] for state in states if state["sm_clock_mhz"] is not None]
         rows += [["SM clock after a run", f"{min(clocks)} to {max(clocks)} MHz"]] if clocks else []
     return "## Machine\n\n" + verdicts.table(("part", "found"), rows)
+
+
+def _gpus(gpus: Sequence[Mapping[str, Any]]) -> str:
+    names = [f"{gpu['name']}, compute capability {gpu['compute_capability']}" for gpu in gpus]
+    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
 
 
 def _engines(records: Sequence[Mapping[str, Any]]) -> str:
