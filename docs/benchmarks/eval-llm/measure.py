@@ -111,9 +111,9 @@ def measure(options: argparse.Namespace) -> None:
 
 
 _MADE = (
-    "Made by `measure.py --report` from each run's `metrics.json`; nothing here is written by hand. The command line is in",
-    "`env.json`, every repetition in `records.jsonl`, engines and providers in the provenance of `metrics.json`. GPT-2 has",
-    "the shape of the 124M model and random weights.",
+    "Made by `measure.py --report` from each run's `metrics.json`; nothing here is written by hand. The command line",
+    "is in `env.json`, every repetition in `records.jsonl`, engines and providers in the provenance of `metrics.json`.",
+    "GPT-2 has the shape of the 124M model and random weights.",
 )
 
 
