@@ -11,6 +11,7 @@ from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.onnx_names import names_in_layer, names_in_metadata, served_layer
 from trt_workbench.bench.profiling.records import Operation
 from trt_workbench.bench.profiling.roles import data_type, layer_role, node_role
+from trt_workbench.engine.inspection import read_layers
 
 from .conftest import OPERATORS, sample
 
@@ -40,6 +41,21 @@ def test_layer_names_alone_tell_nodes_and_roles(names_only: list[Operation]) -> 
     assert [one.role for one in names_only] == ["reformat", "compute", "compute", "compute", "compute", "reformat"]
     assert [one.median_ms for one in names_only] == [0.02, 0.05, 0.01, None, 0.03, 0.015]
     assert {one.operator for one in names_only} == {None}
+
+
+def test_a_recorded_engine_with_a_raw_control_character_is_read() -> None:
+    text = sample("inspector-h200.json")
+    assert "[ONNX Layer: first_conv]\x1e[ONNX Layer: first_relu]" in text
+    layers, notes = read_layers(text)
+    assert notes == ()
+    found = join_layers(layers, [], {})
+    assert [(one.role, one.operator, one.serves, one.conversion, one.onnx_nodes) for one in found] == [
+        ("reformat", "Reformat", "first_conv + first_relu", "fp32 to fp16", []),
+        ("compute", "CaskConvolution", None, "", ["first_conv", "first_relu"]),
+        ("compute", "CaskConvolution", None, "", ["second_conv"]),
+        ("compute", "CaskPooling", None, "", ["pool"]),
+        ("reformat", "Reformat", "pool", "fp16 to fp32", []),
+    ]
 
 
 def test_tensorrt_11_tells_types_apart_and_casts_by_name() -> None:

@@ -29,9 +29,9 @@ def read_table(text: str, columns: Sequence[str], source: str, free: str | None 
         UsageProblem: there is no such table; the message holds the line that tells why, else the first. Or a row does
             not fit the header; the message holds it and the number of its line.
     """
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = text.split("\n")
     for number, line in enumerate(lines):
-        names = _without_empty_end(next(csv.reader([line]), []), 0)
+        names = next(csv.reader([line]), [])
         if names and all(any(name.startswith(column) for name in names) for column in columns):
             return _rows(lines, number + 1, names, source, free)
     msg = f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling(text)}"
@@ -80,7 +80,6 @@ def _records(lines: Sequence[str], source: str) -> Iterator[tuple[int, list[str]
 
 def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[str] | None:
     """Return one cell a column; None where it is not certain which cell belongs to which column."""
-    cells = _without_empty_end(cells, len(names))
     if len(cells) == len(names):
         return cells
     places = [place for place, name in enumerate(names) if free is not None and free in name]
@@ -91,14 +90,6 @@ def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[st
         return None
     shared = ",".join(cells[before : len(cells) - after])
     return [*cells[:before], shared, *[""] * (places[-1] - places[0]), *cells[len(cells) - after :]]
-
-
-def _without_empty_end(cells: list[str], least: int) -> list[str]:
-    """Return cells without empty ones beyond the first `least`: what a comma at the end of a line makes."""
-    count = len(cells)
-    while count > least and not cells[count - 1].strip():
-        count -= 1
-    return cells[:count]
 
 
 def number(text: str) -> float | None:

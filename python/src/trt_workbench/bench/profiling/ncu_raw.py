@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trt_workbench.bench.profiling.csv_tables import nanoseconds, number, read_table, telling
-from trt_workbench.bench.profiling.kernel_layers import LayerIndex
+from trt_workbench.bench.profiling.kernel_layers import DOMAIN, LayerIndex
 from trt_workbench.bench.profiling.records import Kernel, Operation, Side
 from trt_workbench.bench.profiling.shares import kernels_with_shares
 from trt_workbench.errors import UsageProblem
@@ -27,8 +27,8 @@ METRICS = (
 )
 _RANGE_COLUMN = "_Range:"
 _PUSH_POP = "Push/Pop_Range:"
-# A cell of ranges begins with the thread's number.
-_THREAD = re.compile(r"^\s*\d+\s+")
+# Not the rest of a cell: the layer's JSON, which TensorRT adds to its range, has tensors named like other layers.
+_RANGE = re.compile(rf'"({DOMAIN}:[^"]*)')
 # What stands in columns right of the ranges: a row that was cut short or torn apart has other things there.
 _SHAPES = {"ID": re.compile(r"\d+"), "Block Size": re.compile(r"\(.*\)"), "Grid Size": re.compile(r"\(.*\)")}
 
@@ -68,10 +68,8 @@ def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[K
 
 
 def ranges_of(cell: str) -> list[str]:
-    """Return the ranges in a cell of the NVTX column, outermost first, each as `domain:name:further fields`."""
-    # by the colon, not by pairs of quotes: one is lost where ncu leaves those inside a cell unescaped
-    parts = (_THREAD.sub("", part).strip() for part in cell.split('"'))
-    return [part for part in parts if ":" in part]
+    """Return TensorRT's ranges in a cell of the NVTX column, outermost first, each as `domain:name:further fields`."""
+    return _RANGE.findall(cell)
 
 
 def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> _Launch:
