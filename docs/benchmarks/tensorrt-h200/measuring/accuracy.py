@@ -18,7 +18,7 @@ _PREPROCESS = "--preprocess"
 
 
 def run_accuracy(recorder: Recorder, plans: Path, models: list[Path], coco: Path, budget: Budget) -> int:
-    """Evaluate each detector on the processor, and on TensorRT in fp32 and fp16; return how many runs are missing."""
+    """Evaluate each detector by ONNX Runtime and on TensorRT in fp32 and fp16; return how many runs are missing."""
     detectors = {"yolox-nano": ("yolox_nano.onnx", coco), "shapes": ("shapes-yolov10.onnx", None)}
     done = {record["run"] for record in read_records(recorder.folder, "accuracy")}
     missing = 0
@@ -42,6 +42,8 @@ def _runs(detector: str, model: Path | None, plans: Path, dataset: Path | None) 
     runs: dict[str, list[str] | None] = {
         f"{detector} ort-cpu": ["--model", str(model), "--backend", "ort-cpu", *data] if model else None
     }
+    cuda = ["--model", str(model), "--backend", "ort-cuda", *data]
+    runs[f"{detector} ort-cuda fp32 host"] = cuda if model else None
     for precision in ("fp32", "fp16"):
         plan = plan_path(plans, f"{detector}-{precision}")
         line = ["--model", str(plan), "--backend", "trt", "--precision", precision, *data]

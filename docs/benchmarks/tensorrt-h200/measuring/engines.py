@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from measuring.cases import DETECTOR_BATCHES, ENGINES, TACTIC_SOURCES, EngineCase
+from measuring.cases import DETECTOR_BATCHES, ENGINES, EngineCase
 from measuring.records import Budget, Recorder, say
 
 
@@ -49,7 +49,7 @@ def _build(recorder: Recorder, path: Path, model: Path, name: str) -> None:
     from trt_workbench.engine.options import BuildSettings
 
     case = ENGINES[name]
-    asked = {"precision": case.precision, "profiles": profiles(case, model), "tactic_sources": TACTIC_SOURCES}
+    asked = {"precision": case.precision, "profiles": profiles(case, model), "tactic_sources": case.tactic_sources}
     settings = BuildSettings.model_validate({**asked, "optimization_level": case.level})
     start = time.perf_counter()
     built = build(prepare_build(model, settings), note=say)
@@ -60,6 +60,7 @@ def _build(recorder: Recorder, path: Path, model: Path, name: str) -> None:
         "engine": name,
         "precision": case.precision,
         "optimization_level": case.level,
+        "tactic_sources": case.tactic_sources,
         "wall_s": wall_s,
         "build_s": manifest.build_s,
         "from_cache": not built.built,

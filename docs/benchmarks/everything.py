@@ -1,0 +1,278 @@
+"""Measure everything that needs a GPU, in the order of worth, and go on where an earlier call stopped.
+
+    python docs/benchmarks/everything.py --work DIR --coco DIR [--gpus 0,1] [--budget-s 1200] [--yolov10m FILE]
+                                         [--minilm FOLDER] [--yolox FILE] [--trtexec FILE]
+
+Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
+takes a minute or several on one processor core, so engines are built side by side first; then every GPU measures one
+thing at a time. With one GPU the two queues follow one another. Exit code 1: something failed or is left, as the last
+lines say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
+SHAPES = HERE.parents[1] / "models" / "shapes-yolov10"
+_LAST_S = 15.0  # too little for any step
+_IMAGES = "images:1x3x224x224/32x3x224x224/128x3x224x224"
+_YOLO = "images:1x3x640x640/1x3x640x640/8x3x640x640"
+_TEXT = ",".join(f"{name}:1x1/1x128/1x512" for name in ("input_ids", "attention_mask", "token_type_ids"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command.
+
+    Attributes:
+        name: of its log.
+        words: after the interpreter.
+        made: where it is there already, the step is done; of a bench, the run directory.
+        limit_s: most seconds.
+    """
+
+    name: str
+    words: Sequence[object]
+    made: Path | None = None
+    limit_s: float = 600.0
+
+
+@dataclass
+class Lane:
+    """What one GPU does: builds side by side, beside them what no clock depends on, then measurements in turn."""
+
+    builds: list[Step] = field(default_factory=list)
+    untimed: list[Step] = field(default_factory=list)
+    timed: list[Step] = field(default_factory=list)
+
+
+class Runner:
+    """Runs steps on a GPU within the budget and keeps their outcomes."""
+
+    def __init__(self, work: Path, budget_s: float) -> None:
+        self._end = time.monotonic() + budget_s
+        self._log = work / "keep" / "log"
+        self._log.mkdir(parents=True, exist_ok=True)
+        self._environment = {**os.environ, "TRTW_TMP": str(work / "tmp")}
+        self._lock = threading.Lock()
+        self.left: list[str] = []
+
+    def run(self, step: Step, gpu: str) -> None:
+        """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has."""
+        left_s = self._end - time.monotonic()
+        words = remaining(step)
+        if not words:
+            return
+        if left_s < _LAST_S:
+            self._tell(step, "left for another call", failed=True)
+            return
+        started = time.monotonic()
+        with (self._log / f"{step.name}.log").open("a", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [sys.executable, *map(str, words)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**self._environment, "CUDA_VISIBLE_DEVICES": gpu},
+            )
+            try:
+                code = process.wait(timeout=min(step.limit_s, left_s))
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                try:
+                    process.wait(timeout=_LAST_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                code = -1
+        outcome = "cut off" if code == -1 else f"exit code {code}"
+        self._tell(step, f"{outcome} after {time.monotonic() - started:.0f} s", failed=code != 0)
+
+    def _tell(self, step: Step, outcome: str, *, failed: bool) -> None:
+        with self._lock:
+            sys.stdout.write(f"{time.strftime('%T')} {step.name}: {outcome}\n")
+            sys.stdout.flush()
+            if failed:
+                self.left.append(step.name)
+
+
+def remaining(step: Step) -> Sequence[object]:
+    """The words of a step that is not done; a bench that was interrupted is gone on with. Empty if nothing is left."""
+    if step.made is None or not step.made.exists():
+        return step.words
+    run = step.made / "run.json"
+    if run.is_file() and json.loads(run.read_text(encoding="utf-8"))["status"] == "partial":
+        return command("bench", "--resume", step.made)
+    return ()
+
+
+def command(*words: object) -> list[object]:
+    """A command of the workbench."""
+    return ["-c", "from trt_workbench.cli.main import main; main()", *words]
+
+
+def core_lane(options: argparse.Namespace) -> Lane:
+    """The C++ core: engines, slots, images, endurance, accuracy; then classifiers."""
+    work: Path = options.work
+    models, keep, plans = work / "models", work / "keep", work / "plans"
+    common = ["--plans", work, "--output", keep / "tensorrt-h200"]
+    lane = Lane()
+    order = ["shapes-fp16", "yolox-nano-fp16", "resnet18-dynamic-fp16", "vit-b64-fp16", "resnet50-b1-fp16"]
+    order += ["yolov10m-fp16", "shapes-fp32", "yolox-nano-fp32", "vit-b1-fp16", "vit-b64-fp32"]
+    for engine in order:
+        words = [CORE, "build", *common, "--models", models, SHAPES, "--engine", engine]
+        lane.builds.append(Step(f"build-{engine}", words, plans / f"{engine}.plan"))
+    for model in ("resnet50", "vit_b_16"):
+        lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _IMAGES) for p in ("fp16", "fp32")]
+    lane.untimed.append(Step("sanitizer", [CORE, "sanitizer", *common]))
+    lane.untimed.append(
+        Step("accuracy", [CORE, "accuracy", *common, "--models", models, SHAPES, "--coco", options.coco])
+    )
+    tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider"]
+    lane.untimed.append(Step("tests-native", [*tests, HERE.parents[1] / "tests" / "gpu" / "native"]))
+    for name in ("slots", "images", "latency", "soak", "threads"):
+        rounds = ["--rounds", 3] if name in ("slots", "images", "latency") else []
+        lane.timed.append(Step(name, [CORE, name, *common, *rounds]))
+    harness = [BENCH / "harness.py", plans / "resnet50-b1-fp16.plan", "--output", keep / "harness.jsonl"]
+    lane.timed.append(Step("harness", harness, keep / "harness.jsonl"))
+    if options.trtexec:
+        case = ["--case", "resnet50-b1-fp16", "vit-b64-fp16", "vit-b64-fp32"]
+        lane.timed.append(Step("pairs", [CORE, "pairs", *common, "--trtexec", options.trtexec, *case]))
+    classifiers = ["--model", f"resnet={models / 'resnet50.onnx'}", "--model", f"vit={models / 'vit_b_16.onnx'}"]
+    lane.timed += [benched("classifiers", keep, classifiers, only) for only in ("resnet", "vit")]
+    return lane
+
+
+def runtime_lane(options: argparse.Namespace) -> Lane:
+    """Language models on every runtime, then encoders and YOLOv10m."""
+    work: Path = options.work
+    models, keep, llm = work / "models", work / "keep", work / "llm"
+    gpt2 = llm / "models" / "gpt2"
+    lane = Lane()
+    for name, words in (
+        ("cached-fp16", ["cached", gpt2, "fp16", 1, 32, 512]),
+        ("generate-fp16", ["logits", gpt2, "fp16", 1, 512]),
+        *((f"prefill-{b}-{p}", ["logits", gpt2, p, b, 1024]) for b in (1, 4) for p in ("fp16", "fp32")),
+    ):
+        lane.builds.append(Step(f"prepare-{name}", [__file__, "prepare", *words]))
+    measured = [LLM, "--output", llm, "--runs"]
+    runs = ["perplexity", "gpt2-prefill-b1", "gpt2-generate-cached", "gpt2-generate", "gpt2-prefill-b4"]
+    lane.timed += [Step(f"llm-{run}", [*measured, run], llm / run / "run.json") for run in runs]
+    lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
+    encoders = ["--model", f"minilm={models / 'minilm.onnx'}", "--model", f"bert={models / 'bert-base.onnx'}"]
+    if options.minilm:
+        for model in ("minilm", "bert-base"):
+            lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _TEXT) for p in ("fp16", "fp32")]
+        lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
+    if options.yolov10m:
+        detector = models / "yolov10m.onnx"
+        lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO, 1) for p in ("fp16", "fp32")]
+        lane.timed.append(benched("detector", keep, ["--model", f"yolov10m={detector}"], "yolov10m"))
+    tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", HERE.parents[1] / "tests" / "gpu"]
+    lane.timed.append(Step("tests-rest", [*tests, "--ignore", HERE.parents[1] / "tests" / "gpu" / "native"]))
+    return lane
+
+
+def prepared(name: str, model: Path, precision: str, profile: str, *level: int) -> Step:
+    """Build the engine that a bench will ask for."""
+    return Step(f"prepare-{name}", [__file__, "prepare", "onnx", model, precision, profile, *level])
+
+
+def benched(config: str, keep: Path, models: Sequence[object], only: str) -> Step:
+    """One model of a configuration of bench-h200."""
+    output = keep / f"bench-{only}"
+    words = ["bench", BENCH / f"{config}.yaml", *models, "--only", f"*{only}*", "--output", output]
+    return Step(f"bench-{only}", command(*words), output)
+
+
+def prepare(kind: str, words: Sequence[str]) -> None:
+    """Build one engine into the cache: of an ONNX file, or of a language model's graph."""
+    if kind == "onnx":
+        from trt_workbench.backends.base import SessionOptions
+        from trt_workbench.backends.registry import get_backend
+
+        model, precision, profile, *level = words
+        extra = {"profiles": [profile], **({"optimization_level": int(level[0])} if level else {})}
+        get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=extra)).close()
+        return
+    from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+    from trt_workbench.pipeline.language.export import DEFAULT_OPSET
+    from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+
+    folder, precision, *sizes = words
+    source = ModelSource(examine_llm_directory(Path(folder)), "auto", DEFAULT_OPSET, None, print)
+    opened = open_cached if kind == "cached" else open_logits
+    opened(BackendChoice("trt", precision), source, *map(int, sizes)).close()
+
+
+def exported(options: argparse.Namespace) -> list[Step]:
+    """Models that the engines are built from."""
+    models: Path = options.work / "models"
+    names = ["resnet50", "vit_b_16", "resnet50-b1", "vit_b_16-b1", "vit_b_16-b64", "resnet18_hw"]
+    if options.minilm:
+        names += ["bert-base", "minilm", "--minilm", options.minilm]
+    # the last one written stands for all
+    made = models / ("minilm.onnx" if options.minilm else "resnet18_hw.onnx")
+    gpt2 = options.work / "llm" / "models" / "gpt2"
+    return [
+        Step("export-models", [BENCH / "models.py", models, *names], made),
+        Step("export-gpt2", [LLM, "--output", options.work / "llm", "--runs", "none"], gpt2 / "model.safetensors"),
+    ]
+
+
+def work_through(lane: Lane, gpu: str, runner: Runner, builders: int) -> None:
+    """Build side by side, then what needs no quiet, then measure."""
+    with ThreadPoolExecutor(builders) as pool:
+        list(pool.map(lambda step: runner.run(step, gpu), lane.builds))
+    with ThreadPoolExecutor(max(1, len(lane.untimed))) as pool:
+        list(pool.map(lambda step: runner.run(step, gpu), lane.untimed))
+    for step in lane.timed:
+        runner.run(step, gpu)
+
+
+def main() -> int:
+    """Run what is left."""
+    if sys.argv[1:2] == ["prepare"]:
+        prepare(sys.argv[2], sys.argv[3:])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for models, plans, caches and records")
+    parser.add_argument("--coco", type=Path, required=True, help="folder with val2017/ and annotations/")
+    parser.add_argument("--gpus", default="0", help="CUDA's numbers, apart by commas (default: %(default)s)")
+    parser.add_argument("--budget-s", type=float, default=3600.0, help="seconds to stay within")
+    parser.add_argument("--builders", type=int, default=5, help="builds at once on a GPU (default: %(default)s)")
+    parser.add_argument("--yolov10m", type=Path, help="ONNX file of YOLOv10m, opset 17, with a dynamic batch")
+    parser.add_argument("--yolox", type=Path, help="ONNX file of YOLOX-Nano")
+    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2 in Hugging Face's format")
+    parser.add_argument("--trtexec", type=Path, help="trtexec of the same TensorRT")
+    options = parser.parse_args()
+    options.work = options.work.absolute()
+    runner = Runner(options.work, options.budget_s)
+    models = options.work / "models"
+    models.mkdir(parents=True, exist_ok=True)
+    for given, name in ((options.yolov10m, "yolov10m.onnx"), (options.yolox, "yolox_nano.onnx")):
+        if given and not (models / name).exists():
+            (models / name).symlink_to(given.absolute())
+    gpus = options.gpus.split(",")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
+    lanes = [core_lane(options), runtime_lane(options)]
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        places = (gpus * 2)[: len(lanes)]
+        list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders), lanes, places))
+    sys.stdout.write(f"Left: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
+    return int(bool(runner.left))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
