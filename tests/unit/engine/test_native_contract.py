@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,8 @@ def test_the_core_that_is_installed_takes_the_settings() -> None:
     assert options.memory_pools == {"tactic_dram": 5 << 20}
     assert options.tactic_sources == {"edge_mask_convolutions": False}
     assert (options.fp16, options.tf32, options.refit) == (True, False, "full")
+
+
+def test_the_builder_gets_all_processors_unless_told_otherwise() -> None:
+    assert native_values(BuildSettings(), None)["max_threads"] == len(os.sched_getaffinity(0))
+    assert native_values(BuildSettings(max_threads=3), None)["max_threads"] == 3

@@ -117,7 +117,7 @@ OptimizationLevel = Annotated[
 AvgTimingIterations = Annotated[int | None, panel_option("How often a kernel is timed.", _KERNELS, min=1)]
 MaxTactics = Annotated[int | None, panel_option("How many kernels are timed a layer.", _KERNELS, min=1)]
 MaxAuxStreams = Annotated[int | None, panel_option("How many further streams the engine may use.", _KERNELS, min=0)]
-MaxThreads = Annotated[int | None, panel_option("Threads of the builder.", _KERNELS, min=1)]
+MaxThreads = Annotated[int | None, panel_option("Threads of the builder; all processors by default.", _KERNELS, min=1)]
 TacticSources = Annotated[
     list[str] | None,
     panel_option("+NAME or -NAME: libraries to take kernels from, such as -CUDNN; repeatable.", _KERNELS),

@@ -7,6 +7,7 @@ from typing import Any
 from trt_workbench.engine import native
 from trt_workbench.engine.options import MIB, BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
+from trt_workbench.system.environment import available_processors
 
 _FLAGS = ("fp16", "bf16", "int8", "fp8", "int4", "fp4", "tf32")
 # Same name and meaning on both sides.
@@ -20,7 +21,6 @@ _SAME = (
     "avg_timing_iterations",
     "max_tactics",
     "max_aux_streams",
-    "max_threads",
     "preview_features",
     "tiling_optimization_level",
     "build_route",
@@ -52,6 +52,8 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
     """
     values: dict[str, Any] = {name: getattr(settings, name) for name in _SAME}
     values |= {flag: flag in settings.precision for flag in _FLAGS}
+    # TensorRT's own default is one thread, and building keeps that one busy while the GPU waits.
+    values["max_threads"] = settings.max_threads or available_processors()
     pools = {pool.value: mib for pool, mib in settings.memory_pools.items()}
     if settings.workspace_mib is not None:
         pools["workspace"] = settings.workspace_mib

@@ -73,7 +73,7 @@ class BuildSettings(BaseModel):
         avg_timing_iterations: how often a kernel is timed.
         max_tactics: how many kernels are timed a layer.
         max_aux_streams: how many further streams the engine may use.
-        max_threads: threads of the builder.
+        max_threads: threads of the builder; None for all available processors.
         tactic_sources: libraries to switch on or off, such as `-CUDNN`.
         preview_features: preview features to switch on or off by name.
         tiling_optimization_level: effort for tiling.
