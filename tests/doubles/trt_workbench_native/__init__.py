@@ -205,9 +205,9 @@ class Runner:
         names = [tensor.name for tensor in self.engine.outputs]
         outputs = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
         self.state = {name: outputs.pop(output) for output, name in self.pairs.items()}
-        return outputs if copy else {name: self.lent(name, array) for name, array in outputs.items()}
+        return outputs if copy else {name: self._lent(name, array) for name, array in outputs.items()}
 
-    def lent(self, name: str, array: Any) -> Any:
+    def _lent(self, name: str, array: Any) -> Any:
         """The output in memory that the next call overwrites."""
         kept = self.pinned.get(name)
         if kept is None or kept.shape != array.shape:
