@@ -116,7 +116,7 @@ private:
 
     void serialize() {
 #if !TRTW_TRT_PROGRESS_MONITOR
-        report("build", 0, 1);
+        report("build", 0, 0); // nobody can tell how many steps there will be
 #endif
         const Stopwatch watch;
         result_.plan.reset(builder_->buildSerializedNetwork(*network_, *config_));

@@ -168,19 +168,29 @@ def test_two_processes_at_once_give_one_build(model: Path, environment: dict[str
     assert (tmp_path / "0.plan").read_bytes() == (tmp_path / "1.plan").read_bytes()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "version"),
+    [
+        (signal.SIGKILL, "10.16.1"),
+        (signal.SIGINT, "10.16.1"),
+        (signal.SIGINT, "8.6.0"),  # no progress is reported, at which an interrupt could be served
+        (signal.SIGTERM, "8.6.0"),
+    ],
+)
 def test_a_build_that_is_ended_leaves_nothing_and_can_be_repeated(
-    model: Path, environment: dict[str, str], tmp_path: Path, how: signal.Signals
+    model: Path, environment: dict[str, str], tmp_path: Path, how: signal.Signals, version: str
 ) -> None:
     log, plan = tmp_path / "builds.log", tmp_path / "m.plan"
-    slow = {**environment, "TRTW_DOUBLE_SLEEP": "60", "TRTW_DOUBLE_LOG": str(log)}
+    slow = {**environment, "TRTW_DOUBLE_SLEEP": "60", "TRTW_DOUBLE_LOG": str(log), "TRTW_DOUBLE_VERSION": version}
     process = subprocess.Popen(command("build-engine", model, "-o", plan), env=slow, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 30
     while not log.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(how)
-    process.communicate(timeout=30)
+    _, err = process.communicate(timeout=20)
     assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    assert how == signal.SIGKILL or b"Interrupted; nothing was kept." in err
+    assert b"Building a TensorRT engine (fp32) for model.onnx" in err
     left = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.suffix != ".lock"]
     assert left == []
     assert not plan.exists()

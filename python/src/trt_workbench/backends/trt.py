@@ -52,10 +52,7 @@ def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:
         inputs = [(tensor.name, tensor.shape) for tensor in facts.inputs]
         if profile := batch_profile(inputs, choice.max_batch):
             settings = settings.model_copy(update={"profiles": (profile,)})
-    plan = prepare_build(model, settings)
-    if plan.cached is None or choice.force:
-        choice.say(f"Building a TensorRT engine ({settings.precision_text}) for {model.name}; this can take minutes.")
-    return build(plan, force=choice.force, note=choice.say).path
+    return build(prepare_build(model, settings), force=choice.force, note=choice.say).path
 
 
 def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:

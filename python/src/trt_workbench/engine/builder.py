@@ -6,6 +6,7 @@ import datetime
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from trt_workbench.engine.calibration import (
 )
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.engine.hashing import hash_bytes, hash_file, hash_model
+from trt_workbench.engine.interruptible import call_interruptibly
 from trt_workbench.engine.loading import check_target, read_plan
 from trt_workbench.engine.manifest import (
     EngineFile,
@@ -174,10 +176,13 @@ def export(engine: BuiltEngine, destination: Path) -> None:
 
 def _for_version(settings: BuildSettings, target: Target) -> BuildSettings:
     """Let contexts share a profile, as every version but 8 does; 8.6 calls it a preview feature (NvInfer.h)."""
-    is_8 = target.tensorrt_version is not None and target.tensorrt_version.startswith("8.")
-    if not is_8 or not settings.profiles or _SHARING in settings.preview_features:
+    if not _is_8(target) or not settings.profiles or _SHARING in settings.preview_features:
         return settings
     return settings.model_copy(update={"preview_features": {**settings.preview_features, _SHARING: True}})
+
+
+def _is_8(target: Target) -> bool:
+    return target.tensorrt_version is not None and target.tensorrt_version.startswith("8.")
 
 
 def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
@@ -204,8 +209,11 @@ def _build(
     options = to_native(settings, earlier)
     notes = _add_calibration(options, plan, read_image)
     native.require("drain_log")()  # of earlier work
+    note(f"Building a TensorRT engine ({settings.precision_text}) for {plan.model.name}; this can take minutes.")
+    work = partial(native.require("build_engine"), str(plan.model), options, progress)
     with native.translated():
-        result = native.require("build_engine")(str(plan.model), options, progress)
+        # version 8 reports no progress, at which the core serves Ctrl-C
+        result = call_interruptibly(work) if _is_8(target) else work()
     manifest = _manifest(plan, digest, result)
     if result.skipped_tactics:
         notes.append(

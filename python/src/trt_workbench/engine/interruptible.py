@@ -1,0 +1,51 @@
+"""Calls of native code that hears no signals, kept from holding up Ctrl-C."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def call_interruptibly(call: Callable[[], T]) -> T:
+    """Return what `call` returns, from a thread of its own: Python serves signals in the main thread alone.
+
+    `call` cannot be ended. Where it is interrupted it goes on until the process ends, which then does not wait for it.
+
+    Args:
+        call: takes minutes in native code without the interpreter's lock, such as a build of TensorRT 8.6.
+
+    Raises:
+        KeyboardInterrupt: the main thread was interrupted meanwhile.
+        Exception: what `call` raises.
+    """
+    done: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # handed to the caller, whatever it is
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="native-call", daemon=True).start()
+    try:
+        return done.result()
+    except KeyboardInterrupt:
+        if not done.done():
+            # libraries that are still at work crash when the process takes itself apart below them
+            atexit.register(_end_at_once)
+        raise
+
+
+def _end_at_once() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)
