@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ TABLE = {
     "mode": Option(("fast", "small"), default="fast"),
     "folder": Option(Path),
     "scale": Option(float),
+    "names": Option(dict),
 }
 
 
@@ -25,7 +27,10 @@ def test_defaults_and_values_as_a_command_line_gives_them() -> None:
         "mode": "fast",
         "folder": Path("/a"),
         "scale": 0.5,
+        "names": None,
     }
+    names = {"names": MappingProxyType({"out": "in"})}
+    assert checked_extra("b", TABLE, names)["names"] == {"out": "in"}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +45,8 @@ def test_defaults_and_values_as_a_command_line_gives_them() -> None:
         ({"graph": 1}, "true or false"),
         ({"mode": "slow"}, "one of fast, small"),
         ({"folder": 3}, "a path"),
+        ({"names": "out=in"}, "names by name, not 'out=in'"),
+        ({"names": {"out": 1}}, "names by name"),
     ],
 )
 def test_what_does_not_fit_is_named(given: dict[str, Any], text: str) -> None:

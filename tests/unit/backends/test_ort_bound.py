@@ -1,66 +1,16 @@
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
+from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 
-from trt_workbench.backends import ort_bound
-from trt_workbench.backends.ort_bound import Binding, BoundSession
-from trt_workbench.backends.pinned import PageableHost, PinnedHost
+from trt_workbench.backends import ort_slot
+from trt_workbench.backends.pinned import PinnedHost
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
-
-
-def plain(model: Path) -> ort.InferenceSession:
-    return ort.InferenceSession(model, providers=["CPUExecutionProvider"])
-
-
-def bound(
-    model: Path,
-    *,
-    cuda_graph: bool = False,
-    concurrency: int = 1,
-    device: str = "cpu",
-    session: ort.InferenceSession | None = None,
-) -> BoundSession:
-    """The session as on a GPU, its device being the CPU."""
-    binding = Binding(device, 0, PageableHost(), cuda_graph=cuda_graph)
-    data_shaped = data_shaped_outputs(onnx.load(model).graph)
-    return BoundSession("ort-test", session or plain(model), model, binding, concurrency, {}, data_shaped)
-
-
-class CopyingBinding:
-    """A binding whose consumers read other memory: ONNX Runtime copies an input when it is bound, then never again."""
-
-    def __init__(self, binding: Any) -> None:
-        self._iobinding = binding
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._iobinding, name)
-
-    def bind_ortvalue_input(self, name: str, value: Any) -> None:
-        self._iobinding.bind_cpu_input(name, value.numpy().copy())
-
-
-class CopyingSession:
-    """A session whose nodes run elsewhere than its inputs are bound."""
-
-    def __init__(self, model: Path) -> None:
-        self._session = plain(model)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def io_binding(self) -> CopyingBinding:
-        return CopyingBinding(self._session.io_binding())
-
-    def run_with_iobinding(self, binding: CopyingBinding, options: Any) -> None:
-        self._session.run_with_iobinding(binding._iobinding, options)
 
 
 def batch(size: int, seed: int = 0) -> np.ndarray:
@@ -94,8 +44,8 @@ def test_more_shapes_than_are_kept(onnx_models: SimpleNamespace, tmp_path: Path)
 def test_large_outputs_and_small_memory(
     onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ort_bound, "_LARGEST_PINNED", 100)
-    monkeypatch.setattr(ort_bound, "_KEPT_BYTES", 200)
+    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
+    monkeypatch.setattr(ort_slot, "_KEPT_BYTES", 200)
     model = onnx_models.linear(tmp_path / "m.onnx")
     reference = plain(model)
     with bound(model) as session:
@@ -162,7 +112,7 @@ def test_inputs_that_are_copied_when_they_are_bound_reach_each_run(
     dims: list[int | str] = [1, "found"] if operator == "NonZero" else ["found"]
     model = counting(tmp_path / "m.onnx", onnx_models, operator, dims)
     reference = plain(model)
-    with bound(model, session=CopyingSession(model)) as session:  # type: ignore[arg-type]
+    with bound(model, session=CopyingSession(model)) as session:
         for values in ([3, 1, 3, 2, 1, 1, 2, 3], [0, 1, 2], [5, 0, 0, 0, 0, 0, 0, 5], [1, 1, 1]):
             x = np.array(values, np.float32)
             np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0], strict=True)

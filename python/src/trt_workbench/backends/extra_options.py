@@ -17,7 +17,7 @@ class Option:
     """One option of a backend.
 
     Attributes:
-        kind: bool, int, float, str, Path, or the tuple of words that it may be.
+        kind: bool, int, float, str, Path, dict for names by name, or the tuple of words that it may be.
         default: its value where none is given; None leaves it to the runtime.
         minimum: the smallest number allowed.
         help: what it does, in one sentence.
@@ -68,6 +68,8 @@ def _converted(kind: type | tuple[str, ...], value: Any) -> Any:
         return _as_number(kind, value)
     if kind is Path:
         return Path(value) if isinstance(value, str | Path) else None
+    if kind is dict:
+        return _as_names(value)
     return value if isinstance(value, kind) else None
 
 
@@ -85,7 +87,14 @@ def _as_number(kind: type, value: Any) -> Any:
     return number if isinstance(value, str) or number == value else None
 
 
+def _as_names(value: Any) -> dict[str, str] | None:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for pair in value.items() for name in pair):
+        return None
+    return dict(value)
+
+
 def _wording(kind: type | tuple[str, ...]) -> str:
     if isinstance(kind, tuple):
         return f"one of {', '.join(kind)}"
-    return {bool: "true or false", int: "a whole number", float: "a number", Path: "a path"}.get(kind, "a text")
+    words = {bool: "true or false", int: "a whole number", float: "a number", Path: "a path", dict: "names by name"}
+    return words.get(kind, "a text")

@@ -9,11 +9,11 @@ from typing import ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, check_counts
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_precision import model_in_precision
 from trt_workbench.backends.tf32 import check_tf32_allowed
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing
 
 # The names are ONNX Runtime's; what is left at None is its own default. `use_tf32` and `enable_cuda_graph` follow from
 # the session's options.
@@ -40,8 +40,8 @@ class OrtCudaBackend(Backend):
     """ONNX Runtime on a CUDA device; every node that computes data must run there.
 
     Extra options: those of ONNX Runtime's CUDA provider by their own names (CUDA_OPTIONS), and `allow_fallback`,
-    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`. Precision "fp32" is as exported, "fp16"
-    converts an fp32 model and records it.
+    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`, `state`. Precision "fp32" is as exported,
+    "fp16" converts an fp32 model and records it.
     """
 
     name: ClassVar[str] = "ort-cuda"
@@ -61,9 +61,7 @@ class OrtCudaBackend(Backend):
 
         check_counts(options)
         extra = checked_extra(self.name, {**SESSION_OPTIONS, **CUDA_OPTIONS}, options.extra)
-        if extra["cuda_graph"] and options.concurrency > 1:
-            msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
-            raise UsageProblem(msg)
+        check_together(extra, options.concurrency)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
-from trt_workbench.backends.ort_bound import Binding, BoundSession
+from trt_workbench.backends.ort_bound import BoundSession
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, LEVELS, session_config, translated
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.backends.ort_rewrites import assigned_graph
+from trt_workbench.backends.ort_slot import Binding
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.errors import ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
     import onnx
@@ -30,6 +31,7 @@ SESSION_OPTIONS: Mapping[str, Option] = {
     "graph_optimization_level": Option(tuple(LEVELS), default="all", help="How far ONNX Runtime rewrites the graph."),
     "allow_spinning": Option(bool, default=False, help="Whether idle CPU threads poll instead of sleeping."),
     "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
+    "state": Option(dict, help="Output name to input name, for tensors that stay on the device between calls."),
 }
 
 ProviderOptions = dict[str, str]
@@ -63,13 +65,27 @@ def provider_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
+def check_together(extra: Mapping[str, Any], concurrency: int) -> None:
+    """Raise UsageProblem where what was asked for excludes another: CUDA graphs, state, several runs at once."""
+    if extra["cuda_graph"] and concurrency > 1:
+        msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+        raise UsageProblem(msg)
+    if extra["state"] and concurrency > 1:
+        msg = "State belongs to one sequence of calls; use a concurrency of 1, and a session for each sequence."
+        raise UsageProblem(msg)
+    if extra["state"] and (extra["cuda_graph"] or extra.get("trt_cuda_graph_enable")):
+        msg = "A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them."
+        raise UsageProblem(msg)
+
+
 def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     """Load `plan.model` and check the assignment of its nodes.
 
     Raises:
         CheckFailed: nodes that compute data were not taken, and that was not allowed.
         ComponentMissing: ONNX Runtime did not load the provider.
-        UsageProblem: the model or an option of the provider is not accepted, or there is no such GPU.
+        UsageProblem: the model or an option of the provider is not accepted, the state does not fit the model, or
+            there is no such GPU.
         DeviceFailure: the device is out of memory or failed.
     """
     import onnx
@@ -104,7 +120,7 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     host = PinnedHost(_cuda_major(ort)) if on_device else PageableHost()
     device = "cuda" if on_device else "cpu"
     device_id = int(plan.providers[0][1].get("device_id", 0))
-    binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"])
+    binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"], state=plan.extra["state"] or {})
     return BoundSession(
         plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph)
     )

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import checked_extra
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, check_counts
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_precision import model_in_precision
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
@@ -34,8 +34,8 @@ class OrtTrtBackend(Backend):
     """ONNX Runtime with TensorRT engines; nodes may be on TensorRT alone unless `allow_fallback` is set.
 
     Extra options: those of ONNX Runtime's TensorRT provider by their own names (TRT_OPTIONS), and `allow_fallback`,
-    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`. With `allow_fallback`, the CUDA provider
-    and then the CPU provider take what TensorRT does not.
+    `cuda_graph`, `keep_fp32`, `graph_optimization_level`, `allow_spinning`, `state`. With `allow_fallback`, the CUDA
+    provider and then the CPU provider take what TensorRT does not.
     """
 
     name: ClassVar[str] = "ort-trt"
@@ -62,9 +62,7 @@ class OrtTrtBackend(Backend):
         extra = checked_extra(self.name, {**SESSION_OPTIONS, **TRT_OPTIONS}, options.extra)
         facts = examine_model(model)
         _check_profiles(extra, facts, model)
-        if extra["cuda_graph"] and options.concurrency > 1:
-            msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
-            raise UsageProblem(msg)
+        check_together(extra, options.concurrency)
         path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()

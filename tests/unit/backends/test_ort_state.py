@@ -1,0 +1,233 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.errors import DeviceFailure, UsageProblem
+
+STATE = {"h_next": "h", "count_next": "count"}
+H, COUNT = (2, 3), (1,)
+
+
+def recurrent(
+    path: Path, onnx_models: SimpleNamespace, h: Any = H, h_next: Any = H, kind: int = TensorProto.FLOAT
+) -> Path:
+    """One step: h/2 + the mean of x's rows and count + 1 go on, with y = x + h_next·count_next between them."""
+    weights = {"half": np.float32(0.5), "one": np.float32(1)}
+    nodes = [
+        helper.make_node("Mul", ["h", "half"], ["halved"]),
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0], keepdims=0),
+        helper.make_node("Add", ["halved", "mean"], ["h_float"]),
+        helper.make_node("Cast", ["h_float"], ["h_next"], to=kind),
+        helper.make_node("Add", ["count", "one"], ["count_next"]),
+        helper.make_node("Mul", ["h_float", "count_next"], ["scaled"]),
+        helper.make_node("Add", ["x", "scaled"], ["y"]),
+    ]
+    outputs = {
+        "h_next": (kind, h_next),
+        "y": (TensorProto.FLOAT, ("n", *H)),
+        "count_next": (TensorProto.FLOAT, COUNT),
+    }
+    return Path(onnx_models.save(path, nodes, {"x": ("n", *H), "h": h, "count": COUNT}, outputs, weights))
+
+
+@pytest.fixture
+def model(onnx_models: SimpleNamespace, tmp_path: Path) -> Path:
+    return recurrent(tmp_path / "m.onnx", onnx_models)
+
+
+def steps(seed: int = 0) -> list[np.ndarray]:
+    """Inputs of several shapes: a long first one and then short ones, as prompts and tokens."""
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((size, *H)).astype(np.float32) for size in (4, 1, 1, 2, 1, 4, 1, 1)]
+
+
+def by_hand(model: Path, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    session = plain(model)
+    state = {"h": np.zeros(H, np.float32), "count": np.zeros(COUNT, np.float32)}
+    found = []
+    for x in inputs:
+        h, y, count = session.run(None, {"x": x, **state})
+        state = {"h": h, "count": count}
+        found.append(y)
+    return found
+
+
+class FailingSession(CopyingSession):
+    """A session whose next run may fail."""
+
+    failing = False
+
+    def run_with_iobinding(self, binding: Any, options: Any) -> None:
+        if self.failing:
+            msg = "Error in execution: CUDA failure 700"
+            raise RuntimeError(msg)
+        super().run_with_iobinding(binding, options)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])  # on "cuda" this session reads every state in host memory
+@pytest.mark.parametrize("copying", [False, True])
+def test_state_equals_feeding_by_hand_until_it_is_reset(model: Path, device: str, copying: bool) -> None:
+    made = CopyingSession(model) if copying else None
+    with bound(model, device=device, session=made, state=STATE) as session:
+        assert [spec.name for spec in session.inputs] == ["x"]
+        assert [spec.name for spec in session.outputs] == ["y"]
+        assert [spec.name for spec in session.state_inputs] == ["h", "count"]
+        assert session.provenance["state"] == STATE
+        assert sum(session.memory_bytes().values()) == 0  # taken at the first run
+        for seed in range(3):
+            owned = [session.run({"x": x}) for x in steps(seed)]
+            for found, expected in zip(owned, by_hand(model, steps(seed)), strict=True):
+                assert list(found) == ["y"]
+                np.testing.assert_array_equal(found["y"], expected)
+            session.reset_state()
+        kind = "device_state" if device == "cpu" else "host_state"
+        assert session.memory_bytes() == {"device_state": 0, "host_state": 0} | {kind: 2 * (6 + 1) * 4}
+
+
+def test_state_while_outputs_are_lent(model: Path) -> None:
+    with bound(model, state=STATE) as session:
+        for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
+            np.testing.assert_array_equal(session.lend({"x": x})["y"], expected)
+
+
+def test_two_sessions_keep_their_own(model: Path) -> None:
+    inputs = steps(1), steps(2)
+    with bound(model, state=STATE) as one, bound(model, state=STATE) as other:
+        for first, second, *expected in zip(*inputs, *(by_hand(model, part) for part in inputs), strict=True):
+            np.testing.assert_array_equal(one.run({"x": first})["y"], expected[0])
+            np.testing.assert_array_equal(other.run({"x": second})["y"], expected[1])
+
+
+def test_a_run_that_fails_keeps_the_state(model: Path) -> None:
+    inner = FailingSession(model)
+    with bound(model, session=inner, state=STATE) as session:
+        for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
+            with pytest.raises(UsageProblem, match=r"unknown \['h'\]"):
+                session.run({"x": x, "h": np.zeros(H, np.float32)})
+            inner.failing = True
+            with pytest.raises(DeviceFailure):
+                session.run({"x": x})
+            inner.failing = False
+            np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
+
+
+def test_a_state_that_passes_through_and_one_that_never_changes(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Add", ["a", "x"], ["s"]),
+        helper.make_node("Add", ["s", "b"], ["y"]),
+        helper.make_node("Identity", ["a"], ["a_next"]),
+        helper.make_node("Identity", ["three"], ["b_next"]),
+    ]
+    outputs = dict.fromkeys(("a_next", "b_next", "y"), (TensorProto.FLOAT, (1,)))
+    inputs = dict.fromkeys(("x", "a", "b"), (1,))
+    model = onnx_models.save(tmp_path / "m.onnx", nodes, inputs, outputs, {"three": np.full(1, 3, np.float32)})
+    with bound(model, state={"a_next": "a", "b_next": "b"}) as session:
+        found = [float(session.run({"x": np.ones(1, np.float32)})["y"][0]) for _ in range(4)]
+    assert found == [1, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"h_nxt": "h"}, r"the output 'h_nxt', which the model does not have; did you mean h_next"),
+        ({"h_next": "g"}, r"the input 'g', which the model does not have; there are: x, h, count"),
+        ({"h_next": "h", "count_next": "h"}, r"'h' from two outputs, 'h_next' and 'count_next'"),
+        ({"h_next": "count"}, r"'h_next' \(tensor\(float\) \[2, 3\]\) cannot feed the input 'count'"),
+        ({"y": "x"}, r"dimension 0 \('n', of the input 'x'\) is dynamic"),
+    ],
+)
+def test_pairs_that_do_not_fit(model: Path, state: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        bound(model, state=state)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"h": ("rows", 3)}, r"dimension 0 \('rows', of the input 'h'\) is dynamic"),
+        ({"kind": TensorProto.FLOAT16}, r"'h_next' \(tensor\(float16\) .* cannot feed the input 'h'"),
+    ],
+)
+def test_shapes_and_types_that_do_not_fit(
+    onnx_models: SimpleNamespace, tmp_path: Path, made: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageProblem, match=words):
+        bound(recurrent(tmp_path / "m.onnx", onnx_models, **made), state={"h_next": "h"})
+
+
+def test_an_output_that_no_run_writes(tmp_path: Path) -> None:
+    tensors = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "h", "y")}
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "h"], ["y"])], "test", [tensors["x"], tensors["h"]], [tensors["y"], tensors["h"]]
+    )
+    path = tmp_path / "m.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    with pytest.raises(UsageProblem, match="'h' is an input of the same name"):
+        bound(path, state={"h": "h"})
+
+
+def test_a_shape_that_depends_on_the_data(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Unique", ["h"], ["h_next"]), helper.make_node("Add", ["x", "h"], ["y"])]
+    outputs = dict.fromkeys(("h_next", "y"), (TensorProto.FLOAT, (3,)))
+    path = tmp_path / "m.onnx"
+    model = onnx_models.save(path, nodes, dict.fromkeys(("x", "h"), (3,)), outputs)
+    with pytest.raises(UsageProblem, match="depends on the data"):
+        bound(model, state={"h_next": "h"})
+
+
+def test_no_state_and_none_any_more(model: Path) -> None:
+    with bound(model) as session:
+        assert session.state_inputs == ()
+        assert session.memory_bytes() == {}
+        with pytest.raises(UsageProblem, match="keeps no state"):
+            session.reset_state()
+    session = bound(model, state=STATE)
+    session.run({"x": steps()[0]})
+    session.close()
+    assert session.memory_bytes() == {"device_state": 0, "host_state": 0}
+    with pytest.raises(UsageProblem, match="closed"):
+        session.reset_state()
+
+
+def test_a_run_in_flight_keeps_its_state(model: Path) -> None:
+    class Resetting(CopyingSession):
+        def run_with_iobinding(self, binding: Any, options: Any) -> None:
+            with pytest.raises(UsageProblem, match="in flight"):
+                session.reset_state()
+            super().run_with_iobinding(binding, options)
+
+    with bound(model, session=Resetting(model), state=STATE) as session:
+        np.testing.assert_array_equal(session.run({"x": steps()[0]})["y"], by_hand(model, steps())[0])
+
+
+@pytest.mark.parametrize("backend", [OrtCudaBackend(), OrtTrtBackend()])
+@pytest.mark.parametrize(
+    ("extra", "concurrency", "words"),
+    [
+        ({}, 2, "concurrency of 1, and a session for each sequence"),
+        ({"cuda_graph": True}, 1, "those of state alternate"),
+        ({"state": "h_next=h"}, 1, "Option state .* is names by name, not 'h_next=h'"),
+    ],
+)
+def test_what_does_not_go_together(
+    model: Path, backend: Any, extra: dict[str, Any], concurrency: int, words: str
+) -> None:
+    options = SessionOptions(concurrency=concurrency, extra={"state": STATE, **extra})
+    with pytest.raises(UsageProblem, match=words):
+        backend.plan(model, options)
+    assert backend.plan(model, SessionOptions(extra={"state": STATE})).extra["state"] == STATE
+
+
+def test_tensorrts_own_graphs_do_not_go_with_state(model: Path) -> None:
+    with pytest.raises(UsageProblem, match="those of state alternate"):
+        OrtTrtBackend().plan(model, SessionOptions(extra={"state": STATE, "trt_cuda_graph_enable": True}))
