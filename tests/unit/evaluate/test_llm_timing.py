@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from trt_workbench.backends.ort_bound import BoundSession
+from trt_workbench.backends.ort_common import CPU_PROVIDER
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.ort_gpu import load_gpu_session
+from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.torch_llm import load_torch_llm
 from trt_workbench.backends.trt_options import split_options
@@ -130,15 +136,36 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     model.close()
 
 
-def test_other_runtimes_on_a_gpu_get_constant_shapes(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+class OnTheCpu:
+    """A backend of a GPU, with its options and its session, whose nodes the CPU executes."""
+
+    def __init__(self, backend: OrtCudaBackend | OrtTrtBackend) -> None:
+        self._backend = backend
+
+    def load(self, path: Path, options: SessionOptions) -> BoundSession:
+        plan = self._backend.plan(path, options)
+        return load_gpu_session(replace(plan, providers=((CPU_PROVIDER, {}),), accepted=(CPU_PROVIDER,)), options)
+
+
+@pytest.mark.parametrize("backend", [OrtCudaBackend(), OrtTrtBackend()])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
+def test_onnx_runtime_keeps_state_on_a_gpu(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch, backend: OrtCudaBackend | OrtTrtBackend, family: str
+) -> None:
     from trt_workbench.pipeline.language import opening
 
-    monkeypatch.setattr(opening, "require_backend", lambda _: get_backend("ort-cpu"))
-    model = open_cached(BackendChoice("ort-cuda"), source(llm_folder("llama")), 2, 6, 26)
+    monkeypatch.setattr(opening, "require_backend", lambda _: OnTheCpu(backend))
+    model = open_cached(BackendChoice(backend.name), source(llm_folder(family)), 2, 6, 26)
     assert isinstance(model, SessionSlots)
+    assert {spec.name for spec in model.session.inputs} == {"input_ids", "start"}
+    assert [spec.name for spec in model.session.outputs] == ["logits"]
     prompts = TOKENS[:12].reshape(2, 6)
-    expected = generate_cached(load_torch_llm(examine_llm_directory(llm_folder("llama")), device="cpu"), prompts, 20)
-    assert (generate_cached(model, prompts, 20).tokens == expected.tokens).all()
+    expected = generate_cached(load_torch_llm(examine_llm_directory(llm_folder(family)), device="cpu"), prompts, 20)
+    for _ in range(2):  # slots still hold the first sequences the second time
+        assert (generate_cached(model, prompts, 20).tokens == expected.tokens).all()
+    heads = 2 if family == "llama" else 4
+    # keys and values of two layers, twice: one set is read while the other is written
+    assert model.memory_bytes() == {"device_state": 2 * 2 * 2 * (2 * heads * 26 * 8) * 4, "host_state": 0}
     model.close()
 
 

@@ -136,8 +136,8 @@ class SessionCache:
 class SessionSlots:
     """The `static` graph in a session: every step has the same shapes.
 
-    Where the session keeps state on its device it takes no keys and values and gives none; elsewhere they pass through
-    host memory.
+    A session that keeps state on its device takes no keys and values and gives none. Through one without state, such as
+    the one that proves an export for any batch, they pass by host memory.
     """
 
     def __init__(self, session: Session, graph: ExportedGraph) -> None:

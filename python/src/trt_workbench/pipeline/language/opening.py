@@ -111,7 +111,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
 def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: int, capacity: int) -> CachedModel:
     """Open a model for sequences with a cache: `batch` prompts of `prompt` tokens that grow to `capacity`.
 
-    On a GPU every step has the same shapes; on `trt` the keys and values stay there, other runtimes of ONNX files hand
+    Runtimes of ONNX files keep the keys and values on a GPU, where every step has the same shapes; on the CPU they hand
     them back and forth.
 
     Raises:
@@ -125,13 +125,10 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
         return SessionCache(backend.load(graph.path, _options(choice, source, {})), graph)
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"state": dict(zip(after, before, strict=True))}
     if choice.name == "trt":
-        extra = {
-            "profiles": [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"],
-            "state": dict(zip(after, before, strict=True)),
-            "note": source.say,
-        }
+        extra["profiles"] = [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]
+        extra["note"] = source.say
     return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
 
 
