@@ -41,6 +41,15 @@ LLM_FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": {**_LLAMA, "num_key_value_heads": 1},
     "opt": {**_OPT, "max_position_embeddings": LLM_POSITIONS, "pad_token_id": 1, **_SIZE},
     "mistral": {**_LLAMA, "num_key_value_heads": 2, "sliding_window": 8},
+    "cohere": {
+        **_LLAMA,
+        "num_key_value_heads": 2,
+        "pad_token_id": 1,
+        "logit_scale": 1.0,
+    },  # rotary by repeat_interleave
+    # softcapped scores, which PyTorch's fused attention does not have
+    "gemma2": {**_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 8},
+    "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, **_SIZE},  # no keys and values
     # builds its local masks by itself, which a static cache does not go with
     "gpt_neo": {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
     | {"window_size": 8, "max_position_embeddings": LLM_POSITIONS, **_SIZE},

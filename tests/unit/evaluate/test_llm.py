@@ -63,7 +63,7 @@ def plain_perplexity(folder: Path, window: int, stride: int, limit: int, *, bos:
     return math.exp(nll / count), count
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "opt", "gemma2"])
 def test_perplexity(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     outcome = evaluate(llm_folder(family), tmp_path, window=32, stride=12, batch=3)
     expected, count = plain_perplexity(llm_folder(family), 32, 12, 700)
@@ -224,6 +224,15 @@ def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> No
         LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
+        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+
+
+def test_a_tokenizer_of_another_model(llm_folder: Folders, tmp_path: Path) -> None:
+    for path in llm_folder("llama").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 200}))
+    with pytest.raises(UsageProblem, match=r"token 2[0-9][0-9], but the model knows 200 tokens: they do not belong"):
         LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
 
 

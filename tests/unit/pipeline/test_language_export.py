@@ -26,7 +26,7 @@ from trt_workbench.pipeline.language.export import (
 Folders = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt", "mistral"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt", "mistral", "cohere", "gemma2"])
 def test_every_graph_computes_what_pytorch_computes(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     directory = examine_llm_directory(llm_folder(family))
     manifest = export_llm(directory, tmp_path / "out", ExportSettings(GRAPHS))
@@ -55,6 +55,15 @@ def test_a_graph_that_computes_something_else_is_refused(llm_folder: Folders, tm
     with pytest.raises(CheckFailed, match="static graph does not compute what PyTorch computes"):
         export_llm(directory, tmp_path / "bad", ExportSettings(("static",)))
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
+
+
+def test_a_graph_that_runs_at_the_traced_size_alone_is_refused(llm_folder: Folders, tmp_path: Path) -> None:
+    directory = examine_llm_directory(llm_folder("mamba"))
+    with pytest.raises(CheckFailed, match=r"logits graph does not run at batch 1, length 1.*Gather.*\)$"):
+        export_llm(directory, tmp_path / "out", ExportSettings(("logits",)))
+    with pytest.raises(UsageProblem, match="mamba model keeps another state than keys and values"):
+        export_llm(directory, tmp_path / "out", ExportSettings(("cached",)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_graphs_are_kept_by_what_they_depend_on(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+# What the code of an architecture raises for a way of running that it does not have.
+_REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -45,6 +47,7 @@ class TorchLlm:
         with device_errors():
             self._model: Any = model.to(device=torch.device(device), dtype=getattr(torch, _DTYPES[precision]))
         self._device = device
+        self._model_type = model.config.model_type
         self.parameters = model.num_parameters()
         # one graph for all lengths; the uncached loop would compile for each of them otherwise
         self._forward: Any = torch.compile(self._model, dynamic=True) if compiled else self._model
@@ -101,6 +104,7 @@ class TorchLlm:
             float32 [B,V], logits of the last position.
 
         Raises:
+            UsageProblem: the architecture keeps no keys and values, or not in the cache that is needed here.
             DeviceFailure: the device is out of memory or failed.
         """
         import torch
@@ -117,6 +121,8 @@ class TorchLlm:
                 self._cache_shape = (input_ids.shape[0], capacity)
             self._position = torch.full((1, 1), input_ids.shape[1], device=self._device)
             output = self._model(input_ids=self._to_device(input_ids), past_key_values=self._cache, use_cache=True)
+            if getattr(output, "past_key_values", None) is None:  # it ignored the cache; every step would start anew
+                raise self._no_cache()
             return _host(output.logits[:, -1])
 
     def step(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -168,7 +174,17 @@ class TorchLlm:
 
         # not inference_mode: compiled graphs of the cached step update tensors that were made outside of it
         with torch.no_grad(), quiet_transformers(), device_errors():
-            yield
+            try:
+                yield
+            except _REFUSALS as error:
+                msg = f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
+                raise UsageProblem(msg) from error
+
+    def _no_cache(self) -> UsageProblem:
+        return UsageProblem(
+            f"This {self._model_type} model takes no keys and values that are kept, so it cannot generate with a "
+            f"cache; leave generate-cached out of --modes."
+        )
 
 
 def load_torch_llm(
@@ -201,7 +217,7 @@ def load_torch_llm(
         import torch
 
         torch.set_num_threads(threads)
-    return TorchLlm(load_causal_lm(directory, "sdpa"), device=chosen, precision=precision, compiled=compiled)
+    return TorchLlm(load_causal_lm(directory, "fastest"), device=chosen, precision=precision, compiled=compiled)
 
 
 def choose_device(device: str) -> str:

@@ -140,6 +140,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self._all_tokens = len(encoded.ids)
         self._tokens = encoded.ids[: request.limit]
         self._byte_counts = encoded.byte_counts
+        _check_tokens(self.directory, encoded.ids)
         bos: Bos = request.bos or ("window" if tokenizer.adds_bos else "none")
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
@@ -314,6 +315,15 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         windows = plan_windows(len(self._tokens), self.recipe)
         scored = sum(int(self._byte_counts[window.scored : window.end].sum()) for window in windows)
         return float(reference["nll_per_token"] * reference["tokens"] / math.log(2) / scored) if scored else None
+
+
+def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
+    if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
+        msg = (
+            f"The tokenizer gives token {ids.max()}, but the model knows {directory.vocabulary} tokens: they do not "
+            f"belong together. {directory.path}"
+        )
+        raise UsageProblem(msg)
 
 
 def _read_text(path: Path) -> str:

@@ -107,7 +107,7 @@ def export_graph(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
         traced = Path(folder) / "traced.onnx"
-        with graphs.traceable_masks(), graphs.silent_exporter(), warnings.catch_warnings():
+        with graphs.traceable_masks(), graphs.CountedRepeats(), graphs.silent_exporter(), warnings.catch_warnings():
             # the tracer warns of each Python value it makes a constant; the proof after the export decides
             warnings.simplefilter("ignore")
             try:
@@ -123,7 +123,10 @@ def export_graph(
                 )
             except Exception as error:
                 raise _not_exportable(model, kind, opset, error) from error
-        data = _store(traced, path, {"graph": kind, "model_type": model.config.model_type}, inline_limit_bytes)
+        try:
+            data = _store(traced, path, {"graph": kind, "model_type": model.config.model_type}, inline_limit_bytes)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise _not_exportable(model, kind, opset, error) from error
     return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None, batch)
 
 
@@ -132,13 +135,17 @@ def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) 
     import torch
 
     tokens = torch.zeros((batch, _PAST), dtype=torch.int64)
-    with torch.no_grad():
-        cache = model(input_ids=tokens, use_cache=True).past_key_values
-    layers = getattr(cache, "layers", ())
+    try:
+        with torch.no_grad():
+            output = model(input_ids=tokens, use_cache=True)
+    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        msg = f"transformers cannot run this {model.config.model_type} model with a cache ({error})."
+        raise UsageProblem(msg) from error
+    layers = getattr(getattr(output, "past_key_values", None), "layers", ())
     found = [getattr(layer, part, None) for layer in layers for part in ("keys", "values")]
     past = [tensor.clone() for tensor in found if isinstance(tensor, torch.Tensor) and tensor.ndim == 4]
     if not past or len(past) != len(found):
-        msg = f"A {model.config.model_type} model keeps another state than keys and values; export its logits graph."
+        msg = f"This {model.config.model_type} model keeps another state than keys and values; export its logits graph."
         raise UsageProblem(msg)
     if cache_length is None:
         return past

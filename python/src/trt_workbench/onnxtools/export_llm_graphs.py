@@ -12,9 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface, causal_mask_function
+
+_REPEATS = (torch.repeat_interleave, Tensor.repeat_interleave)
 
 MASKED = -1e4
 """Added to the score of a position that must not be seen: exp gives 0 for it, and fp16 can hold it."""
@@ -144,6 +147,24 @@ def traceable_masks() -> Iterator[None]:
         yield
     finally:
         AttentionMaskInterface.register("eager", before)
+
+
+class CountedRepeats(TorchFunctionMode):
+    """Counts the dimension of `repeat_interleave` from the front. A context manager.
+
+    PyTorch's exporter adds the rank to a negative one in place, in a constant that other nodes of the graph share:
+    every -1, such as that of a `view`, would become another number.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run `func`."""
+        named = dict(zip(("input", "repeats", "dim"), args, strict=False)) | (kwargs or {})
+        if func in _REPEATS and named.get("dim") is not None:
+            named["dim"] %= named["input"].ndim
+            return torch.repeat_interleave(**named)
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
 
 
-def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "sdpa"] = "eager") -> PreTrainedModel:
+def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest"] = "eager") -> PreTrainedModel:
     """Load the model on the CPU in fp32, in evaluation mode.
 
     Args:
         directory: a checked folder.
-        attention: transformers' implementation of attention; "eager" is the one that is exported.
+        attention: "eager" is the implementation that is exported; "fastest" is PyTorch's fused one (sdpa) for the
+            architectures that transformers has it for, else the eager one.
 
     Raises:
         ComponentMissing: torch or transformers cannot be imported.
@@ -38,7 +39,7 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "sdpa"] 
             model, info = AutoModelForCausalLM.from_pretrained(
                 directory.path,
                 dtype=torch.float32,
-                attn_implementation=attention,
+                attn_implementation="eager" if attention == "eager" else None,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,8 +47,17 @@ class LlmDirectory:
     @property
     def positions(self) -> int | None:
         """Longest sequence that the model was made for, in tokens; None if the configuration does not say."""
+        return self._size(_POSITION_KEYS)
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many tokens the model knows; None if the configuration does not say."""
+        return self._size(("vocab_size",))
+
+    def _size(self, keys: Sequence[str]) -> int | None:
+        """Return the first of `keys` that the configuration of the text model has, if it is a size."""
         text = self.config.get("text_config", self.config)
-        found = next((text[key] for key in _POSITION_KEYS if isinstance(text.get(key), int)), None)
+        found = next((text[key] for key in keys if isinstance(text.get(key), int)), None)
         return found if found and found > 0 else None
 
     @cached_property

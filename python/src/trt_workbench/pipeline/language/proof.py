@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.errors import CheckFailed
+from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph
 from trt_workbench.pipeline.language.models import (
     CachedModel,
@@ -51,9 +51,9 @@ def prove_export(
         `cases` with `batch`, `length`, `max_abs_difference` and `max_abs_logit`, and the `relative_tolerance`.
 
     Raises:
-        CheckFailed: a logit differs by more than the tolerance, or is NaN on one side.
+        CheckFailed: a logit differs by more than the tolerance or is NaN on one side, or the graph does not run.
         ComponentMissing: ONNX Runtime is not there.
-        UsageProblem: ONNX Runtime cannot load or run the graph.
+        UsageProblem: ONNX Runtime cannot load the graph.
     """
     random = np.random.default_rng(seed)
     limit = min(size for size in (positions, graph.cache_length, _CASES[-1][1]) if size)
@@ -63,17 +63,24 @@ def prove_export(
         for batch, length in dict.fromkeys((fixed or rows, min(tokens, limit)) for rows, tokens in _CASES):
             tokens = random.integers(0, vocabulary, (batch, length))
             expected = reference.logits(tokens)
-            if graph.kind == "logits":
-                got = SessionLogits(session).logits(tokens)
-            else:
-                model = SessionCache(session, graph) if graph.kind == "cached" else SessionSlots(session, graph)
-                expected, got = _last_logits(model, tokens, expected)
+            try:
+                expected, got = _both_logits(graph, session, tokens, expected)
+            except UsageProblem as error:
+                raise _not_running(graph, batch, length, error) from error
             difference, size = float(np.max(np.abs(got - expected))), float(np.max(np.abs(expected)))
             case = {"batch": batch, "length": length, "max_abs_difference": difference, "max_abs_logit": size}
             cases.append(case)
             if not difference <= RELATIVE_TOLERANCE * max(1.0, size):  # `not`: NaN fails
                 raise _wrong(graph, case)
     return {"backend": "ort-cpu", "relative_tolerance": RELATIVE_TOLERANCE, "cases": cases}
+
+
+def _both_logits(graph: ExportedGraph, session: Session, tokens: Tokens, expected: Logits) -> tuple[Logits, Logits]:
+    """Expected and found logits of the positions that the graph gives them for."""
+    if graph.kind == "logits":
+        return expected, SessionLogits(session).logits(tokens)
+    model = SessionCache(session, graph) if graph.kind == "cached" else SessionSlots(session, graph)
+    return _last_logits(model, tokens, expected)
 
 
 def _last_logits(model: CachedModel, tokens: Tokens, expected: Logits) -> tuple[Logits, Logits]:
@@ -83,6 +90,14 @@ def _last_logits(model: CachedModel, tokens: Tokens, expected: Logits) -> tuple[
     found = [model.prefill(tokens[:, :prompt], length)]
     found += [model.step(tokens[:, position]) for position in range(prompt, length)]
     return expected[:, prompt - 1 :], np.stack(found, axis=1)
+
+
+def _not_running(graph: ExportedGraph, batch: int, length: int, error: UsageProblem) -> CheckFailed:
+    said = str(error).rsplit(": ", 1)[0]  # without the path, which is gone with the error
+    return CheckFailed(
+        f"The exported {graph.kind} graph does not run at batch {batch}, length {length}, which it was not traced at: "
+        f"this architecture takes decisions in Python that tracing does not keep. {said}"
+    )
 
 
 def _wrong(graph: ExportedGraph, case: dict[str, Any]) -> CheckFailed:

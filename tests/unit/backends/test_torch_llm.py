@@ -1,0 +1,58 @@
+"""Language models on PyTorch: what an architecture cannot do is said, not computed wrongly."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.evaluate.llm_files import RecordWriter
+from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource
+
+Folders = Callable[[str], Path]
+TOKENS = np.arange(24)
+
+
+def load(folder: Path) -> TorchLlm:
+    return load_torch_llm(examine_llm_directory(folder), device="cpu")
+
+
+def test_attention_is_the_fused_one_where_the_architecture_has_it(llm_folder: Folders) -> None:
+    assert load(llm_folder("llama")).provenance["attention"] == "sdpa"
+    assert load(llm_folder("gemma2")).provenance["attention"] == "eager"
+
+
+def test_a_model_that_ignores_the_cache_is_refused(llm_folder: Folders) -> None:
+    """It would generate from each token alone."""
+    with pytest.raises(UsageProblem, match=r"mamba model takes no keys and values.*leave generate-cached out"):
+        load(llm_folder("mamba")).prefill(TOKENS[None], 30)
+
+
+def test_what_the_architecture_refuses_is_an_error_of_the_user(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(llm_folder("llama"))
+
+    def refuse(**_: object) -> None:
+        msg = "it uses a cache of its own"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(model._model, "forward", refuse)
+    with pytest.raises(UsageProblem, match=r"cannot run this llama model so \(it uses a cache of its own\)"):
+        model.prefill(TOKENS[None], 30)
+
+
+def test_without_a_cache_other_modes_are_timed(llm_folder: Folders, tmp_path: Path) -> None:
+    source = ModelSource(examine_llm_directory(llm_folder("mamba")), "cpu", 17, None, lambda _: None)
+    request = TimingRequest(("prefill", "generate"), (8,), 6, 1, 0, 1)
+    with RecordWriter(tmp_path / "records.jsonl") as records:
+        rows = time_models(request, (BackendChoice("torch"),), source, TOKENS, records)
+    assert [(row["mode"], row["same_tokens_as_torch"]) for row in rows] == [("prefill", True), ("generate", True)]
