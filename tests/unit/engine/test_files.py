@@ -31,6 +31,13 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as caught:
+        write_text(tmp_path, "text")
+    assert caught.value.filename == str(tmp_path)
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
+
+
 def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
     write_text(tmp_path / "ours", "")
     (tmp_path / "plain").write_text("")

@@ -26,7 +26,8 @@ def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
         OSError: the folder is not writable or the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    with _named(path):
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
@@ -36,9 +37,20 @@ def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
         umask = os.umask(0)
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        with _named(path):
+            Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Let an error name the file that was asked for; nobody knows the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
 
 
