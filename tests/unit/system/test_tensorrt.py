@@ -112,6 +112,8 @@ def test_known_layouts(tmp_path: Path, libraries: str, headers: str, tool: str, 
 def test_a_folder_without_tensorrt_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"libnvinfer\.so\.N"):
         require_source(tmp_path)
+    with pytest.raises(UsageProblem, match="does not exist"):
+        require_source(tmp_path / "absent")
 
 
 def test_conda_comes_before_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_a_repository_without_the_version(tmp_path: Path, trees: SimpleNamespace
     repository = trees.headers_repository(tmp_path / "repository", {"v11.1": (11, 1, 0)})
     with pytest.raises(UsageProblem, match=r"No tag of TensorRT 10\.16\.1"):
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
-    with pytest.raises(UsageProblem, match="cannot be read"):
+    with pytest.raises(UsageProblem, match=r"cannot be read \('.*nothing' does not appear to be a git repository"):
         fetch_headers((10, 16, 1), str(tmp_path / "nothing"), tmp_path / "include")
     with pytest.raises(UsageProblem, match="cannot be read"):
         fetch_headers((10, 16, 1), "--upload-pack=touch /tmp/owned", tmp_path / "include")

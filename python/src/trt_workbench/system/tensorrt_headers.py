@@ -95,7 +95,7 @@ def _checkout(url: str, ref: str, path: str, destination: Path) -> None:
         else:
             shutil.copy2(source, destination / path)
     except subprocess.CalledProcessError as error:
-        msg = f"git could not fetch {path} at {ref} ({_last_line(error)}): {url}"
+        msg = f"git could not fetch {path} at {ref} ({_reason(error)}): {url}"
         raise UsageProblem(msg) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -105,7 +105,7 @@ def _list_refs(url: str) -> list[str]:
     try:
         lines = _git("ls-remote", "--tags", "--heads", "--", _address(url)).splitlines()
     except subprocess.CalledProcessError as error:
-        msg = f"The repository cannot be read ({_last_line(error)}): {url}"
+        msg = f"The repository cannot be read ({_reason(error)}): {url}"
         raise UsageProblem(msg) from error
     return [line.split("\t", 1)[1] for line in lines if "\t" in line and not line.endswith("^{}")]
 
@@ -127,6 +127,8 @@ def _git(*arguments: str) -> str:
     return done.stdout
 
 
-def _last_line(error: subprocess.CalledProcessError) -> str:
+def _reason(error: subprocess.CalledProcessError) -> str:
     lines = str(error.stderr).strip().splitlines()
-    return lines[-1] if lines else f"exit code {error.returncode}"
+    # git ends with advice over several lines; what is wrong stands before it
+    fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
+    return (fatal or lines[-1:] or [f"exit code {error.returncode}"])[0]

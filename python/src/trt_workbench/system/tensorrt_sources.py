@@ -70,6 +70,9 @@ def require_source(folder: Path) -> Source:
     Raises:
         UsageProblem: there is no libnvinfer in any known layout.
     """
+    if not folder.is_dir():
+        msg = f"The folder does not exist: {folder}"
+        raise UsageProblem(msg)
     if found := source_in(folder):
         return found
     places = ", ".join(place or "." for place in _LIBRARY_FOLDERS)
