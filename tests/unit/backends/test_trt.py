@@ -72,6 +72,15 @@ def test_a_model_is_built_kept_and_run(model: Path) -> None:
     assert notes == []
 
 
+def test_a_plan_refuses_what_only_a_build_could_honour(model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "means.plan"
+    export(build(prepare_build(model, BuildSettings(profiles=["images:1x3x8x8"]))), plan)
+    TrtBackend().load(plan, SessionOptions(extra={"device": 0, "max_batch": 4, "spin": False})).close()
+    for name, value in (("optimization_level", 5), ("precision", "fp16"), ("force", True)):
+        with pytest.raises(UsageProblem, match=f"Option {name} is for building, and this is a plan"):
+            TrtBackend().load(plan, SessionOptions(extra={name: value}))
+
+
 def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
     session = TrtBackend().load(model)
     assert isinstance(session, ImageSession)

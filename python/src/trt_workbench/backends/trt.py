@@ -37,6 +37,8 @@ class TrtBackend(Backend):
 
         choice, settings = split_options(options)
         is_model = model.suffix == ".onnx"
+        if not is_model:
+            _refuse_build_options(model, options)
         plan = _build(model, settings, choice) if is_model else model
         loaded = load_engine(plan, trust=choice.trust, allow_host_code=choice.allow_host_code, device=settings.device)
         if not is_model:
@@ -53,6 +55,15 @@ def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:
         if profile := batch_profile(inputs, choice.max_batch):
             settings = settings.model_copy(update={"profiles": (profile,)})
     return build(prepare_build(model, settings), force=choice.force, note=choice.say).path
+
+
+def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
+    """Raise UsageProblem if something is asked for that only a build could honour."""
+    # evaluations name the batch that they need, whatever they are given
+    building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity"}
+    if asked := sorted(building & options.extra.keys()):
+        msg = f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
+        raise UsageProblem(msg)
 
 
 def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:

@@ -13,7 +13,10 @@ from trt_workbench.engine.target import Target, require_target
 from trt_workbench.errors import UsageProblem
 
 REBUILD = "Build it again on this machine: `build-engine MODEL.onnx`."
-TRUST = "A plan is executable code: load it with --trust only if you know where it comes from."
+TRUST = (
+    "A plan is executable code: load it with --trust (`--option trust=true` where a backend loads it) only if you know "
+    "where it comes from."
+)
 
 
 @dataclass(frozen=True)
