@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from tests.cli.engines.common import Trtw, command, infer, measuring, write_model
 
@@ -98,6 +99,12 @@ def test_every_option_reaches_the_settings(trtw: Trtw, model: Path, tmp_path: Pa
         (("--precision", "int8"), "INT8 needs scales"),
         (("--max-batch", "4"), "--max-batch is for"),
         (("--config", "absent.yaml"), "absent.yaml"),
+        (("--workspace", "-5"), "Option --workspace: input should be greater than 0"),
+        (("--memory-pool", "workspce=5"), "Option --memory-pool: input should be"),
+        (("--profile", "x:4/2/8"), "Option --profile: min <= opt <= max"),
+        (("--family", "yolox"), "--family tells how calibration images are prepared"),
+        (("--precision", "int8", "--calibration", "absent"), "calibration data does not exist: absent"),
+        (("--layer-precision", "*=fp32"), "need precision_constraints prefer or obey"),
     ],
 )
 def test_wrong_words_exit_with_2_and_build_nothing(
@@ -109,10 +116,30 @@ def test_wrong_words_exit_with_2_and_build_nothing(
     assert not (tmp_path / "out" / "engines").exists()
 
 
-def test_the_plan_may_not_replace_the_model(trtw: Trtw, model: Path) -> None:
+def test_the_plan_may_not_replace_the_model(trtw: Trtw, model: Path, plan: Path) -> None:
     content = model.read_bytes()
-    assert trtw("build-engine", model, "-o", model).exit_code == 2
+    for words in (("build-engine", model), ("refit-engine", plan, model)):
+        result = trtw(*words, "-o", model)
+        assert result.exit_code == 2
+        assert "would replace the model" in result.stderr
     assert model.read_bytes() == content
+
+
+def test_the_plan_may_not_replace_external_data(trtw: Trtw, tmp_path: Path) -> None:
+    model = onnx.load(write_model(tmp_path / "model.onnx"))
+    weights = onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), "w")
+    model.graph.initializer.append(weights)
+    onnx.save(model, tmp_path / "big.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    content = (tmp_path / "weights").read_bytes()
+    assert "would replace the model" in trtw("build-engine", tmp_path / "big.onnx", "-o", tmp_path / "weights").stderr
+    assert (tmp_path / "weights").read_bytes() == content
+
+
+def test_a_folder_is_no_name_for_a_plan(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    result = trtw("build-engine", model, "-o", tmp_path)
+    assert result.exit_code == 2
+    assert f"name a file, such as {tmp_path / 'model.plan'}" in result.stderr
+    assert not (tmp_path / "out" / "engines").exists()
 
 
 def test_a_dynamic_batch_gets_its_profile(trtw: Trtw, tmp_path: Path) -> None:

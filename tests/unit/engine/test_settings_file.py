@@ -75,8 +75,10 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, problem: 
 
 
 def test_a_wrong_option_is_named_as_an_option() -> None:
-    with pytest.raises(UsageProblem, match=r"Option --optimization-level: input should be less"):
+    with pytest.raises(UsageProblem, match=r"Option optimization_level: input should be less"):
         load_settings(None, {"optimization_level": 7})
+    with pytest.raises(UsageProblem, match=r"Option --level: input should be less"):
+        load_settings(None, {"optimization_level": 7}, {"optimization_level": "--level"}.__getitem__)
 
 
 def test_an_absent_file(tmp_path: Path) -> None:

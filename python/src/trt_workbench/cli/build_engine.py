@@ -90,15 +90,18 @@ def build_engine(
     """Build a TensorRT engine. One that the cache under tmp/engines/ holds for this very request is not built again."""
     given = dict(locals())
     from trt_workbench.engine.builder import prepare_build
+    from trt_workbench.engine.manifest import check_destination
     from trt_workbench.engine.settings_file import load_settings
     from trt_workbench.pipeline.calibration import calibration_images
 
-    settings = asked.with_batch_profile(model, load_settings(config, asked.overrides(given)), max_batch)
+    settings = asked.with_batch_profile(model, load_settings(config, asked.overrides(given), asked.spelling), max_batch)
     images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
-    prepared = prepare_build(model, settings, images.description if images else "")
-    if plan is not None and plan.resolve() == model.resolve():
-        msg = f"The plan would replace the model; give --plan another name: {plan}"
+    if family is not None and images is None:
+        msg = "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
         raise UsageProblem(msg)
+    prepared = prepare_build(model, settings, images.description if images else "")
+    if plan is not None:
+        check_destination(plan, (model, *prepared.facts.external_files))
     if dry_run:
         _show_request(prepared, as_json=as_json)
         return

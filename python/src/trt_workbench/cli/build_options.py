@@ -251,6 +251,13 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, enum.StrEnum) else value for name, value in found.items()}
 
 
+def spelling(setting: str) -> str:
+    """Return the option behind a setting, such as `--workspace` for `workspace_mib`."""
+    options = {kept: option for option, kept in {**_RENAMED, **_PAIRS}.items()}
+    options |= {"io_formats": "io_format", "preview_features": "preview_feature"}
+    return _flag(options.get(setting, setting))
+
+
 def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
     """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
 

@@ -29,6 +29,9 @@ def calibration_files(data: Path) -> list[Path]:
     Raises:
         UsageProblem: there are none, or arrays and images lie in one folder.
     """
+    if not data.exists():
+        msg = f"The calibration data does not exist: {data}"
+        raise UsageProblem(msg)
     if data.is_file():
         return [data]
     files = sorted(data.rglob("*")) if data.is_dir() else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,6 +111,21 @@ class Manifest(_Part):
 def manifest_path(plan: Path) -> Path:
     """Return where the manifest of `plan` lies: `model.plan` has `model.plan.json`."""
     return plan.with_name(plan.name + SUFFIX)
+
+
+def check_destination(plan: Path, sources: Iterable[Path]) -> None:
+    """Check where a plan and its manifest are to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is a folder, or a file of the model that the plan is made from.
+    """
+    if plan.is_dir():
+        msg = f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}"
+        raise UsageProblem(msg)
+    taken = {source.resolve() for source in sources}
+    if taken & {plan.resolve(), manifest_path(plan).resolve()}:
+        msg = f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
+        raise UsageProblem(msg)
 
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:

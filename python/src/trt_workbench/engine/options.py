@@ -172,6 +172,10 @@ class BuildSettings(BaseModel):
                 self.exclude_lean_runtime and not self.version_compatible,
                 "exclude_lean_runtime: set version_compatible",
             ),
+            (
+                bool(self.layer_precisions or self.layer_output_types) and self.precision_constraints == "none",
+                "layer_precisions and layer_output_types need precision_constraints prefer or obey",
+            ),
             (self.calibration is not None and "int8" not in self.precision, "calibration needs the precision int8"),
             (self.serialize_plugins and not self.plugins, "serialize_plugins needs plugins"),
             (self.gpu_fallback and self.dla_core is None, "gpu_fallback needs dla_core"),

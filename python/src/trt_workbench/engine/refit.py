@@ -9,7 +9,7 @@ from trt_workbench.engine import native
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.engine.hashing import hash_bytes, hash_model
 from trt_workbench.engine.loading import CheckedPlan, load_checked
-from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, write_manifest
+from trt_workbench.engine.manifest import EngineFile, Manifest, ModelFile, check_destination, write_manifest
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 
@@ -27,7 +27,8 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
         The new plan's manifest.
 
     Raises:
-        UsageProblem: the plan is not refittable, the model does not fit it, or this TensorRT (8.6) cannot refit.
+        UsageProblem: the plan is not refittable, the model does not fit it, or this TensorRT (8.6) cannot refit; or the
+            new plan would replace the model.
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
         OSError: the new plan cannot be written.
@@ -37,6 +38,7 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
         msg = f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}"
         raise UsageProblem(msg)
     facts = examine_model(model)
+    check_destination(destination, (model, *facts.external_files))
     loaded = load_checked(plan, device=device)
     with native.translated():
         data: bytes = native.require("refit")(loaded.engine, model=str(model))

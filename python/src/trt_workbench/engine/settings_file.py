@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,18 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.yaml_settings import load_yaml_settings
 
 
-def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> BuildSettings:
+def load_settings(
+    file: Path | None = None, overrides: Mapping[str, Any] | None = None, spell: Callable[[str], str] = str
+) -> BuildSettings:
     """Return the settings of `file`, with `overrides` (of the command line) in place of what the file says.
 
-    Relative paths in the file are relative to the file.
+    Relative paths in the file are relative to the file; `spell` returns how the user writes the option behind a key.
 
     Raises:
         UsageProblem: the file is absent or no YAML mapping, or a setting is unknown or wrong.
     """
     given = dict(overrides or {})
-    settings = load_yaml_settings(BuildSettings, file, given, noun="build settings")
+    settings = load_yaml_settings(BuildSettings, file, given, noun="build settings", spell=spell)
     return _rebased(settings, file, given) if file else settings
 
 

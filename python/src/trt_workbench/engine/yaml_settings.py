@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,7 +18,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def load_yaml_settings(
-    model: type[M], file: Path | None, overrides: Mapping[str, Any] | None = None, *, noun: str = "settings"
+    model: type[M],
+    file: Path | None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    noun: str = "settings",
+    spell: Callable[[str], str] = str,
 ) -> M:
     """Return `model` filled from `file`, with `overrides` (of the command line) in place of what the file says.
 
@@ -27,6 +32,7 @@ def load_yaml_settings(
         file: the YAML file; None for defaults and overrides alone.
         overrides: values by top-level key.
         noun: what the file holds, for messages, such as "build settings".
+        spell: returns how the user writes the option behind a key of `overrides`, such as "--workspace".
 
     Raises:
         UsageProblem: the file is absent or no YAML mapping, or a setting is unknown, doubled or wrong.
@@ -36,7 +42,8 @@ def load_yaml_settings(
     try:
         return model.model_validate({**document, **given})
     except ValidationError as error:
-        raise _explain(error, model, file, lines, given, noun) from error
+        options = {key: spell(key) for key in given}
+        raise _explain(error, model, file, lines, options, noun) from error
 
 
 def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
@@ -83,7 +90,7 @@ def _explain(
     model: type[BaseModel],
     file: Path | None,
     lines: Mapping[Location, int],
-    overrides: Mapping[str, Any],
+    options: Mapping[str, str],
     noun: str,
 ) -> UsageProblem:
     found = error.errors(include_url=False)
@@ -93,8 +100,8 @@ def _explain(
     if not location:
         return UsageProblem(f"The {noun} contradict each other: {_reason(details)}{f': {file}' if file else ''}")
     name = ".".join(map(str, location))
-    if str(location[0]) in overrides:
-        return UsageProblem(f"Option --{str(location[0]).replace('_', '-')}: {_reason(details)}.")
+    if option := options.get(str(location[0])):
+        return UsageProblem(f"Option {option}: {_reason(details)}.")
     line = next((lines[location[:end]] for end in range(len(location), 0, -1) if location[:end] in lines), None)
     where = f": {file}{f':{line}' if line else ''}" if file else ""
     if details["type"] != "extra_forbidden":
