@@ -139,6 +139,10 @@ def test_nan_and_infinity_fail_the_check(trtw: Trtw, plan: Path, tmp_path: Path)
         (("--percentiles", "12,x"), "--percentiles takes numbers"),
         (("--expect", "absent"), "folder of reference outputs does not exist"),
         (("-i", "{x}", "--export-times", "t.json"), "--export-times needs --bench"),
+        (("-i", "{x}", "--streams", "2"), "--streams needs --bench"),
+        (("--no-bench", "--no-transfers", "--duration", "9"), "--duration needs --bench"),
+        (("--no-bench", "--layer-times"), "--layer-times needs --bench"),
+        (("--rtol", "0.1"), "name the reference outputs with --expect"),
     ],
 )
 def test_inputs_that_do_not_fit_are_told(

@@ -29,8 +29,10 @@ from trt_workbench.cli.common import (
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
+    from trt_workbench.bench.engine_measure import MeasureSettings
     from trt_workbench.bench.engine_run import InferOutcome
 
+_RTOL, _ATOL = 1e-3, 1e-4
 _DATA, _CHECKS, _BENCH, _RUNNING = "Inputs and outputs", "Checks", "Measuring", "Running"
 
 
@@ -52,8 +54,8 @@ def infer_engine(
     expect: Annotated[
         Path | None, panel_option("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)
     ] = None,
-    rtol: Annotated[float, panel_option("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3,
-    atol: Annotated[float, panel_option("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4,
+    rtol: Annotated[float, panel_option("Relative tolerance.", _CHECKS, min=0.0)] = _RTOL,
+    atol: Annotated[float, panel_option("Absolute tolerance.", _CHECKS, min=0.0)] = _ATOL,
     check_finite: Annotated[
         bool, panel_option("Exit code 1 if an output holds NaN or infinity.", _CHECKS, "--check-finite")
     ] = False,
@@ -112,10 +114,10 @@ def infer_engine(
     from trt_workbench.bench.engine_run import InferRequest, write_times
     from trt_workbench.bench.engine_state import parse_state
 
-    measuring = not inputs if bench is None else bench
-    if export_times and not measuring:
-        msg = "--export-times needs --bench: with --input, nothing is measured by default."
+    if expect is None and (rtol, atol) != (_RTOL, _ATOL):
+        msg = "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
         raise UsageProblem(msg)
+    measuring = not inputs if bench is None else bench
     settings = MeasureSettings(
         warmup_ms=warmup,
         duration_s=duration,
@@ -131,6 +133,8 @@ def infer_engine(
         layer_times=layer_times,
         percentiles=_percentiles(percentiles),
     )
+    if not measuring:
+        _refuse_unused(settings, export_times)
     request = InferRequest(
         plan=plan,
         inputs=tuple(inputs or ()),
@@ -180,6 +184,23 @@ def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
 
         outcome = infer(request, directory.path, partial(print_note, notes), step)
         return outcome, directory.commit("complete", passed=not outcome.failures)
+
+
+def _refuse_unused(settings: MeasureSettings, export_times: Path | None) -> None:
+    """Raise UsageProblem if an option says how to measure, where nothing is measured."""
+    from dataclasses import asdict
+
+    options = {"warmup_ms": "--warmup", "duration_s": "--duration"}
+    options |= {name: f"--no-{name.replace('_', '-')}" for name in ("transfers", "single_calls")}
+    usual = asdict(type(settings)(spin=settings.spin, cuda_graph=settings.cuda_graph))  # these two serve every run
+    unused = [
+        options.get(name, f"--{name.replace('_', '-')}") for name, v in asdict(settings).items() if v != usual[name]
+    ]
+    if export_times:
+        unused.append("--export-times")
+    if unused:
+        msg = f"{unused[0]} needs --bench: with --input or --no-bench, nothing is measured."
+        raise UsageProblem(msg)
 
 
 def _percentiles(text: str | None) -> tuple[float, ...]:
