@@ -158,6 +158,13 @@ def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> Non
         prepare_build(make_model(batch="N"), BuildSettings())
     with pytest.raises(UsageProblem, match="names z; the model's inputs are x"):
         prepare_build(make_model(batch="N"), BuildSettings(profiles=["z:1/2/4"]))
+    for profile, problem in (
+        ("x:1x4x1/2x4x1/4x4x1", r"gives 3 dimensions \(1x4x1/2x4x1/4x4x1\) to the input x \[N, 4\]"),
+        ("x:1x3/2x4/4x4", "changes a fixed dimension"),
+        ("x=1/2/4", "gives no range of shapes for the input x"),
+    ):
+        with pytest.raises(UsageProblem, match=problem):
+            prepare_build(make_model(batch="N"), BuildSettings(profiles=[profile]))
     with pytest.raises(UsageProblem, match="INT8 needs scales"):
         prepare_build(make_model(), BuildSettings(precision="int8+fp16"))
     with pytest.raises(UsageProblem, match="plugin library cannot be read"):

@@ -34,10 +34,10 @@ from trt_workbench.engine.manifest import (
 )
 from trt_workbench.engine.native_options import to_native
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.engine.profiles import batch_profile
+from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
+from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 
 _SHARING = "profile_sharing"
 
@@ -118,6 +118,8 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
             known = ", ".join(sorted(names))
             msg = f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {model}"
             raise UsageProblem(msg)
+        for tensor in facts.inputs:
+            _check_range(model, number, profile, tensor)
     dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
     if dynamic and not settings.profiles:
         shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
@@ -134,6 +136,26 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
             f"QuantizeLinear and DequantizeLinear nodes: {model}"
         )
         raise UsageProblem(msg)
+
+
+def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor) -> None:
+    """Raise UsageProblem if a profile leaves out a dynamic input, or gives it a shape that it cannot have."""
+    given, shape = profile.shapes.get(tensor.name), tensor.shape
+    if given is None and tensor.is_dynamic:
+        problem = "gives no range of shapes for"
+    elif given is None or shape is None:
+        return
+    elif len(given.opt) != len(shape):
+        problem = f"gives {len(given.opt)} dimensions ({given}) to"
+    elif any(
+        isinstance(dim, int) and {low, high} != {dim}
+        for low, dim, high in zip(given.min, shape, given.max, strict=True)
+    ):
+        problem = f"changes a fixed dimension ({given}) of"
+    else:
+        return
+    msg = f"Profile {number} {problem} the input {tensor.name} {_shape_text(shape)}: {model}"
+    raise UsageProblem(msg)
 
 
 def build(
