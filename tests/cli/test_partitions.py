@@ -97,6 +97,9 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(mod
     [
         (["--backend", "trt"], "ort-trt, ort-cuda, ort-cpu"),
         (["--backend", "ort-cpu", "--predict"], "Only TensorRT's"),
+        (["--backend", "ort-cpu", "--exclude", "Relu"], "--exclude and --min-subgraph-size are of ort-trt"),
+        (["--backend", "ort-cuda", "--min-subgraph-size", "5"], "--exclude and --min-subgraph-size are of ort-trt"),
+        (["--predict", "--exclude", "Rellu"], "no operator 'Rellu' to exclude"),
     ],
 )
 def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) -> None:

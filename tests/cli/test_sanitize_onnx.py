@@ -79,6 +79,9 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
         (["--shape", "x=4x3"], "NAME:DIMxDIM"),
         (["--dim", "batch"], "NAME=VALUE"),
         (["--dim", "batch=0"], "whole number"),
+        (["--dim", "batch=²"], "whole number"),
+        (["--size", "bach=2"], "no dimension of an input called 'bach' to check with; did you mean batch?"),
+        (["--shape", "z:1x3"], "no input called 'z' to check with"),
         (["--dim", "n=1"], "no dimension called n"),
     ],
 )
@@ -86,6 +89,12 @@ def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[s
     code, _, error = run(model, "-o", tmp_path / "out.onnx", *words)
     assert code == 2
     assert text in error
+
+
+def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
+    code, _, error = run(model, "-o", tmp_path)
+    assert code == 2
+    assert f"name a file: {tmp_path}" in error
 
 
 def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:

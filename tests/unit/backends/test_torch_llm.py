@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.evaluate.llm_files import RecordWriter
 from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource
@@ -56,3 +56,19 @@ def test_without_a_cache_other_modes_are_timed(llm_folder: Folders, tmp_path: Pa
     with RecordWriter(tmp_path / "records.jsonl") as records:
         rows = time_models(request, (BackendChoice("torch"),), source, TOKENS, records)
     assert [(row["mode"], row["same_tokens_as_torch"]) for row in rows] == [("prefill", True), ("generate", True)]
+
+
+@pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
+def test_devices_that_do_not_exist(device: str) -> None:
+    with pytest.raises(UsageProblem, match="--device takes auto, cpu, cuda or cuda:N"):
+        choose_device(device)
+
+
+def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert choose_device("cuda:1") == "cuda:1"
+    with pytest.raises(ComponentMissing, match="sees 2 GPUs, so there is no cuda:2"):
+        choose_device("cuda:2")

@@ -233,3 +233,14 @@ def test_dry_run_prints_every_command_and_does_nothing(tmp_path: Path) -> None:
     out = subprocess.run([*command, str(tmp_path / "b"), "--json"], capture_output=True, text=True, check=True).stdout
     assert [entry["step"] for entry in json.loads(out)["commands"]][:2] == ["clone", "configure"]
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("architecture", ["foo", "12", "8.6", "50"])
+def test_an_architecture_that_does_not_exist(architecture: str) -> None:
+    with pytest.raises(UsageProblem, match="a number such as 120 or 90a"):
+        make_plan(BuildRequest(architectures=(architecture,)))
+
+
+def test_a_folder_that_is_no_source_tree(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"no source tree of ONNX Runtime, it lacks tools/ci_build/build\.py"):
+        make_plan(BuildRequest(source=tmp_path, architectures=("120", "90a")))

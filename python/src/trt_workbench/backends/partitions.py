@@ -12,7 +12,7 @@ from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_preload import preload
-from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError
+from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
 from trt_workbench.onnxtools.preflight import examine_model
@@ -52,9 +52,16 @@ def find_partitions(request: PartitionRequest) -> Partitions:
     if request.backend not in PROVIDERS:
         msg = f"Partitions exist on {', '.join(PROVIDERS)}, not on {request.backend!r}."
         raise UsageProblem(msg)
-    examine_model(request.model)
     provider = PROVIDERS[request.backend]
+    if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
+        msg = f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither."
+        raise UsageProblem(msg)
+    examine_model(request.model)
     index = read_index(request.model)
+    operators = {index.operator(place) for place in range(len(index.nodes))}
+    if unknown := [name for name in request.exclude if name not in operators]:
+        msg = f"The model has no operator {unknown[0]!r} to exclude; {did_you_mean(unknown[0], sorted(operators))}"
+        raise UsageProblem(msg)
     if request.predict:
         return _predicted(request, index, provider)
     if provider != CPU_PROVIDER:

@@ -225,6 +225,7 @@ def choose_device(device: str) -> str:
 
     Raises:
         ComponentMissing: torch is missing, or the device is not there.
+        UsageProblem: there is no such kind of device.
     """
     try:
         import torch
@@ -236,8 +237,15 @@ def choose_device(device: str) -> str:
     available = torch.cuda.is_available()
     if device == "auto":
         return "cuda" if available else "cpu"
-    if device.startswith("cuda") and not available:
+    kind, colon, number = device.partition(":")
+    if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
+        msg = f"--device takes auto, cpu, cuda or cuda:N, not {device!r}."
+        raise UsageProblem(msg)
+    if kind == "cuda" and not available:
         msg = f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
+        raise ComponentMissing(msg)
+    if number and int(number) >= torch.cuda.device_count():
+        msg = f"PyTorch sees {torch.cuda.device_count()} GPUs, so there is no {device}; they count from 0."
         raise ComponentMissing(msg)
     return device
 

@@ -54,6 +54,9 @@ def sanitize_onnx(
     sizes = {name: _number(value, name) for name, value in parse_pairs("--size", size).items()}
     shapes = parse_shapes(shape or ())
     chosen = chosen_rewrites(only or (), also or (), skip or ())
+    if output.is_dir():
+        msg = f"The output is a folder; name a file: {output}"
+        raise UsageProblem(msg)
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
     compared = check_parity(model, rewritten, wanted) if check else None
@@ -87,7 +90,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _number(text: str, name: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         msg = f"The size of {name} is a whole number from 1 on, not {text!r}."
         raise UsageProblem(msg)
     return int(text)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare, random_inputs
@@ -48,7 +49,8 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
     Raises:
         ComponentMissing: ONNX Runtime is absent.
         CheckFailed: the outputs differ.
-        UsageProblem: no inputs can be drawn, or the first model does not run on them.
+        UsageProblem: a size or shape is of nothing in the model, no inputs can be drawn, or the first model does not
+            run on them.
     """
     backend = require_backend("ort-cpu")
 
@@ -58,6 +60,9 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
 
     tensors = examine_model(before).inputs
     symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
+    parts = {part.strip() for symbol in symbols for part in symbol.split("+")}
+    _check_names("dimension of an input", request.sizes, {*symbols, *parts})
+    _check_names("input", request.shapes, {tensor.name for tensor in tensors})
     inputs = []
     for number, size in enumerate(_SIZES):
         sizes = {symbol: request.sizes.get(symbol, size) for symbol in symbols}
@@ -66,3 +71,10 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         path = Path(folder) / "after.onnx"
         save_model(after, path)
         return compare(before, path, run, inputs, rtol=request.rtol, atol=request.atol)
+
+
+def _check_names(what: str, given: Iterable[str], known: set[str]) -> None:
+    for name in given:
+        if name not in known:
+            msg = f"The model has no {what} called {name!r} to check with; {did_you_mean(name, sorted(known))}"
+            raise UsageProblem(msg)

@@ -14,8 +14,8 @@ from trt_workbench.onnxtools.preflight import ModelTensor
 
 Arrays = dict[str, NDArray[Any]]
 Runner = Callable[[Path, Arrays], Mapping[str, NDArray[Any]]]
-# Token ids and indices have to be small to be valid.
-_INTEGERS = 4
+# Token ids and indices have to be small to be valid: BERT has two types of tokens, a mask is 0 or 1.
+_INTEGERS = 2
 
 
 def random_inputs(
@@ -27,7 +27,7 @@ def random_inputs(
         tensors: the inputs.
         dims: sizes of symbolic dimensions.
         shapes: whole shapes by input, which count more.
-        seed: of the values: floats in [0, 1), integers below 4, booleans.
+        seed: of the values: floats in [0, 1), integers below 2, booleans.
 
     Raises:
         UsageProblem: a dimension has no size, or an input is of a type that cannot be drawn.
@@ -100,7 +100,9 @@ def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray
     try:
         return run(before, arrays)
     except UsageProblem as error:
-        msg = f"The model does not run on inputs drawn for the check; pass --size or --shape that fit. {error}"
+        msg = (
+            f"The model does not run on inputs drawn for the check; give fitting --size, --shape or --no-check. {error}"
+        )
         raise UsageProblem(msg) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
 # Memory that one compiler may take: nvcc on the attention kernels, and without them.
 _GIB_PER_JOB = {False: 5.0, True: 2.0}
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+# SM 5.2 and newer, as CMake writes it: 90, 90a, 120f, 120-real
+_ARCHITECTURE = re.compile(r"(5[2-9]|[6-9]\d|1\d\d)[af]?(-real|-virtual)?")
 
 StepName = Literal["clone", "configure", "compile", "uninstall", "install", "check"]
 
@@ -105,6 +109,12 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     """
     if request.jobs is not None and request.jobs < 1:
         msg = f"At least one compiler has to run, not {request.jobs}."
+        raise UsageProblem(msg)
+    if wrong := [name for name in request.architectures if not _ARCHITECTURE.fullmatch(name)]:
+        msg = f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}."
+        raise UsageProblem(msg)
+    if request.source is not None and not (request.source / SCRIPT).is_file():
+        msg = f"--source is no source tree of ONNX Runtime, it lacks {SCRIPT}: {request.source}"
         raise UsageProblem(msg)
     missing: list[str] = []
     notes: list[str] = []
