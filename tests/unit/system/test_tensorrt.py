@@ -76,14 +76,32 @@ def test_doctor_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: Sim
     monkeypatch.setenv("TRTW_ROOT", str(tmp_path))
     assert [row[1] for row in tensorrt.examine_tensorrt()] == ["absent"]
     assert tensorrt.library_dir() is None
+    # as the activation of a GPU environment sets it before anything was set up
+    monkeypatch.setenv("TENSORRT_HOME", str(tmp_path / "extern" / "tensorrt" / "current"))
+    assert [row[1] for row in tensorrt.examine_tensorrt()] == ["absent"]
     home = tmp_path / "home"
+    monkeypatch.setenv("TENSORRT_HOME", str(home))
+    (row,) = tensorrt.examine_tensorrt()
+    assert row[1] == "problem"
+    assert "TENSORRT_HOME names a folder that does not exist" in row[2]
     trees.make_libraries(home / "lib", (10, 16, 1))
     trees.write_headers(home / "include", (11, 1, 0))
-    monkeypatch.setenv("TENSORRT_HOME", str(home))
     rows = tensorrt.examine_tensorrt()
     assert {row[1] for row in rows} == {"ok", "absent", "problem"}
-    assert all(row[3] for row in rows if row[1] == "problem")
+    # to set up another one would not help as long as the variable stays
+    assert all("TENSORRT_HOME" in row[3] for row in rows if row[1] == "problem")
     assert tensorrt.library_dir() == home / "lib"
+
+
+def test_a_gpu_that_is_too_new_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace
+) -> None:
+    monkeypatch.setenv("TENSORRT_HOME", str(tmp_path))
+    trees.write_headers(tmp_path / "include", (8, 6, 0))
+    trees.make_libraries(tmp_path / "lib", (8, 6, 0))
+    assert "problem" not in [row[1] for row in tensorrt.examine_tensorrt(["9.0"])]
+    (problem,) = [row for row in tensorrt.examine_tensorrt(["9.0", "12.0", "12.0"]) if row[1] == "problem"]
+    assert "TensorRT 8.6.0 is too old for compute capability 12.0, which needs 10.8.0" in problem[2]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +62,7 @@ def examine_target(device: int = 0) -> Target:
             # the core's own words end with a mend as well
             reason = str(status["error"]).partition(". Run `setup-tensorrt`")[0].rstrip(".")
             missing.append(Missing(f"TensorRT cannot be used: {reason}.", SETUP))
-        gpu = _cuda_device(device, missing)
+        gpu = _cuda_device(device, driver, missing)
     except ComponentMissing as error:
         missing.append(Missing(str(error), ""))
     return Target(
@@ -88,7 +89,7 @@ def require_target(device: int = 0) -> Target:
     return target
 
 
-def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
+def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) -> dict[str, Any] | None:
     module = native.native()
     if not hasattr(module, "devices"):
         missing.append(Missing("The native core was built without CUDA.", native.MEND))
@@ -103,10 +104,22 @@ def _cuda_device(index: int, missing: list[Missing]) -> dict[str, Any] | None:
             raise
         reason = str(error)
     if not found:
-        mend = "Run `trtw doctor` for the driver's state."
-        missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", mend))
+        missing.append(_no_gpu(reason, driver, module.build_info().get("cuda")))
         return None
     if index >= len(found):
         missing.append(Missing(f"CUDA device {index} was asked for, but there are {len(found)}.", "Use --device 0."))
         return None
     return found[index]
+
+
+def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:
+    """Tell no driver from one that is too old: CUDA has one error for both."""
+    mend = "Run `trtw doctor` for the driver's state."
+    if "InsufficientDriver" in reason and "error" in driver:
+        reason = driver["error"]
+        mend = "Install NVIDIA's driver; a container has to be started with the GPUs."
+    elif "InsufficientDriver" in reason:
+        serves = driver.get("cuda_driver_version")
+        reason = f"the driver serves CUDA up to {serves}, and the native core was built with CUDA {built_with}"
+        mend = "Install a newer NVIDIA driver."
+    return Missing(f"No GPU can be used: {reason.rstrip('.')}.", mend)

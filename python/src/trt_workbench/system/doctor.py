@@ -73,7 +73,9 @@ def _driver() -> list[Finding]:
 
 
 def _tensorrt() -> list[Finding]:
-    return [Finding(component, cast(State, state), found, mend) for component, state, found, mend in examine_tensorrt()]
+    capabilities = [gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]]
+    rows = examine_tensorrt(capabilities)
+    return [Finding(component, cast(State, state), found, mend) for component, state, found, mend in rows]
 
 
 def _cudnn() -> list[Finding]:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,10 @@ _HEADER_PART = r"^\s*#define\s+(?:NV_TENSORRT_{0}|TRT_{0}_ENTERPRISE)\s+(\d+)"
 _ASK_VERSION = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).getInferLibVersion())"
 
 Version = tuple[int, int, int]
+
+# GeForce RTX 50 (SM 12.0); an older TensorRT has no kernels for it.
+_BLACKWELL_MAJOR, _BLACKWELL_VERSION = 12, (10, 8, 0)
+_UNSET = "TENSORRT_HOME names it: name another TensorRT, or unset it and use the one that `trtw setup-tensorrt` makes."
 
 
 @dataclass(frozen=True)
@@ -177,11 +182,18 @@ def library_dir() -> Path | None:
     return root / "lib" if root and find_library(root / "lib", "libnvinfer") else None
 
 
-def examine_tensorrt() -> list[tuple[str, str, str, str]]:
-    """Return rows (component, state, found, mend) about TensorRT for `doctor`; states "ok", "absent", "problem"."""
+def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str, str, str, str]]:
+    """Return rows (component, state, found, mend) about TensorRT for `doctor`; states "ok", "absent", "problem".
+
+    Args:
+        compute_capabilities: of this machine's GPUs, such as "12.0".
+    """
     root = current_root()
-    if root is None:
+    named = root is not None and not _is_default(root)
+    if root is None or not (named or root.is_dir()):
         return [("TensorRT", "absent", "not set up", SETUP)]
+    if not root.is_dir():
+        return [("TensorRT", "problem", f"TENSORRT_HOME names a folder that does not exist: {root}", _UNSET)]
     tree = examine_tree(root)
     rows = [
         _row("TensorRT headers", tree.headers_version and format_version(tree.headers_version), root / "include"),
@@ -190,8 +202,28 @@ def examine_tensorrt() -> list[tuple[str, str, str, str]]:
         _row("TensorRT ONNX parser", tree.parser.name if tree.parser else None, tree.parser),
         _row("trtexec", "linked" if tree.trtexec else None, tree.trtexec, _NO_TRTEXEC),
     ]
-    mend = f"{SETUP} Use --from DIR to choose another TensorRT."
-    return rows + [("TensorRT", "problem", problem, mend) for problem in tree.problems()]
+    mend = _UNSET if named else f"{SETUP} Use --from DIR to choose another TensorRT."
+    problems = [*tree.problems(), *_unknown_gpus(tree.library_version, compute_capabilities)]
+    return rows + [("TensorRT", "problem", problem, mend) for problem in problems]
+
+
+def _is_default(root: Path) -> bool:
+    """Whether `root` is what `setup-tensorrt` makes, under whatever name."""
+    try:
+        return root.resolve() == (tensorrt_root() / "current").resolve()
+    except ComponentMissing:
+        return False
+
+
+def _unknown_gpus(library: Version | None, compute_capabilities: Iterable[str]) -> list[str]:
+    if library is None or library >= _BLACKWELL_VERSION:
+        return []
+    unknown = {text for text in compute_capabilities if int(text.partition(".")[0]) >= _BLACKWELL_MAJOR}
+    needed = format_version(_BLACKWELL_VERSION)
+    return [
+        f"TensorRT {format_version(library)} is too old for compute capability {text}, which needs {needed} or newer."
+        for text in sorted(unknown)
+    ]
 
 
 def _row(component: str, found: str | None, where: Path | None, mend: str = SETUP) -> tuple[str, str, str, str]:
