@@ -1,5 +1,6 @@
 """The measuring loop and what is put together from its slices."""
 
+import os
 import threading
 import time
 
@@ -10,7 +11,7 @@ from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.config import MeasureSettings
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.telemetry import Telemetry
+from trt_workbench.bench.telemetry import Telemetry, TelemetrySampler
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -58,6 +59,15 @@ def test_the_warm_up_does_not_count() -> None:
 def telemetry(**changes: object) -> Telemetry:
     values: dict[str, object] = dict.fromkeys(Telemetry.__dataclass_fields__)
     return Telemetry(**{**values, "throttles": (), "seconds": 1.0, **changes})  # type: ignore[arg-type]
+
+
+def test_beside_a_runtime_on_the_processor_no_gpu_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trt_workbench.bench.telemetry._Gpu.open", lambda *_: pytest.fail("the GPU was opened"))
+    with TelemetrySampler(os.getpid(), None) as sampler:
+        time.sleep(0.01)
+    assert sampler.result.sm_clock_mhz is None
+    assert sampler.result.device_memory_bytes is None
+    assert (sampler.result.host_memory_bytes or 0) > 2**20
 
 
 def test_a_repetition_is_its_slices_in_order() -> None:

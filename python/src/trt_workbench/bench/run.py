@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -138,8 +138,11 @@ class BenchRun:
             one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
         request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
-        with TelemetrySampler(one.worker.pid, one.point.device) as sampler:
+        # beside a runtime on the processor the card idles: its clocks, memory and energy are not the runtime's
+        device = None if _is_on_processor(one.point, one.facts["provenance"]) else one.point.device
+        with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)
+        one.facts["provenance"] = answer["provenance"]
         columns = read_samples(path)
         path.unlink()
         middle = percentile(sorted(columns["latency_ms"]), 50)
@@ -230,6 +233,10 @@ class _Loaded:
 
     def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
         self.worker, self.facts, self.alive = worker, facts, True
+
+
+def _is_on_processor(point: Point, provenance: Mapping[str, Any]) -> bool:
+    return point.backend == "ort-cpu" or provenance.get("device") == "cpu"
 
 
 def _sweep(point: Point) -> tuple[Any, ...]:

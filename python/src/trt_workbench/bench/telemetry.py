@@ -64,10 +64,10 @@ class TelemetrySampler:
 
     result: Telemetry
 
-    def __init__(self, pid: int, device: int = 0) -> None:
-        """Prepare to watch the process `pid` and the GPU that CUDA calls `device` in it."""
+    def __init__(self, pid: int, device: int | None = 0) -> None:
+        """Prepare to watch the process `pid` and the GPU that CUDA calls `device` in it; None watches no GPU."""
         self._process = psutil.Process(pid)
-        self._gpu = _Gpu.open(device, pid)
+        self._gpu = None if device is None else _Gpu.open(device, pid)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="telemetry", daemon=True)
         self._host: list[int] = []

@@ -61,11 +61,13 @@ class Worker:
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.backends.measuring import MeasurePlan
         from trt_workbench.bench.records import write_samples
+        from trt_workbench.pipeline.language.opening import provenance_of
 
         samples = self._scenario.measure(MeasurePlan(**request["plan"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
         write_samples(Path(request["samples"]), columns)
-        return {"wall_s": samples.wall_s}
+        # again, as it is after measuring: a CUDA graph is captured only once calls repeat
+        return {"wall_s": samples.wall_s, "provenance": provenance_of(self._session)}
 
 
 def _availability(request: dict[str, Any]) -> dict[str, Any]:
