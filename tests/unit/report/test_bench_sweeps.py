@@ -115,7 +115,7 @@ def test_pictures(tmp_path: Path, works: list[dict[str, Any]], expected: set[str
     for path in paths.values():
         image = cv2.imread(str(path))
         assert image is not None
-        assert image.shape[1] == 1008  # 7 inches, whatever the labels
+        assert image.shape[1] == 748  # 5.2 inches, whatever the labels: text that a phone can show
         assert len(set(map(tuple, image[::7, ::7].reshape(-1, 3).tolist()))) > 6  # every runtime has its colour
 
 

@@ -12,11 +12,16 @@ import yaml
 from trt_workbench.bench.artefacts import read_bench_run
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.bench_plots import write_plots
-from trt_workbench.report.bench_view import overall, problems, tables, unstable, winners
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.bench_view import tables, winners
+from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.report.page import image_url, image_width, render
 from trt_workbench.system.conditions import measuring_conditions
 
 TAILS = ("p90", "p95", "p99")
+# With more works than this, the table of winners stands for the sentence of each.
+_MOST_SENTENCES = 6
+# A picture with several panels, pixels: on a phone it scrolls instead of shrinking.
+_WIDE_PX = 800
 
 
 def write_report(directory: Path) -> Path:
@@ -37,12 +42,14 @@ def write_report(directory: Path) -> Path:
     values: dict[str, Any] = {
         "title": run.config["title"],
         "run": run.run,
-        "summary": overall(run, made),
+        "summary": (summary if len(made) <= _MOST_SENTENCES else overall)(run, made),
+        "machine": machine(run.environment),
         "winners": winners(made),
         "tables": made,
-        "tails": TAILS,
+        "tails": [tail for tail in TAILS if any(row.percentiles_ms[tail] for one in made for row in one.rows)],
         "problems": problems(run.records),
         "unstable": unstable(run.records),
+        "executed": executed(run.records),
         "conditions": measuring_conditions(run.environment),
         "environment": run.environment,
         "environment_json": json.dumps(run.environment, indent=2),
@@ -51,6 +58,8 @@ def write_report(directory: Path) -> Path:
     }
     names = {title: str(path.relative_to(directory)) for title, path in plots.items()}
     write_text(directory / "report.md", render("bench.md.j2", **values, plots=names))
-    urls = {title: image_url(path) for title, path in plots.items()}
-    write_text(directory / "report.html", render("bench.html.j2", **values, plots=urls))
+    pictures = [
+        {"title": title, "url": image_url(path), "wide": image_width(path) > _WIDE_PX} for title, path in plots.items()
+    ]
+    write_text(directory / "report.html", render("bench.html.j2", **values, plots=pictures))
     return directory / "report.html"

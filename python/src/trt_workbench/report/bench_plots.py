@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
 from trt_workbench.report.bench_view import Table
-from trt_workbench.report.style import INK, PALETTE, figure, panels
+from trt_workbench.report.style import INK, NARROW, PALETTE, figure, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,10 +71,10 @@ def _by_scenario(tables: Sequence[Table]) -> dict[tuple[str, str], list[Table]]:
 
 def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:
     lines = sum(len(table.rows) + 1 for table in tables)
-    with figure(path, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
+    with figure(path, width=NARROW, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
         position, ticks = 0.0, {}
         for table in tables:
-            axes.text(0, position, f" {table.work}", fontweight="bold", fontsize=8, va="center")
+            axes.text(0, position, f" {table.work}", fontweight="bold", fontsize=9, va="center")
             for row in table.rows:
                 position -= 1
                 interval = row.standing.latency_ms
@@ -83,14 +83,14 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
                 axes.errorbar(interval.median, position, xerr=reach, color=INK, capsize=2.5, linewidth=1)
                 axes.annotate(
                     f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
-                    va="center", fontsize=7,
+                    va="center", fontsize=8,
                 )  # fmt: skip
-                ticks[position] = _wrapped(row.standing.runtime)
+                ticks[position] = "\n".join(textwrap.wrap(row.standing.runtime, _LABEL_WIDTH // 2))
             position -= 1
-        axes.set_yticks(list(ticks), list(ticks.values()), fontsize=7)
+        axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
         slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
         axes.set(xlabel="ms (median over repetitions, 95 % interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8))
-        axes.set_title("Latency")
+        axes.set_title(f"Latency of {tables[0].model}, {tables[0].scenario}")
         axes.grid(visible=False, axis="y")
     return path
 

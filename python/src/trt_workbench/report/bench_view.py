@@ -1,4 +1,4 @@
-"""What the report of a bench run says: standings, sentences and lists, ready for a template."""
+"""The tables of a bench report: standings, who wins where, and what each runtime costs, ready for a template."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from statistics import median
 from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.comparison import LEAST_REPETITIONS, Comparison, Interval
-from trt_workbench.bench.ranking import Standing, rank
+from trt_workbench.bench.comparison import Comparison, Interval
+from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.bench.records import Record, by_work
-from trt_workbench.bench.stability import DRIFT, WARNING
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+
+# The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
+_LEAST_ENERGY_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Row:
     Attributes:
         entry: the runtime's label without swept settings.
         swept: values of these settings.
+        clock_mhz: least and largest SM clock seen.
+        temperature_max_c: hottest seen, degrees Celsius.
+        power_mean_w: mean draw of the card, watts.
     """
 
     standing: Standing
@@ -34,6 +39,9 @@ class Row:
     host_memory_bytes: int | None
     device_memory_bytes: int | None
     energy_per_item_j: float | None
+    clock_mhz: tuple[float, float] | None
+    temperature_max_c: float | None
+    power_mean_w: float | None
 
 
 @dataclass(frozen=True)
@@ -84,8 +92,7 @@ class Winner:
     @property
     def tied_text(self) -> str:
         """The runtimes that share its rank, the first two by name."""
-        more = f" and {len(self.tied) - 2} more" if len(self.tied) > 2 else ""
-        return ", ".join(self.tied[:2]) + more or "\N{EN DASH}"
+        return some(self.tied) or "\N{EN DASH}"
 
 
 def winners(made: Sequence[Table]) -> list[Winner]:
@@ -109,78 +116,51 @@ def winners(made: Sequence[Table]) -> list[Winner]:
     return found
 
 
-def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
-    """Say in sentences what was measured and what came of it."""
-    return overall(run, made) + [table.sentence for table in made]
-
-
-def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
-    """Say in sentences what was measured and how far it can be trusted."""
-    count = {status: sum(record.status == status for record in run.records) for status in ("ok", "failed")}
-    repetitions = run.config["repetitions"]
-    sentences = [
-        f"{count['ok']} repetitions were measured over {_counted(len(made), 'work')}, {repetitions} of each point"
-        + (f"; {count['failed']} failed." if count["failed"] else ".")
-    ]
-    if repetitions < LEAST_REPETITIONS:
-        sentences.append(
-            f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
-            "it may be unable to separate any two."
-        )
-    unstable = sum(bool(record.unstable) for record in run.records)
-    if unstable:
-        sentences.append(f"Unstable: {_counted(unstable, 'repetition')}, left out where stable ones remain.")
-    drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
-    if drifted:
-        sentences.append(
-            f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
-            "reason to look at the intervals."
-        )
-    return sentences
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def problems(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return what failed, could not serve or was skipped, one entry a point and reason, with how often."""
-    found: dict[tuple[str, str, str, str], int] = {}
-    for record in records:
-        if record.status != "ok":
-            reason = (record.work, record.runtime, record.status, record.error or "")
-            found[reason] = found.get(reason, 0) + 1
-    names = ("work", "runtime", "status", "error")
-    return [{**dict(zip(names, reason, strict=True)), "count": count} for reason, count in found.items()]
-
-
-def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return the repetitions that were marked, with their reasons."""
-    return [
-        {"work": record.work, "runtime": record.runtime, "repetition": record.repetition, "reasons": record.unstable}
-        for record in records
-        if record.unstable
-    ]
+def some(names: Sequence[str]) -> str:
+    """Name the first two."""
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
 
 
 def _row(standing: Standing, records: Sequence[Record]) -> Row:
     mine = [record for record in records if record.runtime == standing.runtime and record.status == "ok"]
+    counted = list(kept_records(mine)[standing.runtime].values())
     telemetry = [record.telemetry for record in mine if record.telemetry]
-    parts = {part: [record.split_ms[part] for record in mine if part in record.split_ms] for part in mine[0].split_ms}
+    parts = {name: [one.split_ms[name] for one in counted if name in one.split_ms] for name in mine[0].split_ms}
+
+    def seen(name: str) -> list[Any]:
+        return [one[name] for one in telemetry if one.get(name) is not None]
+
+    clocks = [*seen("sm_clock_min_mhz"), *seen("sm_clock_max_mhz")]
+    power = seen("power_mean_w")
     return Row(
         standing=standing,
         entry=mine[0].entry or mine[0].runtime,
         swept=mine[0].swept,
-        percentiles_ms={f"p{p}": _tail(mine, p) for p in MINIMUM_SAMPLES},
-        split_ms={part.removesuffix("_ms"): median(values) for part, values in parts.items()},
+        percentiles_ms={f"p{p}": _tail(counted, p) for p in MINIMUM_SAMPLES},
+        split_ms={part.removesuffix("_ms"): median(values) for part, values in parts.items() if values},
         load_s=_median(record.load_s for record in mine),
         first_run_ms=_median(record.first_run_ms for record in mine),
-        host_memory_bytes=max((t["host_memory_bytes"] for t in telemetry if t["host_memory_bytes"]), default=None),
-        device_memory_bytes=max(
-            (t["device_memory_bytes"] for t in telemetry if t["device_memory_bytes"]), default=None
-        ),
-        energy_per_item_j=_median(record.energy_per_item_j for record in mine),
+        host_memory_bytes=max(seen("host_memory_bytes"), default=None),
+        device_memory_bytes=max(seen("device_memory_bytes"), default=None),
+        energy_per_item_j=_energy(counted),
+        clock_mhz=(min(clocks), max(clocks)) if clocks else None,
+        temperature_max_c=max(seen("temperature_max_c"), default=None),
+        power_mean_w=sum(power) / len(power) if power else None,
     )
+
+
+def _energy(records: Sequence[Record]) -> float | None:
+    """Joules an item: the mean over repetitions, each weighed by its time; None if that is too short to tell."""
+    known = [
+        (record.energy_per_item_j, record.telemetry["seconds"])
+        for record in records
+        if record.energy_per_item_j is not None and record.telemetry
+    ]
+    seconds = sum(time for _, time in known)
+    if seconds < _LEAST_ENERGY_S:
+        return None
+    return sum(energy * time for energy, time in known) / seconds
 
 
 def _tail(records: Sequence[Record], percent: int) -> float | None:
@@ -206,7 +186,7 @@ def _sentence(work: str, standings: Sequence[Standing]) -> str:
     beaten = [standing for standing in standings if standing.rank != best.rank]
     if tied:
         opening = f"{work}: {best.runtime} has the lowest median, {figure}, but cannot be ranked above "
-        opening += " or ".join(tied)
+        opening += some(tied)
     else:
         opening = f"{work}: {best.runtime} is fastest, {figure}"
     if not beaten or (against := beaten[0].against_best) is None:

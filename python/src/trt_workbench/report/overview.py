@@ -9,7 +9,8 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import read_bench_run, read_json_object
 from trt_workbench.engine.files import write_text
-from trt_workbench.report.bench_view import Table, Winner, problems, tables, unstable, winners
+from trt_workbench.report.bench_view import Table, Winner, tables, winners
+from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
 

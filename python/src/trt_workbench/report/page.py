@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes}
+    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment}
     return environment.get_template(template).render(version=__version__, **values)
 
 
@@ -37,6 +38,17 @@ def _figure(value: float | None, digits: int = 4) -> str:
 def _mebibytes(value: float | None) -> str:
     """Format bytes as MiB, or a dash where there is none."""
     return "\N{EN DASH}" if value is None else f"{value / 2**20:.0f}"
+
+
+def _moment(text: str) -> str:
+    """Format a time in ISO 8601, as run.json has it, for people."""
+    return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def image_width(path: Path) -> int:
+    """Return the width of a PNG in pixels."""
+    with path.open("rb") as file:
+        return int.from_bytes(file.read(20)[16:], "big")  # the header chunk comes first, width before height
 
 
 def image_url(path: Path) -> str:

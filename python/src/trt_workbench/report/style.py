@@ -16,7 +16,9 @@ ACCENT = "#2f6fb2"
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a8d00", "#555555")
 
 # Legend entries up to this many characters stand two in a row.
-_SHORT = 40
+_SHORT = 30
+# Inches of a picture with one set of axes: narrow, so that its text can be read on a phone.
+NARROW = 5.2
 
 # Any: matplotlib types the keys as literals that differ between its versions.
 _SETTINGS: dict[Any, Any] = {
@@ -58,7 +60,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
     lines = sum(label.count("\n") + 1 for label in labels) / beside
     with mpl.rc_context(_SETTINGS):
         height = (3.4 if columns == 1 else 2.7) * rows + 0.6 + 0.16 * lines
-        drawing = Figure(figsize=(7.0, height), dpi=144, layout="constrained")
+        drawing = Figure(figsize=(NARROW if columns == 1 else 7.0, height), dpi=144, layout="constrained")
         FigureCanvasAgg(drawing)
         grid = drawing.subplots(rows, columns, squeeze=False)
         every = list(grid.flat)
@@ -71,7 +73,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
             for axes in every[:count]
             for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
-        drawing.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=beside, fontsize=7)
+        drawing.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=beside, fontsize=8)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawing.savefig(path)
 

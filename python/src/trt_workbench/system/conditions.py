@@ -36,7 +36,10 @@ def _gpus(driver: Mapping[str, Any]) -> Iterator[str]:
     for gpu in gpus:
         name = f"GPU {gpu['index']} ({gpu['name']})"
         if gpu.get("compute_processes"):
-            yield f"{name}: {gpu['compute_processes']} other processes used it when the run began."
+            others = (
+                "another process" if gpu["compute_processes"] == 1 else f"{gpu['compute_processes']} other processes"
+            )
+            yield f"{name}: {others} used it when the run began."
         used, total = gpu.get("memory_used_bytes"), gpu.get("memory_total_bytes")
         if used and total and used / total > _BUSY_MEMORY_SHARE and not gpu.get("compute_processes"):
             yield f"{name}: {used / 2**30:.1f} GiB of its memory was in use when the run began, by whom is not visible."

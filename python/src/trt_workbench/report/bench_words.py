@@ -1,0 +1,202 @@
+"""The sentences and lists of a bench report: what was measured, what was not, and what executed it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trt_workbench.bench.artefacts import BenchArtefacts
+from trt_workbench.bench.comparison import LEAST_REPETITIONS
+from trt_workbench.bench.records import Record
+from trt_workbench.bench.stability import DRIFT, WARNING
+from trt_workbench.report.bench_view import Table, some
+
+# More reasons of failures than this are left to the report's table.
+_MOST_FAILURES = 4
+
+
+def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    """Say in sentences what was measured, what came of it at every work, and how far it can be trusted."""
+    return [*_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
+
+
+def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    """Say the same without a sentence for every work."""
+    return [*_outcome(run, made), *_caveats(run, made)]
+
+
+def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    measured = [record for record in run.records if record.status == "ok"]
+    if not measured:
+        return ["Nothing was measured."]
+    runtimes = len({record.runtime for record in measured})
+    return [
+        f"{_counted(len(made), 'work')} on {_counted(runtimes, 'runtime')}: "
+        f"{_counted(len(measured), 'repetition')} measured, {run.config['repetitions']} of each point.",
+        *_leaders(made),
+    ]
+
+
+def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
+    sentences = [*_missing(run.records), *_fallbacks(run.records)]
+    if run.config["repetitions"] < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
+        sentences.append(
+            f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
+            "it may be unable to separate any two."
+        )
+    marked = sum(bool(record.unstable) for record in run.records)
+    if marked:
+        measured = sum(record.status == "ok" for record in run.records)
+        sentences.append(
+            f"Unstable: {marked} of {_counted(measured, 'repetition')}, left out where stable ones of the same point "
+            "remain."
+        )
+    drifted = sum(WARNING < (record.window_drift or 0) <= DRIFT for record in run.records)
+    if drifted:
+        sentences.append(
+            f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
+            "reason to look at the intervals."
+        )
+    return sentences
+
+
+def _leaders(made: Sequence[Table]) -> list[str]:
+    """Who is fastest how often, where there is more than one work to count."""
+    compared = [table for table in made if len(table.rows) > 1]
+    if len(compared) < 2:
+        return []
+    alone = [table.rows[0].standing.runtime for table in compared if table.rows[1].standing.rank != 1]
+    wins = [f"{name} at {count}" for name, count in Counter(alone).most_common()]
+    tied = len(compared) - len(alone)
+    sentences = [f"Fastest, of {len(compared)} works: {', '.join(wins)}."] if wins else []
+    if tied:
+        sentences.append(f"At {_counted(tied, 'work')} the lowest median cannot be told from the next.")
+    return sentences
+
+
+def _missing(records: Sequence[Record]) -> list[str]:
+    """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
+    found = problems(records)
+    sentences = [
+        f"{row['runtime']} {'failed' if row['status'] == 'failed' else 'could not serve'} at {some(row['works'])}: "
+        f"{row['error']}"
+        for row in found
+        if row["status"] != "skipped"
+    ]
+    skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
+    more = [f"And {len(sentences) - _MOST_FAILURES} failures more; the report lists them."]
+    return [
+        *sentences[:_MOST_FAILURES],
+        *(more if len(sentences) > _MOST_FAILURES else []),
+        *([f"{_counted(skipped, 'point')} of sweeps left out, as throughput no longer grew."] if skipped else []),
+    ]
+
+
+def _fallbacks(records: Sequence[Record]) -> list[str]:
+    """Runtimes that executed a part of a model elsewhere than they were asked to."""
+    nodes = {
+        (record.runtime, record.model): len(record.provenance["fallback_nodes"])
+        for record in records
+        if record.provenance.get("fallback_nodes")
+    }
+    return [
+        f"{runtime} executed {_counted(count, 'node')} of {model} on the processor, as it was allowed to."
+        for (runtime, model), count in nodes.items()
+    ]
+
+
+def problems(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return what failed, could not serve or was skipped.
+
+    One entry a runtime and reason: `runtime`, `status`, `error`, `works` (by scenario and name), `count` (repetitions).
+    """
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for record in records:
+        if record.status != "ok":
+            reason = (record.runtime, record.status, record.error or "")
+            found.setdefault(reason, []).append(_place(record))
+    return [
+        {"runtime": runtime, "status": status, "error": error, "works": list(dict.fromkeys(at)), "count": len(at)}
+        for (runtime, status, error), at in found.items()
+    ]
+
+
+def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return the points with marked repetitions.
+
+    One entry a point: `work`, `runtime`, `repetitions` (their numbers), `measured` (how many there are in all),
+    `reasons`.
+    """
+    points: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.status == "ok":
+            points.setdefault((_place(record), record.runtime), []).append(record)
+    return [
+        {
+            "work": work,
+            "runtime": runtime,
+            "repetitions": [record.repetition for record in mine if record.unstable],
+            "measured": len(mine),
+            "reasons": _kinds(reason for record in mine for reason in record.unstable),
+        }
+        for (work, runtime), mine in points.items()
+        if any(record.unstable for record in mine)
+    ]
+
+
+def _kinds(reasons: Iterable[str]) -> list[str]:
+    """Return one of those that differ in their figures alone, with how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for reason in reasons:
+        kinds.setdefault(re.sub(r"\d+", "0", reason), []).append(reason)
+    return [first + (f" (and {len(more)} alike)" if more else "") for first, *more in kinds.values()]
+
+
+def executed(records: Iterable[Record]) -> dict[str, dict[str, str]]:
+    """Return what really executed each runtime's first work, by name: versions, precision, providers, notes."""
+    first: dict[str, Record] = {}
+    for record in records:
+        if record.provenance:
+            first.setdefault(record.runtime, record)
+    return {runtime: _facts(record.provenance) for runtime, record in first.items()}
+
+
+def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """The provenance without paths, hashes and long lists of settings, which the records hold."""
+    facts = {
+        name: value
+        for name, value in provenance.items()
+        if name not in ("manifest", "provider_options", "plan") and not name.endswith(("_sha256", "_file"))
+    }
+    facts["build_warnings"] = provenance.get("manifest", {}).get("warnings")
+    texts = {name: _fact(value) for name, value in facts.items() if value not in (None, [], {}, "")}
+    return {name.replace("_", " "): text for name, text in texts.items()}
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_fact(one)}" for name, one in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(map(_fact, value))
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def machine(environment: Mapping[str, Any]) -> str:
+    """Name the GPUs that CUDA could see and the processor."""
+    driver, cpu = environment.get("driver", {}), environment.get("cpu", {})
+    names = Counter(gpu["name"] for gpu in driver.get("gpus", []))
+    cards = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items()) or "no GPU"
+    chosen = environment.get("variables", {}).get("CUDA_VISIBLE_DEVICES")
+    if names and chosen is not None:
+        cards += f" (CUDA_VISIBLE_DEVICES={chosen})"
+    return f"{cards}; {cpu.get('model')}, {_counted(cpu.get('processors_available') or 0, 'processor')}"
+
+
+def _place(record: Record) -> str:
+    return f"{record.scenario}: {record.work}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,106 @@
+"""What a bench report says in words and lists, and what each runtime costs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.bench.artefacts import BenchArtefacts
+from trt_workbench.bench.records import Record
+from trt_workbench.report.bench_view import tables
+from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
+
+SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
+MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
+
+
+def record(runtime: str, repetition: int, p50: float | None, work: str = "m b1", **changes: Any) -> Record:
+    latency = None if p50 is None else {"p50": p50, "p90": p50, "p95": p50, "p99": p50, "count": 100}
+    values: dict[str, Any] = {
+        "key": f"{work} {runtime}", "scenario": "s", "kind": "arrays", "model": "m", "model_sha256": None, "work": work,
+        "batch": 1, "dims": {}, "runtime": runtime, "backend": "trt", "precision": "fp32", "repetition": repetition,
+        "status": "failed" if p50 is None else "ok", "latency_ms": latency, "items_per_s": p50 and 1000 / p50,
+    }  # fmt: skip
+    return Record(**{**values, **changes})
+
+
+def run_of(records: list[Record]) -> BenchArtefacts:
+    return BenchArtefacts(Path(), {}, {}, {"repetitions": 9}, records)
+
+
+def measured(runtime: str, p50: float, work: str = "m b1", **changes: Any) -> list[Record]:
+    return [record(runtime, number, p50 * (1 + number / 1000), work, **changes) for number in range(9)]
+
+
+def test_the_winner_comes_first_and_what_failed_is_said() -> None:
+    records = [
+        *(one for work in ("m b1", "m b2") for one in [*measured("fast", 1.0, work), *measured("slow", 2.0, work)]),
+        *measured("fast", 1.0, "m b4"),
+        *measured("like", 1.0, "m b4"),
+        *(record("broken", number, None, work, error="boom") for work in ("m b1", "m b2", "m b4") for number in (0, 1)),
+        *(record("full", number, None, "m b4", status="skipped", error="no more") for number in (0, 1)),
+        *measured("partly", 3.0, "m b4", provenance={"fallback_nodes": ["a", "b"]}),
+    ]
+    run = run_of(records)
+    words = overall(run, tables(run))
+    assert words[1:] == [
+        "Fastest, of 3 works: fast at 2.",
+        "At 1 work the lowest median cannot be told from the next.",
+        "broken failed at s: m b1, s: m b2 and 1 more: boom",
+        "1 point of sweeps left out, as throughput no longer grew.",
+        "partly executed 2 nodes of m on the processor, as it was allowed to.",
+    ]
+    assert words[0].startswith("3 works on 4 runtimes: ")
+    assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
+
+
+def test_a_run_of_failures() -> None:
+    run = run_of([record("a", 0, None, error="boom")])
+    assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at s: m b1: boom"]
+
+
+def test_one_reason_is_one_row() -> None:
+    records = [record("a", number, None, work, error="boom") for work in ("m b1", "m b2") for number in range(3)]
+    (row,) = problems(records)
+    assert row == {"runtime": "a", "status": "failed", "error": "boom", "works": ["s: m b1", "s: m b2"], "count": 6}
+
+
+def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> None:
+    reasons = [["moved by 15%"], ["moved by 20%", "throttled: power cap"], [], ["moved by 31%"]]
+    (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
+    assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("s: m b1", "a", [0, 1, 3], 4)
+    assert row["reasons"] == ["moved by 15% (and 2 alike)", "throttled: power cap"]
+
+
+def test_what_a_runtime_costs_on_a_gpu() -> None:
+    # the card's counter goes on in steps: single repetitions are far off, their mean is not
+    energies = [0.2, 0.6, 0.4, 0.4]
+    records = [
+        record("a", number, 1.0, telemetry={**SEEN, **MEMORY}, energy_per_item_j=energy)
+        for number, energy in enumerate(energies)
+    ]
+    (row,) = tables(run_of(records))[0].rows
+    assert row.energy_per_item_j == pytest.approx(0.4)
+    assert (row.clock_mhz, row.temperature_max_c, row.power_mean_w) == ((1700, 1980), 61, pytest.approx(140.0))
+    assert (row.device_memory_bytes, row.host_memory_bytes) == (2**30, 2**20)
+    (short,) = tables(run_of(records[:1]))[0].rows
+    assert short.energy_per_item_j is None
+
+
+def test_what_executed_and_where() -> None:
+    provenance = {
+        "tensorrt": "10.16.1",
+        "plan": "/x",
+        "plan_sha256": "0",
+        "manifest": {"warnings": ["w"]},
+        "tf32": False,
+    }
+    facts = executed(measured("a", 1.0, provenance=provenance))
+    assert facts == {"a": {"tensorrt": "10.16.1", "tf32": "no", "build warnings": "w"}}
+    environment = {
+        "cpu": {"model": "C", "processors_available": 4},
+        "driver": {"gpus": [{"name": "G"}, {"name": "G"}]},
+        "variables": {"CUDA_VISIBLE_DEVICES": "1"},
+    }
+    assert machine(environment) == "2 G (CUDA_VISIBLE_DEVICES=1); C, 4 processors"
+    assert machine({"cpu": {"model": "C", "processors_available": 1}}) == "no GPU; C, 1 processor"
