@@ -104,6 +104,14 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
     result = trtw("compare", run, slow)
     assert result.exit_code == 1
     assert "1 of 1 points became slower" in result.stderr
+    for folder in (run, slow):  # two repetitions each can prove nothing, which has to be said
+        lines = (folder / "records.jsonl").read_text().splitlines()[:2]
+        (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
+    unproved = trtw("compare", run, slow)
+    assert unproved.exit_code == 0
+    assert "1 of 1 points look slower by more than 2%, but the repetitions are too few" in " ".join(
+        unproved.stderr.split()
+    )
 
 
 def test_dry_run_lists_and_writes_nothing(config: Path, tmp_path: Path) -> None:
@@ -124,13 +132,18 @@ def test_a_backend_that_cannot_serve(config: Path, tmp_path: Path) -> None:
     records = measured(tmp_path / "run")
     assert [record.status for record in records].count("unavailable") == 4
     assert "ort-trt" in (tmp_path / "run" / "report.html").read_text()
+    nothing = trtw("bench", config, "--output", tmp_path / "none", "--skip-unavailable", "--only", "ort-trt")
+    assert nothing.exit_code == 3
+    assert (tmp_path / "none" / "report.html").is_file()
 
 
 def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path: Path) -> None:
     good = config.read_text()
     config.write_text(good.replace("threads: 1}", "threads: 1, options: {allow_spinning: perhaps}}"))
     run = tmp_path / "run"
-    assert trtw("bench", config, "--output", run).exit_code == 0
+    begun = trtw("bench", config, "--output", run)
+    assert begun.exit_code == 0
+    assert "one failed at sweep: tiny b1, sweep: tiny b2: " in " ".join(begun.stdout.split())
     failed = [record for record in measured(run) if record.status == "failed"]
     assert len(failed) == 4
     assert failed[0].error_kind == "UsageProblem"

@@ -7,6 +7,7 @@ import pytest
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.records import Record
 from trt_workbench.bench.regression import changes
+from trt_workbench.errors import UsageProblem
 
 Make = Callable[..., Record]
 
@@ -34,6 +35,13 @@ def test_unstable_repetitions_are_left_out_where_stable_ones_remain(record: Make
     (standing,) = rank(records)
     assert standing.latency_ms.high < 2
     assert (standing.repetitions, standing.unstable) == (10, 1)
+
+
+def test_throughput_and_latency_are_of_the_same_repetitions(record: Make) -> None:
+    stable = [record("a", index, 2.0) for index in range(2)]
+    (standing,) = rank([*stable, *(record("a", 2 + index, 1.0, unstable=["throttled"]) for index in range(7))])
+    assert standing.latency_ms.median == 2.0
+    assert standing.items_per_s == 500.0
 
 
 def test_only_unstable_repetitions_still_count(record: Make) -> None:
@@ -72,6 +80,11 @@ def test_a_point_of_one_run_alone_and_another_model(record: Make) -> None:
     assert found["both"].model_changed
     assert found["gone"].outcome == "only in A"
     assert found["new"].outcome == "only in B"
+
+
+def test_runs_without_a_common_point_are_not_compared(record: Make) -> None:
+    with pytest.raises(UsageProblem, match=r"no point in common; one has arrays / detector b1 / a, the other .* / b\."):
+        changes(repetitions(record, "a", 1.0), repetitions(record, "b", 1.0), 0.02)
 
 
 def test_turns_of_one_group_are_compared_with_one_another(record: Make) -> None:

@@ -19,7 +19,7 @@ class Standing:
         runtime: its label.
         rank: from 1; runtimes that cannot be told from the one before them share its rank.
         latency_ms: median over repetitions of their p50, with its interval.
-        items_per_s: median over repetitions.
+        items_per_s: median over the same repetitions.
         against_best: comparison with the fastest; None for the fastest itself.
         against_previous: comparison with the one before it in the order; None for the first.
         repetitions: how many were measured.
@@ -96,7 +96,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
                 runtime=runtime,
                 rank=standings[-1].rank if tied else index + 1,
                 latency_ms=median_interval(medians[runtime]),
-                items_per_s=median(record.items_per_s for record in mine if record.items_per_s is not None),
+                items_per_s=median(one.items_per_s for one in kept[runtime].values() if one.items_per_s is not None),
                 against_best=best[index - 1] if index else None,
                 against_previous=before,
                 repetitions=len(mine),

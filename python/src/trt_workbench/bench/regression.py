@@ -10,6 +10,7 @@ from typing import Literal
 from trt_workbench.bench.comparison import Comparison, compare, corrected
 from trt_workbench.bench.ranking import repetition_medians
 from trt_workbench.bench.records import Record
+from trt_workbench.errors import UsageProblem
 
 Outcome = Literal[
     "regression", "improvement", "no material difference", "cannot tell", "failed in B", "only in A", "only in B"
@@ -50,8 +51,16 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
         a: records of the reference.
         b: records of the run in question.
         tolerance: share by which the latency may grow before it counts as a regression, such as 0.05.
+
+    Raises:
+        UsageProblem: no point is in both runs, so that nothing could ever fail.
     """
     names = list(dict.fromkeys(_name(record) for record in [*a, *b]))
+    if not {_name(record) for record in a} & {_name(record) for record in b}:
+        msg = (
+            f"The runs have no point in common; one has {' / '.join(_name(a[0]))}, the other {' / '.join(_name(b[0]))}."
+        )
+        raise UsageProblem(msg)
     both = [name for name in names if _medians(a, name) and _medians(b, name)]
     compared = dict(zip(both, corrected([compare(_medians(a, name), _medians(b, name)) for name in both]), strict=True))
     return [_change(a, b, name, compared.get(name), tolerance) for name in names]

@@ -18,7 +18,7 @@ from trt_workbench.cli.common import (
     say,
     stdout_console,
 )
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.bench.bench_run import BenchOutcome
@@ -75,6 +75,18 @@ def bench(
     if outcome.status == "partial":
         say(f"Interrupted; go on with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
+    _require_a_measurement(outcome)
+
+
+def _require_a_measurement(outcome: BenchOutcome) -> None:
+    """Raise CheckFailed or ComponentMissing: failures do not end a matrix, but one without any figure is none."""
+    from trt_workbench.bench.artefacts import read_bench_run
+
+    records = read_bench_run(outcome.directory).records
+    if any(record.status == "ok" for record in records):
+        return
+    msg = f"Nothing was measured; the first reason of {outcome.directory / 'report.html'}: {records[0].error}"
+    raise (ComponentMissing if all(record.status == "unavailable" for record in records) else CheckFailed)(msg)
 
 
 def _list() -> None:
@@ -94,7 +106,8 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
 
 def _show(outcome: BenchOutcome, *, as_json: bool) -> None:
     from trt_workbench.bench.artefacts import read_bench_run
-    from trt_workbench.report.bench_view import summary, tables
+    from trt_workbench.report.bench_view import tables
+    from trt_workbench.report.bench_words import summary
 
     run = read_bench_run(outcome.directory)
     made = tables(run)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, stdout_console
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, say, stdout_console
 from trt_workbench.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def compare(
 ) -> None:
     """Compare the points that two bench runs have in common.
 
-    The exit code is 1 if any became slower beyond the tolerance, or failed.
+    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common.
     """
     from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.bench.regression import WORSE, changes
@@ -38,11 +38,26 @@ def compare(
         print_json([asdict(change) for change in found])
     else:
         _show(found)
+    _warn(found, tolerance)
     worse = [change for change in found if change.outcome in WORSE]
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
         msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%} or failed: {named}."
         raise CheckFailed(msg)
+
+
+def _warn(found: list[Change], tolerance: float) -> None:
+    """Say what the exit code cannot: points that look slower but too few repetitions prove, and points left out."""
+    untold = [one.comparison for one in found if one.outcome == "cannot tell"]
+    unproved = [made for made in untold if made and made.ratio > 1 + tolerance]
+    if unproved:
+        say(
+            f"{len(unproved)} of {len(found)} points look slower by more than {tolerance:.0%}, but the repetitions are "
+            "too few to tell; measure 9 or more."
+        )
+    gone = sum(one.outcome == "only in A" for one in found)
+    if gone:
+        say(f"{gone} of {len(found)} points were measured in A alone and are not part of the verdict.")
 
 
 def _show(found: list[Change]) -> None:
