@@ -29,7 +29,7 @@ struct BuildResult {
 };
 
 /// Parses, configures and builds; may take minutes. Phases of `progress`: "parse", then TensorRT's own (version 10 and
-/// later) or "build" as one step (version 8), and "calibrate" (total 0: unknown) where batches are read.
+/// later) or "build" (version 8: 0 of 0, unknown, then 1 of 1), and "calibrate" (total 0) where batches are read.
 /// Throws UsageProblem for options or models that cannot be built, ComponentMissing without TensorRT, DeviceFailure
 /// where the GPU fails or its memory does not suffice, Cancelled after a refusal of `progress`, and whatever
 /// `progress` or the calibration source threw.
