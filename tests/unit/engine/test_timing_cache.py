@@ -34,6 +34,11 @@ def test_strict_needs_a_cache(tmp_path: Path) -> None:
         load_timing_cache(tmp_path / "none", strict=True)
 
 
+def test_a_folder_is_no_timing_cache(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="this is a folder"):
+        load_timing_cache(tmp_path, strict=False)
+
+
 def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"ax")

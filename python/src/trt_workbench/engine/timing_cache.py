@@ -26,8 +26,11 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
     """Return the bytes of a timing cache; empty if there is none yet.
 
     Raises:
-        UsageProblem: `strict` demands a cache and there is none.
+        UsageProblem: `strict` demands a cache and there is none, or the path is a folder.
     """
+    if path.is_dir():
+        msg = f"The timing cache is a file, and this is a folder; name a file in it: {path}"
+        raise UsageProblem(msg)
     with _lock(path):
         if path.is_file():
             return path.read_bytes()
