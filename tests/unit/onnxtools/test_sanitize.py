@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.onnxtools import sanitize as sanitize_module
+from trt_workbench.onnxtools import sanitize_graph
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.onnxtools.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
 from trt_workbench.onnxtools.sanitize_check import compare, random_inputs
@@ -306,3 +308,34 @@ def test_a_model_with_external_data(tmp_path: Path) -> None:
     onnx.save(onnx.load(path), path, **outside)
     graph, _ = rewritten(path, "remove-no-ops")
     assert operators(graph) == ["Add", "Neg"]
+
+
+def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
+    monkeypatch.setattr(sanitize_module, "_MOST_WEIGHTS", 10_000)
+    monkeypatch.setattr(sanitize_graph, "_LARGE_WEIGHT", 1_000)
+    serialised: list[int] = []
+    infer = onnx.shape_inference.infer_shapes
+
+    def watched(model: onnx.ModelProto, **options: Any) -> onnx.ModelProto:
+        serialised.append(model.ByteSize())
+        return infer(model, **options)
+
+    monkeypatch.setattr(onnx.shape_inference, "infer_shapes", watched)
+    weights = {name: np.random.default_rng(seed).random((40, 40), np.float32) for seed, name in enumerate("uvw")}
+    nodes = [
+        helper.make_node("Identity", ["x"], ["i"]),
+        helper.make_node("MatMul", ["i", "u"], ["a"]),
+        helper.make_node("MatMul", ["a", "v"], ["b"]),
+        helper.make_node("MatMul", ["b", "w"], ["y"]),
+    ]
+    path = write(tmp_path / "m.onnx", nodes, weights, shape=(2, 40))
+    model, report = sanitize(path, default_rewrites())
+    assert report.after == {"MatMul": 3}
+    assert serialised
+    assert max(serialised) < 2_000
+    x = np.random.default_rng(3).random((2, 40), np.float32)
+    for name in ("first.onnx", "second.onnx"):
+        save_model(model, tmp_path / name)
+        assert (tmp_path / f"{name}.data").stat().st_size == 3 * 40 * 40 * 4
+        compare(path, tmp_path / name, run, [{"x": x}], rtol=0, atol=0)

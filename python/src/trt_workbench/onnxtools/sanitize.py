@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import onnx
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.onnxtools.sanitize_graph import constants
+from trt_workbench.onnxtools.sanitize_graph import constants, is_external, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.tensorrt_operators import why_not
@@ -24,8 +25,8 @@ from trt_workbench.onnxtools.tensorrt_operators import why_not
 SCHEMA_VERSION = 1
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
 _ROUNDS = 6
-# Protobuf's limit is 2 GiB; weights go beside the file before it is reached.
-_LARGEST_FILE = 2**31 - 2**20
+# Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
+_MOST_WEIGHTS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,16 @@ def sanitize(
         raise UsageProblem(msg)
     model = onnx.load(path)
     before = _operators(model)
+    large = weight_bytes(model) > _MOST_WEIGHTS
+    with without_weights(model) if large else nullcontext():
+        changes = _rewrite(model, rewrites, settings)
+        findings = _findings(model)
+    if not large:
+        onnx.checker.check_model(model)
+    return model, SanitizeReport(changes, before, _operators(model), findings)
+
+
+def _rewrite(model: onnx.ModelProto, rewrites: Sequence[str], settings: SanitizeSettings) -> dict[str, list[str]]:
     changes: dict[str, list[str]] = {name: [] for name in REWRITES if name in rewrites}
     for _ in range(_ROUNDS):
         made = 0
@@ -103,9 +114,7 @@ def sanitize(
             made += len(new)
         if not made:
             break
-    if model.ByteSize() < _LARGEST_FILE:
-        onnx.checker.check_model(model)
-    return model, SanitizeReport(changes, before, _operators(model), _findings(model))
+    return changes
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -143,12 +152,26 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        if model.ByteSize() < _LARGEST_FILE:
-            onnx.save(model, staging / path.name)
+        if weight_bytes(model) > _MOST_WEIGHTS:
+            data = path.with_name(f"{path.name}.data")
+            _save_beside(model, staging / path.name, staging / data.name)
+            (staging / data.name).replace(data)
         else:
-            location = f"{path.name}.data"
-            onnx.save(model, staging / path.name, save_as_external_data=True, location=location)
-            (staging / location).replace(path.parent / location)
+            onnx.save(model, staging / path.name)
         (staging / path.name).replace(path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
+    """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
+    with without_weights(model) as weights, data.open("wb") as file:
+        for tensor in model.graph.initializer:
+            if is_external(tensor):
+                del tensor.external_data[:]
+                raw = weights[tensor.name]
+                place = {"location": data.name, "offset": file.tell(), "length": len(raw)}
+                for key, value in place.items():
+                    tensor.external_data.add(key=key, value=str(value))
+                file.write(raw)
+        path.write_bytes(model.SerializeToString())

@@ -100,9 +100,7 @@ def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray
     try:
         return run(before, arrays)
     except UsageProblem as error:
-        msg = (
-            f"The model does not run on inputs drawn for the check; give fitting --size, --shape or --no-check. {error}"
-        )
+        msg = f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"
         raise UsageProblem(msg) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import onnx
@@ -11,6 +12,43 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 Array = NDArray[np.generic]
+
+
+# Smaller tensors may be shapes, indices and masks, whose values rewrites read.
+_LARGE_WEIGHT = 1 << 20
+
+
+def weight_bytes(model: onnx.ModelProto) -> int:
+    """Return the size of the initialisers, which is nearly all of a large model; protobuf cannot say it above 2 GiB."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+
+
+@contextmanager
+def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
+    """Take large initialisers' bytes out of the model while the block runs, so that protobuf can handle it.
+
+    They are marked as external data meanwhile. Yields the bytes by name.
+    """
+    taken: dict[str, bytes] = {}
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) > _LARGE_WEIGHT:
+            taken[tensor.name] = tensor.raw_data
+            tensor.ClearField("raw_data")
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="weights")
+    try:
+        yield taken
+    finally:
+        for tensor in model.graph.initializer:
+            if is_external(tensor):
+                tensor.raw_data = taken[tensor.name]
+                tensor.ClearField("data_location")
+                del tensor.external_data[:]
+
+
+def is_external(tensor: onnx.TensorProto) -> bool:
+    """Return whether the values of a tensor are not in it."""
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -67,9 +105,13 @@ def bypass(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
 
 
 def constants(graph: onnx.GraphProto) -> dict[str, Array]:
-    """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant."""
+    """Return the values of initialisers and Constant nodes by name; a graph input with a default is no constant.
+
+    Values that `without_weights` took out are not known.
+    """
     defaults = {value.name for value in graph.input}
-    found = {t.name: numpy_helper.to_array(t) for t in graph.initializer if t.name not in defaults}
+    inside = (tensor for tensor in graph.initializer if tensor.name not in defaults and not is_external(tensor))
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in inside}
     for node in graph.node:
         if node.op_type == "Constant" and (value := constant_value(node)) is not None:
             found[node.output[0]] = value

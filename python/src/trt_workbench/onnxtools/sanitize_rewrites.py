@@ -14,6 +14,7 @@ from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
     constants,
+    is_external,
     remove_nodes,
     rename_uses,
     set_constant,
@@ -67,7 +68,7 @@ def dedupe_initializers(model: onnx.ModelProto, _: SanitizeSettings) -> list[str
     changed = []
     inputs = {value.name for value in graph.input}
     for tensor in list(graph.initializer):
-        if tensor.name in inputs:
+        if tensor.name in inputs or is_external(tensor):
             continue
         data = onnx.numpy_helper.to_array(tensor)
         key = (tensor.data_type, tuple(tensor.dims), data.tobytes())
