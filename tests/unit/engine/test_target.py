@@ -1,9 +1,11 @@
-"""What is told of a GPU that cannot be used. CUDA has one error for no driver and for one that is too old."""
+"""What is told of a GPU or a TensorRT that cannot be used."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trt_workbench.engine import native
 from trt_workbench.engine.target import examine_target
 
 
@@ -17,10 +19,46 @@ from trt_workbench.engine.target import examine_target
         ),
     ],
 )
-def test_a_driver_that_is_not_enough(
+def test_cuda_has_one_error_for_no_driver_and_an_old_one(
     native_double: Any, monkeypatch: pytest.MonkeyPatch, driver: dict[str, Any], text: str
 ) -> None:
     native_double.cuda_status = lambda: {"ok": False, "error": "cudaErrorInsufficientDriver: CUDA driver version is"}
     monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: driver)
     (missing,) = examine_target().missing
     assert text in str(missing)
+
+
+@pytest.mark.parametrize(
+    ("library", "error", "text"),
+    [
+        (
+            "libnvinfer.so.10",
+            "libnvinfer (TensorRT) could not be opened: no such file. Run `setup-tensorrt`, or name the folder",
+            "built for TensorRT 8.6.0 and has to be built again for {folder}/libnvinfer.so.10. Build it:",
+        ),
+        (
+            "libnvinfer.so.8",
+            "libnvinfer is TensorRT 8.6.1, but the core was built with 8.5.0. Rebuild the core (`build-native`).",
+            "Rebuild the core (`build-native`). Build it: `pixi run build-native`",
+        ),
+        (
+            "libnvinfer.so.8",
+            "libnvinfer (TensorRT) could not be opened: libcudart. Run `setup-tensorrt`, or name the folder",
+            "could not be opened: libcudart. Run `trtw setup-tensorrt`",
+        ),
+    ],
+)
+def test_the_mend_of_a_tensorrt_that_does_not_fit(
+    native_double: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: str, error: str, text: str
+) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / library).touch()
+    monkeypatch.setenv("TENSORRT_HOME", str(tmp_path))
+    native_double.tensorrt_status = lambda _: {"available": False, "version": None, "headers": "8.6.0", "error": error}
+    native_double.build_info = lambda: {"version": "0.1.0", "cuda": "13.0", "tensorrt_headers": "8.6.0"}
+    (missing,) = examine_target().missing
+    assert text.format(folder=folder) in str(missing)
+    state, found, mend = native.examine_core()
+    assert state == "problem"
+    assert f"{found} {mend}".endswith(str(missing).removeprefix("TensorRT cannot be used: "))

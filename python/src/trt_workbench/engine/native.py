@@ -9,11 +9,11 @@ import contextlib
 import functools
 import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.system.tensorrt import SETUP, library_dir
+from trt_workbench.system.tensorrt import SETUP, find_library, library_dir
 
 MODULE = "trt_workbench_native"
 MEND = "Build it: `pixi run build-native` or `pip install ./cpp`."
@@ -97,6 +97,28 @@ def tensorrt_status() -> dict[str, Any]:
     return status
 
 
+def tensorrt_problem(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why TensorRT cannot be used, without a full stop, and the mend.
+
+    Args:
+        status: from `tensorrt_status`, where nothing is available.
+    """
+    reason, headers = str(status["error"]), str(status.get("headers") or "")
+    folder = library_dir()
+    library = find_library(folder, "libnvinfer") if folder else None
+    if library and headers and _major(library.name.removeprefix("libnvinfer.so.")) != _major(headers):
+        # to the core the file of its own version is absent
+        return f"the native core was built for TensorRT {headers} and has to be built again for {library}", MEND
+    if "build-native" in reason:
+        return reason.rstrip("."), MEND
+    # the core's own words end with a mend as well
+    return reason.partition(". Run `setup-tensorrt`")[0].rstrip("."), SETUP
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
+
+
 def examine_core() -> tuple[str, str, str]:
     """Return state ("ok", "absent" or "problem"), what was found and the mend, about the native core for `doctor`."""
     try:
@@ -110,7 +132,8 @@ def examine_core() -> tuple[str, str, str]:
     if lacks:
         return state, f"{found}: built without {' and '.join(lacks)}", MEND
     if not status["available"]:
-        return state, f"{found}: {status['error']}", SETUP
+        reason, mend = tensorrt_problem(status)
+        return state, f"{found}: {reason}.", mend
     return "ok", f"{found}, opened TensorRT {status['version']}", ""
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from trt_workbench.engine import native
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.gpu import driver_report
-from trt_workbench.system.tensorrt import SETUP
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,8 @@ def examine_target(device: int = 0) -> Target:
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
-            # the core's own words end with a mend as well
-            reason = str(status["error"]).partition(". Run `setup-tensorrt`")[0].rstrip(".")
-            missing.append(Missing(f"TensorRT cannot be used: {reason}.", SETUP))
+            reason, mend = native.tensorrt_problem(status)
+            missing.append(Missing(f"TensorRT cannot be used: {reason}.", mend))
         gpu = _cuda_device(device, driver, missing)
     except ComponentMissing as error:
         missing.append(Missing(str(error), ""))
