@@ -26,7 +26,10 @@ from trt_workbench.pipeline.language.export import (
 Folders = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt", "mistral", "cohere", "gemma2"])
+FAMILIES = ["gpt2", "llama", "qwen2", "opt", "mistral", "cohere", "gemma2", "mixtral", "gpt_oss"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_graph_computes_what_pytorch_computes(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     directory = examine_llm_directory(llm_folder(family))
     manifest = export_llm(directory, tmp_path / "out", ExportSettings(GRAPHS))

@@ -107,7 +107,13 @@ def export_graph(
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
         traced = Path(folder) / "traced.onnx"
-        with graphs.traceable_masks(), graphs.CountedRepeats(), graphs.silent_exporter(), warnings.catch_warnings():
+        with (
+            graphs.traceable_masks(),
+            graphs.traceable_experts(),
+            graphs.CountedRepeats(),
+            graphs.silent_exporter(),
+            warnings.catch_warnings(),
+        ):
             # the tracer warns of each Python value it makes a constant; the proof after the export decides
             warnings.simplefilter("ignore")
             try:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS, ExpertsInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface, causal_mask_function
 
 _REPEATS = (torch.repeat_interleave, Tensor.repeat_interleave)
@@ -147,6 +148,40 @@ def traceable_masks() -> Iterator[None]:
         yield
     finally:
         AttentionMaskInterface.register("eager", before)
+
+
+@contextmanager
+def traceable_experts() -> Iterator[None]:
+    """Let transformers run mixtures of experts with `_every_expert` while the block runs."""
+    before = ALL_EXPERTS_FUNCTIONS["grouped_mm"]
+    ExpertsInterface.register("grouped_mm", _every_expert)
+    try:
+        yield
+    finally:
+        ExpertsInterface.register("grouped_mm", before)
+
+
+def _every_expert(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+    """Run all experts on all tokens, and add those that the router chose: no shape depends on values.
+
+    Args:
+        module: of transformers, with the weights of all experts [E,.,.].
+        hidden: [T,H].
+        chosen: int64 [T,K], experts of each token.
+        weights: [T,K], of those experts.
+    """
+    output = _expert_linear(module, "gate_up_proj" if module.has_gate else "up_proj", hidden[None])
+    output = module._apply_gate(output) if module.has_gate else module.act_fn(output)
+    output = _expert_linear(module, "down_proj", output)
+    experts = torch.arange(output.shape[0])
+    share = torch.where(chosen[..., None] == experts, weights[..., None], torch.zeros((), dtype=weights.dtype)).sum(1)
+    return (output * share.transpose(0, 1)[..., None]).sum(0).to(hidden.dtype)
+
+
+def _expert_linear(module: Any, name: str, inputs: Tensor) -> Tensor:
+    weight = getattr(module, name)
+    output = inputs @ (weight if module.is_transposed else weight.transpose(-1, -2))
+    return output + getattr(module, f"{name}_bias")[:, None] if module.has_bias else output
 
 
 class CountedRepeats(TorchFunctionMode):
