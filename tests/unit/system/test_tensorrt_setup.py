@@ -96,9 +96,10 @@ def test_the_parser_header_comes_from_its_own_repository(tmp_path: Path, trees: 
 
 def test_two_versions_are_refused_and_nothing_changes(tmp_path: Path, trees: SimpleNamespace) -> None:
     trees.make_libraries(tmp_path / "trt" / "lib", (10, 16, 1))
-    trees.write_headers(tmp_path / "trt" / "include", (11, 1, 0))
+    trees.write_headers(tmp_path / "trt" / "include", (11, 1, 0), parser=False)
+    request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt", parser_headers_git="/nowhere")
     with pytest.raises(ComponentMissing, match=r"headers are TensorRT 11\.1\.0, the libraries 10\.16\.1"):
-        setup_tensorrt(SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt"))
+        setup_tensorrt(request)
     assert [path.name for path in (tmp_path / "extern").iterdir()] in ([".lock"], [])
 
 

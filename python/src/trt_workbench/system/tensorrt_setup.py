@@ -22,6 +22,7 @@ from trt_workbench.system.tensorrt import (
     format_version,
     headers_version,
     library_version,
+    version_mismatch,
 )
 from trt_workbench.system.tensorrt_headers import (
     HEADERS_GIT,
@@ -190,7 +191,8 @@ def _place_headers(
         tag = fetch_headers(version, request.headers_git, include)
         origin = f"{request.headers_git} at {tag}"
     notes = []
-    if not (include / PARSER_HEADER).is_file():
+    # headers of another version are refused below, whatever else is missing
+    if not (include / PARSER_HEADER).is_file() and not version_mismatch(headers_version(include), version):
         note(f"Fetching {PARSER_HEADER} from {request.parser_headers_git}")
         reference = fetch_parser_header(version, request.parser_headers_git, include)
         notes.append(f"{PARSER_HEADER} comes from {request.parser_headers_git} at {reference}.")
