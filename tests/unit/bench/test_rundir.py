@@ -55,6 +55,17 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "plots" / "mine.png").read_text() == "mine"
 
 
+def test_a_run_of_another_command_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    target.mkdir()
+    (target / "run.json").write_text('{"command": "bench"}')
+    with pytest.raises(UsageProblem, match="holds a run of bench"), run_directory("profile", target):
+        pass
+    with run_directory("bench", target) as run:
+        run.commit("complete")
+    assert json.loads((target / "run.json").read_text())["status"] == "complete"
+
+
 def test_default_place_is_under_the_output_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
     with run_directory("eval-coco") as run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import secrets
 import shutil
 import sys
@@ -37,7 +38,8 @@ class RunDirectory:
             destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
 
         Raises:
-            UsageProblem: the folder cannot be made, written, is not a folder, or holds something other than a run.
+            UsageProblem: the folder cannot be made, written, is not a folder, or holds something other than a run of
+                this command.
         """
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
@@ -55,6 +57,13 @@ class RunDirectory:
             msg = (
                 "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
                 f"with --output: {self.destination}"
+            )
+            raise UsageProblem(msg)
+        earlier = _command_of(self.destination)
+        if earlier not in (None, command):
+            msg = (
+                f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
+                f"choose another with --output: {self.destination}"
             )
             raise UsageProblem(msg)
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
@@ -108,6 +117,15 @@ def run_directory(command: str, destination: Path | None = None) -> Iterator[Run
 
 def _holds_other_things(folder: Path) -> bool:
     return folder.is_dir() and not (folder / "run.json").is_file() and any(folder.iterdir())
+
+
+def _command_of(folder: Path) -> str | None:
+    """Return the command whose run a folder holds; None for no run, or one that cannot be read."""
+    try:
+        document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document.get("command") if isinstance(document, dict) else None
 
 
 def _replace(source: Path, target: Path) -> None:
