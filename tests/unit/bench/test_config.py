@@ -42,6 +42,27 @@ def test_the_matrix(tmp_path: Path) -> None:
     assert ranges(points, points[0].work) == {"batch": (1, 4), "sequence": (16, 32)}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "[1, 2, 4]",
+            "[1, 0]",
+            r"scenarios\.sweep\.batch\.1 is wrong: input should be greater than or equal to 1: .*yaml:8",
+        ),
+        ("[1, 2, 4]", "many", r"scenarios\.sweep\.batch is wrong: input should be a valid integer.*yaml:8"),
+        (
+            "[16, 32]",
+            "[16, x]",
+            r"scenarios\.sweep\.dims\.sequence\.1 is wrong: input should be a valid integer.*yaml:8",
+        ),
+    ],
+)
+def test_a_wrong_value_among_several_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        load_config(write(tmp_path, GOOD.replace(old, new)))
+
+
 def test_only(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, GOOD))
     assert {point.backend for point in expand(config, ["*/trt-*"])} == {"trt"}

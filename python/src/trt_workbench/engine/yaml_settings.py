@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -15,6 +15,8 @@ from trt_workbench.errors import UsageProblem
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
+# how pydantic names the branches of a union
+_BRANCHES = ("constrained-", "tuple[", "list[", "dict[", "function-")
 
 
 def load_yaml_settings(
@@ -95,8 +97,9 @@ def _explain(
 ) -> UsageProblem:
     found = error.errors(include_url=False)
     # A misspelt key comes first: that another one is missing follows from it.
-    details = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
-    location: Location = details["loc"]
+    details = next((one for one in found if one["type"] == "extra_forbidden"), _deepest(found))
+    # pydantic puts the branch of a union into the location, which no line of the file has
+    location: Location = tuple(part for part in details["loc"] if not str(part).startswith(_BRANCHES))
     if not location:
         return UsageProblem(f"The {noun} contradict each other: {_reason(details)}{f': {file}' if file else ''}")
     name = ".".join(map(str, location))
@@ -110,6 +113,12 @@ def _explain(
     near = difflib.get_close_matches(str(location[-1]), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     return UsageProblem(f"There is no setting {name}; {hint}{where}")
+
+
+def _deepest(found: Sequence[ErrorDetails]) -> ErrorDetails:
+    """Of the errors at the first one's setting, return that of the branch of a union that the value came nearest to."""
+    setting = found[0]["loc"][:-1]
+    return max((one for one in found if one["loc"][: len(setting)] == setting), key=lambda one: len(one["loc"]))
 
 
 def _reason(details: ErrorDetails) -> str:
