@@ -257,6 +257,10 @@ def main() -> int:
     parser.add_argument("--trtexec", type=Path, help="trtexec of the same TensorRT")
     options = parser.parse_args()
     options.work = options.work.absolute()
+    # a wrong path must not show after an hour of builds
+    inputs = (options.coco, options.yolov10m, options.yolox, options.minilm, options.trtexec)
+    if missing := [str(path) for path in inputs if path and not path.exists()]:
+        parser.error(f"there is no {', no '.join(missing)}")
     runner = Runner(options.work, options.budget_s)
     models = options.work / "models"
     models.mkdir(parents=True, exist_ok=True)

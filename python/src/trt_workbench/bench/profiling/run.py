@@ -192,6 +192,9 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
         msg = f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
         raise UsageProblem(msg)
     on_tensorrt = serving.name == "trt"
+    if request.profile is not None and not on_tensorrt:
+        msg = f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
+        raise UsageProblem(msg)
     loading = {"trust": request.trust, "allow_host_code": request.allow_host_code, "device": request.device}
     return Workload(
         path=path.absolute(),
