@@ -67,6 +67,14 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
         assert f'href="../{run.name}/report.html"' in page
 
 
+def test_works_of_several_runs_are_told_apart(tmp_path: Path) -> None:
+    runs = [write_bench(tmp_path / name) for name in ("before", "after")]
+    page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
+    for name in ("before", "after"):
+        assert f"{name}: arrays, m b1" in page
+        assert f"{name}: arrays: m b1" in page
+
+
 def test_a_run_that_was_cut_short_is_named(tmp_path: Path) -> None:
     run = write_bench(tmp_path / "bench")
     (run / "env.json").write_text('{"schema')

@@ -153,7 +153,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
 def _energy(records: Sequence[Record]) -> float | None:
     """Joules an item: the mean over repetitions, each weighed by its time; None if that is too short to tell."""
     known = [
-        (record.energy_per_item_j, record.telemetry["seconds"])
+        (record.energy_per_item_j, float(record.telemetry["seconds"]))
         for record in records
         if record.energy_per_item_j is not None and record.telemetry
     ]

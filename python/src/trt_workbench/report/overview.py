@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,9 @@ def write_overview(directories: list[Path], output: Path) -> Path:
 
 def _collect(directories: list[Path], output: Path) -> Overview:
     overview = Overview()
-    for directory in directories:
-        command = command_of(directory)
+    commands = [command_of(directory) for directory in directories]
+    several = commands.count("bench") > 1
+    for directory, command in zip(directories, commands, strict=True):
         run = read_json_object(directory / "run.json")
         environment = read_json_object(directory / "env.json")
         gpus = [gpu["name"] for gpu in environment.get("driver", {}).get("gpus", [])]
@@ -71,7 +72,7 @@ def _collect(directories: list[Path], output: Path) -> Overview:
         )
         if command == "bench":
             bench = read_bench_run(directory)
-            measured = tables(bench)
+            measured = [_of_run(table, directory) if several else table for table in tables(bench)]
             overview.speed += measured
             overview.winners += winners(measured)
             overview.problems += problems(bench.records)
@@ -79,6 +80,12 @@ def _collect(directories: list[Path], output: Path) -> Overview:
         elif command in ACCURACY:
             overview.accuracy += _accuracy(command, read_json_object(directory / "metrics.json"))
     return overview
+
+
+def _of_run(table: Table, directory: Path) -> Table:
+    """Name the run in a table: another may hold the same work, measured elsewhere."""
+    name = directory.absolute().name
+    return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")
 
 
 def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
