@@ -310,6 +310,36 @@ def test_a_model_with_external_data(tmp_path: Path) -> None:
     assert operators(graph) == ["Add", "Neg"]
 
 
+def test_double_to_float_in_shapes_and_branches(tmp_path: Path) -> None:
+    two = helper.make_tensor("two", DOUBLE, [1], [2.0])
+    then = helper.make_graph(
+        [
+            helper.make_node("Add", ["m", "k"], ["sum"]),
+            helper.make_node("Constant", [], ["half"], value=helper.make_tensor("half", DOUBLE, [], [0.5])),
+            helper.make_node("Mul", ["sum", "half"], ["t"]),
+        ],
+        "then",
+        [],
+        [helper.make_tensor_value_info("t", DOUBLE, ["n", 3])],
+    )
+    other = helper.make_graph(
+        [helper.make_node("Identity", ["m"], ["e"])], "else", [], [helper.make_tensor_value_info("e", DOUBLE, ["n", 3])]
+    )
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("ConstantOfShape", ["s"], ["c"], value=two),
+        helper.make_node("Cast", ["x"], ["d"], to=DOUBLE),
+        helper.make_node("Mul", ["d", "c"], ["m"]),
+        helper.make_node("ReduceMax", ["x"], ["largest"], keepdims=0),
+        helper.make_node("Cast", ["largest"], ["condition"], to=BOOL),
+        helper.make_node("If", ["condition"], ["chosen"], then_branch=then, else_branch=other),
+        helper.make_node("Cast", ["chosen"], ["y"], to=FLOAT),
+    ]
+    path = write(tmp_path / "m.onnx", nodes, {"k": np.float64(1.5)}, shape=("n", 3))
+    _, report = rewritten(path, "double-to-float")
+    assert sorted(report.changes["double-to-float"]) == ["Cast ", "ConstantOfShape ", "constant half", "constant k"]
+
+
 def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
     monkeypatch.setattr(sanitize_module, "_MOST_WEIGHTS", 10_000)

@@ -76,11 +76,12 @@ def compare(
         The record: largest absolute and relative difference by output.
 
     Raises:
-        CheckFailed: an output is missing, has another type or shape, or differs by more than atol + rtol * |before|.
+        CheckFailed: the second model does not run, or an output is missing, has another type or shape, or differs by
+            more than atol + rtol * |before|.
     """
     largest: dict[str, dict[str, float]] = {}
     for arrays in inputs:
-        expected, found = _expected(before, run, arrays), run(after, arrays)
+        expected, found = _expected(before, run, arrays), _found(after, run, arrays)
         if list(expected) != list(found):
             msg = f"The outputs are {list(found)}, before they were {list(expected)}: {after}"
             raise CheckFailed(msg)
@@ -102,6 +103,14 @@ def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray
     except UsageProblem as error:
         msg = f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"
         raise UsageProblem(msg) from error
+
+
+def _found(after: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any]]:
+    try:
+        return run(after, arrays)
+    except UsageProblem as error:
+        msg = f"The rewritten model does not run; leave out the rewrite that is to blame with --skip. {error}"
+        raise CheckFailed(msg) from error
 
 
 def _add(record: dict[str, float], want: NDArray[Any], got: NDArray[Any]) -> None:

@@ -18,6 +18,7 @@ from trt_workbench.onnxtools.sanitize_graph import (
     remove_nodes,
     rename_uses,
     set_constant,
+    subgraphs,
     use_counts,
 )
 from trt_workbench.onnxtools.sanitize_integers import clamp_int64, int32_indices
@@ -131,25 +132,41 @@ def double_to_float(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
     graph = model.graph
     if any(value.type.tensor_type.elem_type == TensorProto.DOUBLE for value in (*graph.input, *graph.output)):
         return []
-    changed = []
-    for name, value in constants(graph).items():
-        if value.dtype == np.float64:
-            with np.errstate(over="ignore"):
-                set_constant(graph, name, value.astype(np.float32))
-            changed.append(f"constant {name}")
-    for node in graph.node:
-        for attribute in node.attribute:
-            is_type = (node.op_type, attribute.name) in (
-                ("Cast", "to"),
-                ("RandomNormal", "dtype"),
-                ("EyeLike", "dtype"),
-            )
-            if is_type and attribute.i == TensorProto.DOUBLE:
-                attribute.i = TensorProto.FLOAT
-                changed.append(f"{node.op_type} {node.name}")
+    changed = _graph_to_float(graph)
     if changed:
         del graph.value_info[:]  # the types there are those of before
     return changed
+
+
+def _graph_to_float(graph: onnx.GraphProto) -> list[str]:
+    """Change constants and attributes of a graph and of those within it."""
+    changed = []
+    for name, value in constants(graph).items():
+        if value.dtype == np.float64:
+            set_constant(graph, name, _as_float(value))
+            changed.append(f"constant {name}")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i == TensorProto.DOUBLE:
+                attribute.i = TensorProto.FLOAT
+            elif node.op_type == "ConstantOfShape" and attribute.t.data_type == TensorProto.DOUBLE:
+                value = onnx.numpy_helper.to_array(attribute.t)
+                attribute.t.CopyFrom(onnx.numpy_helper.from_array(_as_float(value), attribute.t.name))
+            else:
+                continue
+            changed.append(f"{node.op_type} {node.name}")
+        for inner in subgraphs(node):
+            changed += _graph_to_float(inner)
+            for value_info in (*inner.input, *inner.output):
+                if value_info.type.tensor_type.elem_type == TensorProto.DOUBLE:
+                    value_info.type.tensor_type.elem_type = TensorProto.FLOAT
+            del inner.value_info[:]
+    return changed
+
+
+def _as_float(value: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return value.astype(np.float32)
 
 
 def freeze_dims(model: onnx.ModelProto, settings: SanitizeSettings) -> list[str]:
