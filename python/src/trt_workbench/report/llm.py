@@ -63,11 +63,15 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
             "Every backend passes the gate." if metrics["passed"] else "Not every backend passes the gate."
         )
         sentences += [row["failure"] for row in rows if row["failure"]]
-    for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
-        timed = [row for row in metrics["timing"] if row["mode"] == mode]
+    # only what did the same work is compared: a long prompt has more tokens a second than a short one
+    works: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in metrics["timing"]:
+        works.setdefault(tuple(row[key] for key in ("mode", "batch", "prompt_tokens", "new_tokens")), []).append(row)
+    for (mode, batch, prompt, new), timed in works.items():
         best = max(timed, key=lambda row: row["tokens_per_s"]["p50"])
         sentences.append(
-            f"{mode}: {best['backend']}:{best['precision']} is the fastest of {len(timed)} with "
+            f"{mode}, batch {batch}, {prompt} tokens{'' if mode == 'prefill' else f' and {new} new'}: "
+            f"{best['backend']}:{best['precision']} is the fastest of {len(timed)} with "
             f"{best['tokens_per_s']['p50']:.1f} tokens/s (median of {best['repetitions']})."
         )
     return sentences
