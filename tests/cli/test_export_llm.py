@@ -43,6 +43,8 @@ def test_json(llm_folder: Folders, tmp_path: Path) -> None:
         (("--graphs", "decoder"), "logits, cached, static"),
         (("--opset", "30"), "Opset 30"),
         (("--graphs", "static", "--cache-length", "65"), "64 positions"),
+        (("--graphs", "logits,cached", "--batch", "2"), "are of the static graph"),
+        (("--cache-length", "32"), "are of the static graph"),
     ],
 )
 def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], message: str) -> None:

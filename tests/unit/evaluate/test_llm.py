@@ -97,6 +97,7 @@ def test_the_files(llm_folder: Folders, tmp_path: Path) -> None:
     assert metrics["recipe"]["window"] == 64
     assert metrics["text"]["tokens_used"] == 700
     assert metrics["text"]["sha256"] == hashlib.sha256(TEXT.read_bytes()).hexdigest()
+    assert len(metrics["model"]["tokenizer_sha256"]) == 64
     assert metrics["backends"][1]["provenance"]["providers"] == ["CPUExecutionProvider"]
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     for name in ("torch", "ort-cpu"):

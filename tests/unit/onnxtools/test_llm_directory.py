@@ -26,6 +26,17 @@ def test_what_a_folder_says(tmp_path: Path) -> None:
     assert examine_llm_directory(tmp_path).sha256 != before
 
 
+def test_what_decides_the_tokens(tmp_path: Path) -> None:
+    root = folder(tmp_path, CONFIG, "model.safetensors", "vocab.json", "merges.txt", "README.md")
+    found = {examine_llm_directory(root).tokenizer_sha256}
+    (root / "README.md").write_bytes(b"other")
+    assert {examine_llm_directory(root).tokenizer_sha256} == found
+    for name in ("merges.txt", "tokenizer_config.json"):
+        (root / name).write_bytes(b"other")
+        found.add(examine_llm_directory(root).tokenizer_sha256)
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize(
     ("config", "positions"),
     [({"n_positions": 9}, 9), ({"max_seq_len": 5}, 5), ({}, None), ({"text_config": {"n_ctx": 3}}, 3)],

@@ -55,8 +55,12 @@ def export_llm(
     from trt_workbench.pipeline.language.export import ExportSettings, parse_graphs
     from trt_workbench.pipeline.language.export import export_llm as export
 
+    kinds = parse_graphs(graphs, GRAPHS)
+    if "static" not in kinds and (cache_length or batch):
+        msg = "--cache-length and --batch are of the static graph; add it to --graphs or leave them out."
+        raise UsageProblem(msg)
     settings = ExportSettings(
-        graphs=parse_graphs(graphs, GRAPHS),
+        graphs=kinds,
         opset=_opset(opset, tensorrt),
         cache_length=cache_length,
         batch=batch,

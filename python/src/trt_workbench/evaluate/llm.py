@@ -279,6 +279,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
                 "path": str(self.request.model.absolute()),
                 "model_type": self.directory.model_type,
                 "sha256": self.directory.sha256,
+                "tokenizer_sha256": self.directory.tokenizer_sha256,
                 "positions": self.directory.positions,
             },
             "text": {

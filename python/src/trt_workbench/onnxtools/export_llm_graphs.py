@@ -171,7 +171,7 @@ def _every_expert(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) 
         weights: [T,K], of those experts.
     """
     output = _expert_linear(module, "gate_up_proj" if module.has_gate else "up_proj", hidden[None])
-    output = module._apply_gate(output) if module.has_gate else module.act_fn(output)
+    output = (module._apply_gate if module.has_gate else module.act_fn)(output)
     output = _expert_linear(module, "down_proj", output)
     experts = torch.arange(output.shape[0])
     share = torch.where(chosen[..., None] == experts, weights[..., None], torch.zeros((), dtype=weights.dtype)).sum(1)
@@ -179,7 +179,7 @@ def _every_expert(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) 
 
 
 def _expert_linear(module: Any, name: str, inputs: Tensor) -> Tensor:
-    weight = getattr(module, name)
+    weight: Tensor = getattr(module, name)
     output = inputs @ (weight if module.is_transposed else weight.transpose(-1, -2))
     return output + getattr(module, f"{name}_bias")[:, None] if module.has_bias else output
 

@@ -23,6 +23,7 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+_TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,15 @@ class LlmDirectory:
         for path in self.weights:
             with path.open("rb") as file:
                 total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+        return total.hexdigest()
+
+    @cached_property
+    def tokenizer_sha256(self) -> str:
+        """Hash over the files of the tokenizer: what decides the tokens."""
+        total = hashlib.sha256()
+        for name in (*_TOKENIZERS, *_TOKENIZER_SETTINGS):
+            if (path := self.path / name).is_file():
+                total.update(f"\n{name}:{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
         return total.hexdigest()
 
     @property
