@@ -76,11 +76,10 @@ def test_settings_and_image_sizes_are_swept(tmp_path: Path) -> None:
         assert f"sizes, m: latency against {axis}" in page
 
 
-@pytest.mark.usefixtures("doubled")
+@pytest.mark.usefixtures("doubled", "doubled_core")
 def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(DOUBLES)
     plan = tmp_path / "m.plan"
     built = trtw("build-engine", model, "-o", plan, "--profile", "x:1x3x8x8")
     assert built.exit_code == 0, built.output
