@@ -131,11 +131,16 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
         msg = f"{given} was given without {other}; a dataset needs both."
         raise UsageProblem(msg)
-    if model is not None and (images is None or annotations is None):
+    from trt_workbench.evaluate.embedded import (
+        embedded_dataset,
+        embedded_model,
+        fits_embedded_dataset,
+        make_embedded_dataset,
+    )
+
+    if model is not None and images is None and not fits_embedded_dataset(model):
         msg = f"The embedded dataset fits the embedded detector alone; pass --images and --annotations for: {model}"
         raise UsageProblem(msg)
-    from trt_workbench.evaluate.embedded import embedded_dataset, embedded_model, make_embedded_dataset
-
     if model is None:
         model = embedded_model()
         say(f"Model: the embedded detector {model}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.evaluate.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 from trt_workbench.system.workspace import models_dir, output_root
@@ -32,6 +34,21 @@ def embedded_model() -> Path:
         msg = f"The embedded detector is missing; restore it with git, or pass --model: {path}"
         raise ComponentMissing(msg)
     return path
+
+
+def fits_embedded_dataset(model: Path) -> bool:
+    """Say whether a file is the embedded detector, or a plan whose manifest says that it was built from it.
+
+    Raises:
+        ComponentMissing: as `embedded_model`.
+        UsageProblem: the plan's manifest is damaged.
+    """
+    if not model.is_file():
+        return False
+    if model.suffix == ".onnx":
+        return hash_file(model) == hash_file(embedded_model())
+    manifest = read_manifest(model)
+    return manifest is not None and manifest.model.sha256 == hash_file(embedded_model())
 
 
 def embedded_dataset() -> EmbeddedDataset:
