@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_workbench.bench.comparison import compare, compare_rounds, corrected, median_interval
+from trt_workbench.bench.comparison import compare, compare_rounds, corrected, inseparable, median_interval
 
 FIGURES = st.lists(st.floats(0.1, 100.0), min_size=1, max_size=20)
 
@@ -100,3 +100,14 @@ def test_few_rounds_are_compared_without_pairs() -> None:
 def test_the_same_figures_in_every_round_differ_by_nothing() -> None:
     made = compare_rounds([1.0] * 9, [1.0] * 9, [[1.0]] * 9)
     assert (made.ratio, made.p_value, made.verdict) == (1.0, 1.0, "no material difference")
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(9, 12), st.integers(1, 40))
+def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comparisons: int) -> None:
+    rng = np.random.default_rng(0)
+    before = 1 + rng.random(rounds) / 100
+    ratios = [[10 + value] for value in rng.random(rounds)]
+    made = compare_rounds(before.tolist(), (before * 10).tolist(), ratios)
+    told = any(one.verdict == "slower" for one in corrected([made] * comparisons))
+    assert inseparable(rounds, comparisons) is not told

@@ -54,6 +54,12 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
 
 
+@pytest.mark.parametrize(("runtimes", "told"), [(13, False), (14, True)])
+def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> None:
+    run = run_of([one for number in range(runtimes) for one in measured(f"r{number}", 1.0 + number)])
+    assert any("no difference of theirs" in sentence for sentence in overall(run, tables(run))) is told
+
+
 def test_a_run_of_failures() -> None:
     run = run_of([record("a", 0, None, error="boom")])
     assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at s: m b1: boom"]

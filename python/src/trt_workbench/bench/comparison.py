@@ -101,6 +101,15 @@ def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison
     return replace(made, verdict=_verdict(made))
 
 
+def inseparable(rounds: int, comparisons: int) -> bool:
+    """Whether so few rounds cannot tell any two runtimes apart among so many comparisons.
+
+    Wilcoxon's signed rank test of n pairs that all point the same way has the exact p-value 2 / 2^n; Holm's correction
+    multiplies the least of them by their number.
+    """
+    return comparisons >= ALPHA * 2.0 ** (rounds - 1)
+
+
 def compare_rounds(
     a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], seed: int = 0
 ) -> Comparison:

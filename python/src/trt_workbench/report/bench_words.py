@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.comparison import LEAST_REPETITIONS
+from trt_workbench.bench.comparison import LEAST_REPETITIONS, inseparable
 from trt_workbench.bench.records import Record
 from trt_workbench.bench.stability import DRIFT, WARNING
 from trt_workbench.report.bench_view import Table, some
@@ -45,6 +45,12 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
         sentences.append(
             f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
             "it may be unable to separate any two."
+        )
+    crowded = max((len(table.rows) for table in made), default=0)
+    if run.config["repetitions"] >= LEAST_REPETITIONS and inseparable(run.config["repetitions"], crowded - 1):
+        sentences.append(
+            f"{crowded} runtimes stand in one table: with {run.config['repetitions']} repetitions no difference of "
+            "theirs, however large, passes the test after its correction; measure more repetitions."
         )
     marked = sum(bool(record.unstable) for record in run.records)
     if marked:
