@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.measuring import MeasurePlan, Samples
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.bench.engine_state import initial_state
 from trt_workbench.bench.loop import measure_calls
@@ -117,7 +117,7 @@ def measure(
         "throughput_qps": result.throughput_qps,
         "cuda_graph": result.graph,
         "cuda_graph_fallback": result.graph_fallback,
-        **{name: _summary(samples, settings.percentiles) for name, samples in parts.items()},
+        **{name: summary(samples, settings.percentiles) for name, samples in parts.items()},
     }
     metrics["compute_variation_percent"] = _variation_percent(result.compute_ms)
     records = list(_query_records(result))
@@ -166,6 +166,19 @@ def trtexec_times(result: Any) -> Iterator[dict[str, float]]:
         }
 
 
+def summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float]:
+    """Return what `summarize` does, and further percentiles."""
+    values = samples.tolist()
+    ordered = sorted(values)
+    return {**summarize(values), **{f"p{percent:g}": percentile(ordered, percent) for percent in percentiles}}
+
+
+def call_records(via: str, samples: Samples) -> list[dict[str, Any]]:
+    """Return a record for every single call, made from `via`: "cpp" or "python"."""
+    latencies = samples.latency_ms.tolist()
+    return [{"schema_version": 1, "kind": "call", "via": via, "end_to_end_ms": value} for value in latencies]
+
+
 def _query_records(result: Any) -> Iterator[dict[str, Any]]:
     columns = {name: getattr(result, name).tolist() for name in _COLUMNS}
     for number, stream in enumerate(result.stream.tolist()):
@@ -183,12 +196,9 @@ def _single_calls(
         ("cpp", session.measure(inputs, plan)),
         ("python", measure_calls(lambda: session.run(inputs), plan)),
     ):
-        latencies = samples.latency_ms
-        found[via] = {"end_to_end_ms": _summary(latencies, settings.percentiles)}
-        found[via] |= {f"{part}_ms": _summary(ms, settings.percentiles) for part, ms in samples.split_ms.items()}
-        records += [
-            {"schema_version": 1, "kind": "call", "via": via, "end_to_end_ms": value} for value in latencies.tolist()
-        ]
+        found[via] = {"end_to_end_ms": summary(samples.latency_ms, settings.percentiles)}
+        found[via] |= {f"{part}_ms": summary(ms, settings.percentiles) for part, ms in samples.split_ms.items()}
+        records += call_records(via, samples)
     medians = [float(np.median([r["end_to_end_ms"] for r in records if r["via"] == via])) for via in ("cpp", "python")]
     found["python_overhead_us"] = (medians[1] - medians[0]) * 1e3
     return found, records
@@ -206,12 +216,6 @@ def _layers(loaded: LoadedEngine, inputs: Mapping[str, NDArray[Any]], profile: i
         }
         for layer in times
     ]
-
-
-def _summary(samples: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, float]:
-    values = samples.tolist()
-    ordered = sorted(values)
-    return {**summarize(values), **{f"p{percent:g}": percentile(ordered, percent) for percent in percentiles}}
 
 
 def _variation_percent(samples: NDArray[np.float64]) -> float:

@@ -1,4 +1,4 @@
-"""Random inputs for an engine: of its own shapes, or of those that are asked for."""
+"""Random inputs for an engine or a model: of its own shapes, or of those that are asked for."""
 
 from __future__ import annotations
 
@@ -73,17 +73,43 @@ def engine_inputs(
     Raises:
         UsageProblem: an input cannot be made at random.
     """
-    values = {tensor.name: tensor for tensor in loaded.engine.inputs if tensor.is_shape_tensor}
-    drawn = [_drawable(spec) for spec in specs if spec.name not in values]
-    arrays = random_inputs(drawn, shapes, seed)
+    names = {spec.name for spec in specs}
+    values = {tensor.name: tensor for tensor in loaded.engine.inputs if tensor.is_shape_tensor and tensor.name in names}
+    arrays = drawn([spec for spec in specs if spec.name not in values], shapes, seed)
+    for name, tensor in values.items():
+        arrays[name] = _shape_values(tensor, shapes[name], profile or 0)
+    return {spec.name: arrays[spec.name] for spec in specs}
+
+
+def model_shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> Shapes:
+    """Return the shape of every input of a model: what is asked for, else its own, a dynamic batch being 1.
+
+    Raises:
+        UsageProblem: a name is unknown, or a dimension other than the first is dynamic and no shape is asked for.
+    """
+    names = [spec.name for spec in specs]
+    if unknown := sorted(asked.keys() - set(names)):
+        msg = f"The model has no input {unknown[0]!r}; it takes {', '.join(names)}."
+        raise UsageProblem(msg)
+    shapes = {}
     for spec in specs:
-        if spec.name in values:
-            arrays[spec.name] = _shape_values(values[spec.name], shapes[spec.name], profile or 0)
-        elif arrays[spec.name].dtype.name != spec.dtype:
+        if spec.name not in asked and None in spec.shape[1:]:
+            example = "x".join("8" if dim is None else str(dim) for dim in spec.shape)
+            msg = f"Input {spec} is dynamic; give its shape, such as --shape {spec.name}:{example}, or an array."
+            raise UsageProblem(msg)
+        shapes[spec.name] = asked.get(spec.name) or tuple(1 if dim is None else dim for dim in spec.shape)
+    return shapes
+
+
+def drawn(specs: Sequence[TensorSpec], shapes: Shapes, seed: int) -> dict[str, NDArray[Any]]:
+    """Return one random array an input, as `random_inputs`, also of the types that numpy lacks."""
+    arrays = random_inputs([_drawable(spec) for spec in specs], shapes, seed)
+    for spec in specs:
+        if arrays[spec.name].dtype.name != spec.dtype:
             import ml_dtypes
 
             arrays[spec.name] = arrays[spec.name].astype(getattr(ml_dtypes, spec.dtype))
-    return {spec.name: arrays[spec.name] for spec in specs}
+    return arrays
 
 
 def _drawable(spec: TensorSpec) -> TensorSpec:

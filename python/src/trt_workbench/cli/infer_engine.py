@@ -1,4 +1,4 @@
-"""`infer-engine`: run a plan on arrays, check its outputs, measure it."""
+"""`infer-engine`: run a plan or a model on arrays, check its outputs, measure it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
+    BackendExtraOption,
     DebugOption,
     DeviceOption,
     HostCodeOption,
@@ -21,25 +22,42 @@ from trt_workbench.cli.common import (
     TrustOption,
     handled,
     panel_option,
+    parse_options,
     print_json,
     print_note,
     single_command_app,
     stderr_console,
 )
+from trt_workbench.cli.infer_refusals import refuse_misplaced, refuse_unused
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.engine_measure import MeasureSettings
-    from trt_workbench.bench.engine_run import InferOutcome
+    from trt_workbench.bench.engine_request import InferOutcome
 
 _RTOL, _ATOL = 1e-3, 1e-4
-_DATA, _CHECKS, _BENCH, _RUNNING = "Inputs and outputs", "Checks", "Measuring", "Running"
+_MODEL, _DATA, _CHECKS = "A model instead of a plan", "Inputs and outputs", "Checks"
+_BENCH, _RUNNING = "Measuring", "Running on TensorRT"
 
 
 @handled
 def infer_engine(
-    plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
+    context: typer.Context,
+    model: Annotated[
+        Path,
+        typer.Argument(help="Plan made by `build-engine`, or a model (.onnx, and .pt2 on torch).", metavar="MODEL"),
+    ],
     *,
+    backend: Annotated[
+        str,
+        panel_option(
+            "Runtime that executes a model, see `trtw backends`; trt builds an engine. Plans run on trt.", _MODEL
+        ),
+    ] = "auto",
+    precision: Annotated[str, panel_option("Precision that the backend is asked for.", _MODEL)] = "fp32",
+    option: BackendExtraOption = None,
+    cpu_threads: Annotated[
+        int | None, panel_option("Processors that the backend may use; all by default.", _MODEL, min=1)
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         panel_option(
@@ -108,10 +126,15 @@ def infer_engine(
     seed: SeedOption = 0,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Run a TensorRT engine on arrays, check its outputs, or measure it. Everything lands in a run directory."""
+    """Run a TensorRT engine, or a model on any backend, on arrays; check its outputs, or measure it.
+
+    Everything lands in a run directory.
+    """
+    refuse_misplaced(context, model, backend)
     from trt_workbench.bench.engine_measure import MeasureSettings
     from trt_workbench.bench.engine_random import parse_shapes
-    from trt_workbench.bench.engine_run import InferRequest, write_times
+    from trt_workbench.bench.engine_request import InferRequest
+    from trt_workbench.bench.engine_run import write_times
     from trt_workbench.bench.engine_state import parse_state
 
     if expect is None and (rtol, atol) != (_RTOL, _ATOL):
@@ -134,9 +157,13 @@ def infer_engine(
         percentiles=_percentiles(percentiles),
     )
     if not measuring:
-        _refuse_unused(settings, export_times)
+        refuse_unused(settings, export_times)
     request = InferRequest(
-        plan=plan,
+        model=model,
+        backend=backend,
+        precision=precision,
+        options=parse_options(option),
+        cpu_threads=cpu_threads,
         inputs=tuple(inputs or ()),
         shapes=parse_shapes(shape or ()),
         seed=seed,
@@ -176,31 +203,14 @@ def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
     notes = stderr_console()
 
     with run_directory("infer-engine", output) as directory, contextlib.ExitStack() as stack:
-        waiting = stack.enter_context(notes.status("Loading the engine")) if notes.is_terminal else None
+        waiting = stack.enter_context(notes.status("Loading")) if notes.is_terminal else None
 
         def step(number: int) -> None:
             if waiting:
                 waiting.update(f"{number} samples done")
 
         outcome = infer(request, directory.path, partial(print_note, notes), step)
-        return outcome, directory.commit("complete", passed=not outcome.failures)
-
-
-def _refuse_unused(settings: MeasureSettings, export_times: Path | None) -> None:
-    """Raise UsageProblem if an option says how to measure, where nothing is measured."""
-    from dataclasses import asdict
-
-    options = {"warmup_ms": "--warmup", "duration_s": "--duration"}
-    options |= {name: f"--no-{name.replace('_', '-')}" for name in ("transfers", "single_calls")}
-    usual = asdict(type(settings)(spin=settings.spin, cuda_graph=settings.cuda_graph))  # these two serve every run
-    unused = [
-        options.get(name, f"--{name.replace('_', '-')}") for name, v in asdict(settings).items() if v != usual[name]
-    ]
-    if export_times:
-        unused.append("--export-times")
-    if unused:
-        msg = f"{unused[0]} needs --bench: with --input or --no-bench, nothing is measured."
-        raise UsageProblem(msg)
+        return outcome, directory.commit("complete", passed=not outcome.failures, backend=outcome.metrics["backend"])
 
 
 def _percentiles(text: str | None) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from trt_workbench.cli.common import print_line, stdout_console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trt_workbench.bench.engine_run import InferOutcome
+    from trt_workbench.bench.engine_request import InferOutcome
 
 _MIB = 1 << 20
 # Parts of a query as people read them, by their key in metrics.json.
@@ -32,20 +32,35 @@ def print_outcome(outcome: InferOutcome, directory: Path) -> None:
     _print_outputs(console, metrics)
     if metrics["benchmark"]:
         _print_benchmark(console, metrics["benchmark"])
-    memory = metrics["memory"]
+    about = _about_engine(metrics) if "plan_bytes" in metrics["memory"] else _about_model(metrics)
+    notes = [f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())]
+    for line in (*about, *notes, f"Run directory: {directory}"):
+        print_line(console, line)
+
+
+def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
+    memory, where = metrics["memory"], metrics["provenance"]
     buffers = sum(memory["runner_bytes"].values())
     used = memory.get("device_used_bytes", 0)
-    where = metrics["provenance"]
-    lines = [
+    return [
         f"{metrics['samples']} samples on {where['gpu']}, TensorRT {where['tensorrt']}",
         f"CUDA graph in this process: {where['cuda_graph']}",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
         f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
-        *(f"note: {text}" for text in (metrics["benchmark"] or {}).get("notes", ())),
-        f"Run directory: {directory}",
     ]
-    for line in lines:
-        print_line(console, line)
+
+
+def _about_model(metrics: Mapping[str, Any]) -> list[str]:
+    memory, where = metrics["memory"], metrics["provenance"]
+    asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_asked"] else ""
+    device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
+    outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
+    return [
+        f"{metrics['samples']} samples on {metrics['backend']}{asked}, precision {where['precision']}{outside}",
+        f"Loaded in {metrics['load_s']:.2f} s, first call {metrics['first_run_ms']:.3f} ms",
+        f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
+        f"{device}",
+    ]
 
 
 def _print_outputs(console: Console, metrics: Mapping[str, Any]) -> None:
@@ -72,20 +87,23 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
 
     further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
     columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]
-    rows = {label: measured[part] for part, label in _PARTS.items()}
+    rows = {label: measured[part] for part, label in _PARTS.items() if part in measured}
     for via, label in (("cpp", "one call, C++"), ("python", "one call, Python")):
         if "single_calls" in measured:
             rows[label] = measured["single_calls"][via]["end_to_end_ms"]
-    title = f"Milliseconds over {measured['queries']} queries"
+    # a session has calls, the core's bench queries in flight
+    unit = "queries" if "queries" in measured else "calls"
+    count = measured[unit]
+    title = f"Milliseconds over {count} {unit}"
     # narrow, so that a figure is not cut in a terminal of 80 columns
     table = Table(Column("", no_wrap=True), *columns, title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for label, summary in rows.items():
         table.add_row(label, *(f"{summary[column]:.3f}" for column in columns))
     console.print(table)
-    graph = "on" if measured["cuda_graph"] else "off"
-    speed = f"Throughput {measured['throughput_qps']:.1f} queries/s over {measured['wall_ms'] / 1e3:.2f} s"
-    print_line(console, f"{speed}; CUDA graph {graph}")
-    weak = [f"p{percent}" for percent, least in MINIMUM_SAMPLES.items() if measured["queries"] < least]
+    graph = f"; CUDA graph {'on' if measured['cuda_graph'] else 'off'}" if unit == "queries" else ""
+    speed = f"Throughput {measured['throughput_qps']:.1f} {unit}/s over {measured['wall_ms'] / 1e3:.2f} s"
+    print_line(console, f"{speed}{graph}")
+    weak = [f"p{percent}" for percent, least in MINIMUM_SAMPLES.items() if count < least]
     if weak:
-        text = f"note: {measured['queries']} queries are too few to claim {', '.join(weak)}; measure longer."
+        text = f"note: {count} {unit} are too few to claim {', '.join(weak)}; measure longer."
         print_line(console, text)

@@ -1,0 +1,248 @@
+"""`infer-engine` with a model instead of a plan, on every kind of backend."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+from tests.cli.engines.common import Trtw, infer, measuring, write_model
+
+from trt_workbench.backends.registry import availability
+
+DETECTOR = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
+SESSIONS = ("ort-cpu", "torch")
+
+
+def needs(backend: str) -> None:
+    if not (found := availability(backend)).ok:
+        pytest.skip(f"{found.reason} {found.mend}")
+
+
+def reference(model: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return dict(zip([node.name for node in session.get_outputs()], session.run(None, inputs), strict=True))
+
+
+def outputs_of(document: dict[str, object]) -> Path:
+    return next((Path(str(document["directory"])) / "outputs").iterdir())
+
+
+@pytest.mark.parametrize("backend", SESSIONS)
+def test_a_detector_says_what_onnx_runtime_says(trtw: Trtw, backend: str, tmp_path: Path) -> None:
+    needs(backend)
+    images = np.random.default_rng(3).random((1, 3, 320, 320), np.float32)
+    np.save(tmp_path / "images.npy", images)
+    document = infer(trtw, DETECTOR, "--backend", backend, "-i", tmp_path / "images.npy")
+    found = np.load(outputs_of(document) / "output0.npy")[:, :20]  # below, boxes with nearly one score change places
+    want = reference(DETECTOR, {"images": images})["output0"][:, :20]
+    np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3)
+    assert document["benchmark"] is None
+    assert document["model_sha256"] == hashlib.sha256(DETECTOR.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("backend", [*SESSIONS, "trt"])
+def test_inputs_by_name_in_order_and_from_folders(
+    trtw: Trtw, model: Path, arrays: dict[str, Path], tmp_path: Path, backend: str
+) -> None:
+    needs(backend)
+    x, y = np.load(arrays["x"]), np.load(arrays["y"])
+    (tmp_path / "samples").mkdir()
+    np.savez(tmp_path / "samples" / "s.npz", y=y, x=x)
+    want = reference(model, {"x": x, "y": y})
+    forms = ((f"y={arrays['y']}", f"x={arrays['x']}"), (arrays["x"], arrays["y"]), (tmp_path / "samples",))
+    for form in forms:
+        document = infer(trtw, model, "--backend", backend, *(word for source in form for word in ("-i", source)))
+        assert document["backend"] == backend
+        for name, array in want.items():
+            np.testing.assert_allclose(np.load(outputs_of(document) / f"{name}.npy"), array, rtol=1e-6)
+
+
+def test_one_backend_is_the_reference_of_the_next(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    needs("torch")
+    first = infer(trtw, model, "--backend", "ort-cpu", "--no-bench", "--seed", "3")
+    words = (model, "--backend", "torch", "--no-bench", "--expect", Path(first["directory"]) / "outputs")
+    assert infer(trtw, *words, "--seed", "3")["passed"]
+    result = trtw("infer-engine", *words, "--seed", "4", "--output", tmp_path / "run")
+    assert result.exit_code == 1
+    assert "differs from its reference in 6 of 6 elements" in result.stderr
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (run["passed"], run["backend"]) == (False, "torch")
+
+
+def test_nan_and_infinity_fail_the_check(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "zeros.npz", x=np.zeros((2, 3), np.float32), y=np.zeros((2, 3), np.float32))
+    result = trtw("infer-engine", model, "--backend", "ort-cpu", "-i", tmp_path / "zeros.npz", "--check-finite")
+    assert result.exit_code == 1
+    assert "6 NaN or infinite values" in result.stderr
+
+
+@pytest.mark.parametrize("backend", SESSIONS)
+def test_measuring_keeps_every_call(trtw: Trtw, model: Path, backend: str) -> None:
+    needs(backend)
+    document = infer(trtw, *measuring(model, "--backend", backend, "--percentiles", "75", "--cpu-threads", "1"))
+    measured = document["benchmark"]
+    assert measured["calls"] == measured["end_to_end_ms"]["count"] == 5
+    assert measured["end_to_end_ms"]["min"] <= measured["end_to_end_ms"]["p75"] <= measured["end_to_end_ms"]["max"]
+    assert measured["throughput_qps"] == pytest.approx(5000 / measured["wall_ms"])
+    assert document["memory"]["host_peak_bytes"] >= document["memory"]["host_bytes"] > 0
+    assert min(document["load_s"], document["first_run_ms"]) > 0
+    records = [json.loads(line) for line in (Path(document["directory"]) / "records.jsonl").read_text().splitlines()]
+    assert [record["kind"] for record in records] == ["sample", *["call"] * 5]
+    assert {record["via"] for record in records[1:]} == {"python"}
+    assert json.loads((Path(document["directory"]) / "metrics.json").read_text())["provenance"]["precision"]
+
+
+def test_auto_is_told_and_recorded(trtw: Trtw, model: Path) -> None:
+    result = trtw("infer-engine", *measuring(model))
+    assert result.exit_code == 0
+    assert "was chosen by auto" in result.stderr
+    assert "(chosen by auto), precision as exported" in result.stdout
+    assert "Milliseconds over 5 calls" in result.stdout
+    document = infer(trtw, model, "--no-bench")
+    assert document["backend_asked"] == "auto"
+    assert document["backend"].startswith("ort-")
+
+
+def test_dynamic_dimensions_are_asked_for(trtw: Trtw, tmp_path: Path) -> None:
+    batch = write_model(tmp_path / "batch.onnx", "N")
+    words = ("--backend", "ort-cpu", "--no-bench")
+    assert infer(trtw, batch, *words)["inputs"]["first"]["x"]["shape"] == [1, 3]
+    shapes = ("--shape", "x:4x3", "--shape", "y:4x3")
+    assert infer(trtw, batch, *words, *shapes)["inputs"]["first"]["x"]["shape"] == [4, 3]
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, "length"]) for name in ("tokens", "out")]
+    graph = helper.make_graph([helper.make_node("Neg", ["tokens"], ["out"])], "negative", value[:1], value[1:])
+    long = tmp_path / "long.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), long)
+    result = trtw("infer-engine", long, *words)
+    assert result.exit_code == 2
+    assert "--shape tokens:1x8" in result.stderr
+    assert infer(trtw, long, *words, "--shape", "tokens:1x5")["passed"]
+
+
+def test_numbers_alone_are_exchanged(trtw: Trtw, tmp_path: Path) -> None:
+    value = [helper.make_tensor_value_info(name, TensorProto.STRING, [1]) for name in ("text", "same")]
+    graph = helper.make_graph([helper.make_node("Identity", ["text"], ["same"])], "text", value[:1], value[1:])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "text.onnx"
+    )
+    result = trtw("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu")
+    assert result.exit_code == 2
+    assert "numbers alone" in result.stderr
+
+
+def test_trt_builds_the_engine_and_runs_it_as_a_plan(trtw: Trtw, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "dynamic.onnx", "N")
+    words = measuring(model, "--backend", "trt", "--precision", "fp16", "--streams", "2", "--layer-times")
+    document = infer(trtw, *words, "--shape", "x:4x3", "--shape", "y:4x3", "--option", "optimization_level=2")
+    assert document["inputs"]["first"]["x"]["shape"] == [4, 3]
+    assert document["benchmark"]["queries"] == 200
+    manifest = document["provenance"]["manifest"]
+    assert manifest["options"]["precision"] == ["fp16"]
+    assert manifest["options"]["optimization_level"] == 2
+    assert manifest["options"]["profiles"] == ["x:4x3,y:4x3"]
+    assert (Path(document["directory"]) / "layers.json").is_file()
+    state = infer(trtw, write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
+    assert state["state"] == {"total": "x"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--streams", "1"), "Backend ort-cpu has no --streams"),
+        (("--threads",), "--cpu-threads sets the processors"),
+        (("--depth", "2"), "has no --depth"),
+        (("--no-transfers",), "has no --transfers/--no-transfers"),
+        (("--no-single-calls",), "has no --single-calls"),
+        (("--layer-times",), "`trtw profile` times the nodes"),
+        (("--profiler",), "has no --profiler"),
+        (("--export-times", "t.json"), "records.jsonl keeps every call"),
+        (("--no-cuda-graph",), "ort-cuda has --option cuda_graph=true"),
+        (("--block",), "--option allow_spinning=true"),
+        (("--profile", "0"), "has no --profile"),
+        (("--state", "total=x"), "has no --state"),
+        (("--trust",), "has no --trust"),
+        (("--device", "0"), "--option device_id=1"),
+        (("--precision", "fp16"), "cannot be asked for"),
+        (("--option", "nonsense=1"), "has no option 'nonsense'"),
+        (("--option", "nonsense"), "--option takes KEY=VALUE"),
+        (("-i", "{x}", "-i", "{y}", "--duration", "1"), "--duration needs --bench"),
+        (("-i", "z={x}"), "has no input 'z'"),
+        (("-i", "{double}", "-i", "{y}"), "is float64, the model takes"),
+        (("--shape", "q:1x3"), "has no input 'q'"),
+    ],
+)
+def test_what_a_session_does_not_have_is_refused(
+    trtw: Trtw, model: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
+) -> None:
+    np.save(tmp_path / "double.npy", np.load(arrays["x"]).astype(np.float64))
+    files = {**arrays, "double": tmp_path / "double.npy"}
+    result = trtw("infer-engine", model, "--backend", "ort-cpu", *(word.format_map(files) for word in words))
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert list((tmp_path / "out").glob("infer-engine/*")) == []
+
+
+def test_auto_has_no_engine_either(trtw: Trtw, model: Path) -> None:
+    result = trtw("infer-engine", model, "--streams", "2")
+    assert result.exit_code == 2
+    assert "Backend auto, which never builds an engine, has no --streams" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--option", "cuda_graph=false"), "has a flag of its own here: --cuda-graph"),
+        (("--cpu-threads", "1"), "--cpu-threads is for backends that compute on the processor"),
+        (("--option", "nonsense=1"), "has no option 'nonsense'"),
+    ],
+)
+def test_options_of_trt_are_given_in_one_way(trtw: Trtw, model: Path, words: tuple[str, ...], text: str) -> None:
+    result = trtw("infer-engine", model, "--backend", "trt", *words)
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--backend", "ort-cpu"), "runs on TensorRT alone, not on ort-cpu"),
+        (("--precision", "fp16"), "--precision is for models"),
+        (("--option", "max_batch=2"), "--option is for models"),
+        (("--backend", "trt", "--cpu-threads", "1"), "--cpu-threads is for models"),
+    ],
+)
+def test_a_plan_is_taken_as_it_was_built(trtw: Trtw, plan: Path, words: tuple[str, ...], text: str) -> None:
+    result = trtw("infer-engine", plan, *words)
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+def test_a_plan_may_name_its_backend(trtw: Trtw, plan: Path) -> None:
+    assert infer(trtw, plan, "--backend", "trt", "--no-bench")["backend"] == "trt"
+
+
+@pytest.mark.parametrize("backend", ["ort-cuda", "ort-trt"])
+def test_a_backend_that_is_missing_is_told_with_its_mend(trtw: Trtw, model: Path, backend: str) -> None:
+    if availability(backend).ok:
+        pytest.skip(f"{backend} can serve here")
+    result = trtw("infer-engine", model, "--backend", backend)
+    assert result.exit_code == 3
+    assert f"Backend {backend} cannot serve here" in result.stderr
+
+
+def test_models_that_cannot_be_run(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.onnx").write_bytes(model.read_bytes()[:40])
+    cases = (
+        (model, "nothing", "no backend called 'nothing'"),
+        (tmp_path / "absent.onnx", "ort-cpu", "does not exist"),
+        (tmp_path / "cut.onnx", "ort-cpu", "cut.onnx"),
+        (tmp_path / "program.pt2", "auto", "No backend is chosen by itself for a .pt2 file"),
+    )
+    for path, backend, text in cases:
+        result = trtw("infer-engine", path, "--backend", backend)
+        assert result.exit_code == 2, text
+        assert text in result.stderr
