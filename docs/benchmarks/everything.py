@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
-SHAPES = HERE.parents[1] / "models" / "shapes-yolov10"
+SHAPES, TINY_LM = (HERE.parents[1] / "models" / name for name in ("shapes-yolov10", "tiny-lm"))
 _LAST_S = 15.0  # too little for any step
 _IMAGES = "images:1x3x224x224/32x3x224x224/128x3x224x224"
 _YOLO = "images:1x3x640x640/1x3x640x640/8x3x640x640"
@@ -160,6 +160,7 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
     gpt2 = llm / "models" / "gpt2"
     lane = Lane()
     for name, words in (
+        *((f"perplexity-{p}", ["logits", TINY_LM, p, 4, 512]) for p in ("fp16", "fp32")),
         ("cached-fp16", ["cached", gpt2, "fp16", 1, 32, 512]),
         ("generate-fp16", ["logits", gpt2, "fp16", 1, 512]),
         *((f"prefill-{b}-{p}", ["logits", gpt2, p, b, 1024]) for b in (1, 4) for p in ("fp16", "fp32")),
