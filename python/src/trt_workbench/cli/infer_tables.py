@@ -43,7 +43,7 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
     buffers = sum(memory["runner_bytes"].values())
     used = memory.get("device_used_bytes", 0)
     return [
-        f"{metrics['samples']} samples on {where['gpu']}, TensorRT {where['tensorrt']}",
+        f"{_samples(metrics)} on {where['gpu']}, TensorRT {where['tensorrt']}",
         f"CUDA graph in this process: {where['cuda_graph']}",
         f"Memory: plan {memory['plan_bytes'] / _MIB:.1f} MiB, scratch {memory['context_scratch_bytes'] / _MIB:.1f} MiB "
         f"a context, runner {buffers / _MIB:.1f} MiB, device in all {used / _MIB:.1f} MiB",
@@ -56,7 +56,7 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
     outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
     return [
-        f"{metrics['samples']} samples on {metrics['backend']}{asked}, precision {where['precision']}{outside}",
+        f"{_samples(metrics)} on {metrics['backend']}{asked}, precision {where['precision']}{outside}",
         f"Loaded in {metrics['load_s']:.2f} s, first call {metrics['first_run_ms']:.3f} ms",
         f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
         f"{device}",
@@ -107,3 +107,7 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     if weak:
         text = f"note: {count} {unit} are too few to claim {', '.join(weak)}; measure longer."
         print_line(console, text)
+
+
+def _samples(metrics: Mapping[str, Any]) -> str:
+    return "1 sample" if metrics["samples"] == 1 else f"{metrics['samples']} samples"
