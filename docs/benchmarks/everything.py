@@ -6,12 +6,13 @@
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
 takes a minute or several on one processor core, so engines are built side by side first; then every GPU measures one
 thing at a time. With one GPU the two queues follow one another. Exit code 1: something failed or is left, as the last
-lines say.
+lines say. What ended well is not done again: DIR/keep/log/STEP.done tells so where a step leaves no file of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -39,7 +40,8 @@ class Step:
     Attributes:
         name: of its log.
         words: after the interpreter.
-        made: where it is there already, the step is done; of a bench, the run directory.
+        made: where it is there already, the step is done; of a bench, the run directory. None for a step that is done
+            when it ended well.
         limit_s: most seconds.
     """
 
@@ -72,8 +74,9 @@ class Runner:
     def run(self, step: Step, gpu: str) -> None:
         """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has."""
         left_s = self._end - time.monotonic()
+        ended_well = self._log / f"{step.name}.done"
         words = remaining(step)
-        if not words:
+        if not words or ended_well.exists():
             return
         if left_s < _LAST_S:
             self._tell(step, "left for another call", failed=True)
@@ -89,12 +92,10 @@ class Runner:
             try:
                 code = process.wait(timeout=min(step.limit_s, left_s))
             except subprocess.TimeoutExpired:
-                process.terminate()
-                try:
-                    process.wait(timeout=_LAST_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
+                end(process)
                 code = -1
+        if code == 0 and step.made is None:
+            ended_well.touch()
         outcome = "cut off" if code == -1 else f"exit code {code}"
         self._tell(step, f"{outcome} after {time.monotonic() - started:.0f} s", failed=code != 0)
 
@@ -104,6 +105,31 @@ class Runner:
             sys.stdout.flush()
             if failed:
                 self.left.append(step.name)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started: what it leaves running would disturb whatever is measured next.
+
+    It is told first, as a bench closes its workers itself; a script that waits for a command does not end that one.
+    """
+    import psutil
+
+    try:
+        started = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        started = []
+    process.terminate()
+    try:
+        process.wait(timeout=_LAST_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for one in started:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.terminate()
+    for one in psutil.wait_procs(started, timeout=_LAST_S)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 def remaining(step: Step) -> Sequence[object]:

@@ -1,0 +1,47 @@
+"""The script that measures all that needs a GPU: what is done, what is cut off, what is left."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location("everything", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "everything", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    waiting = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(100)"
+    starting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {waiting!r}, sys.argv[1]])"
+    runner = everything.Runner(tmp_path, 100.0)
+    started = time.monotonic()
+    runner.run(everything.Step("cut", ["-c", starting, note], limit_s=2.0), "0")
+    assert time.monotonic() - started < 15
+    assert runner.left == ["cut"]
+    assert not psutil.pid_exists(int(note.read_text()))
+
+
+def test_what_ended_well_is_not_done_again(everything: Any, tmp_path: Path) -> None:
+    counting = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
+    for _ in range(2):
+        runner = everything.Runner(tmp_path, 100.0)
+        for code in (0, 1):
+            runner.run(everything.Step(f"ends-{code}", ["-c", counting, tmp_path / str(code), code]), "0")
+        assert runner.left == ["ends-1"]
+    assert ((tmp_path / "0").read_text(), (tmp_path / "1").read_text()) == ("x", "xx")
