@@ -90,11 +90,12 @@ def serving() -> list[str]:
     return [name for name in BACKENDS if availability(name.partition(":")[0]).ok]
 
 
-def measure(options: argparse.Namespace) -> None:
-    """Make every run that is not there."""
+def measure(options: argparse.Namespace) -> bool:
+    """Make every run that is not there; return whether each one was made."""
     gpt2 = options.output / "models" / "gpt2"
     make_gpt2(gpt2, options.layers)
     backends = options.backends.split(",") if options.backends else serving()
+    complete = True
     for name, arguments in runs(options).items():
         target = options.output / name
         if (options.runs and name not in options.runs.split(",")) or (target / "run.json").is_file():
@@ -108,6 +109,8 @@ def measure(options: argparse.Namespace) -> None:
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
             say(f"== {name} ended with exit code {status}")
+            complete = False
+    return complete
 
 
 _MADE = (
@@ -159,8 +162,8 @@ def _timing_row(row: dict[str, Any]) -> str:
     )
 
 
-def main() -> None:
-    """Measure, then write the page."""
+def main() -> int:
+    """Measure, then write the page; return 1 if a run failed."""
     parser = argparse.ArgumentParser(description="Measure language models on every runtime that serves here.")
     parser.add_argument("--output", type=Path, required=True, help="folder for the run directories and the page")
     parser.add_argument("--runs", help="only these, apart by commas")
@@ -170,10 +173,10 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=512, help="tokens of a generation (default: %(default)s)")
     parser.add_argument("--report", action="store_true", help="write the page alone")
     options = parser.parse_args()
-    if not options.report:
-        measure(options)
+    complete = options.report or measure(options)
     (options.output / "README.md").write_text(summarise(options.output) + "\n", encoding="utf-8")
+    return int(not complete)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

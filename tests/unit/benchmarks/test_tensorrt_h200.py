@@ -199,3 +199,21 @@ def test_slots_go_on_run_by_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made = read_records(tmp_path, "slots")
     assert len({(r["engine"], r["slots"], r["way"], r["round"]) for r in made}) == len(made) == whole
     assert {r["ratio"] for r in made} == {0.99, 0.95}
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"), [(None, 0), ("1", 1), ("GPU-b", 1), ("1,0", 1), ("7", None), ("", None)]
+)
+def test_records_tell_the_state_of_the_gpu_that_works(
+    visible: str | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from measuring import records
+
+    names = dict.fromkeys(records._STATE)
+    gpus = [{**names, "uuid": f"GPU-{letter}", "sm_clock_mhz": index} for index, letter in enumerate("abc")]
+    monkeypatch.setattr("trt_workbench.system.gpu.driver_report", lambda: {"gpus": gpus})
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    state = records.gpu_state()
+    assert (state and state["sm_clock_mhz"]) == expected

@@ -12,7 +12,7 @@ import numpy as np
 
 from measuring.cases import ENGINES, SOAK_ENGINE, THREADS_ENGINE
 from measuring.engines import load, plan_path, random_inputs
-from measuring.records import Budget, Recorder, say
+from measuring.records import Budget, Recorder, gpu_report, say
 
 _BATCHES, _SIDES = (1, 2, 4, 8, 12, 16), (160, 192, 224, 256, 288)
 _SLOTS = 4
@@ -57,10 +57,9 @@ def run_soak(recorder: Recorder, plans: Path, runs: int, budget: Budget) -> int:
 def _memory() -> dict[str, int]:
     import psutil
 
-    from trt_workbench.system.gpu import driver_report
-
-    used = driver_report()["gpus"][0]["memory_used_bytes"]
-    return {"rss_bytes": psutil.Process().memory_info().rss, "device_bytes": used}
+    gpu = gpu_report()
+    assert gpu is not None
+    return {"rss_bytes": psutil.Process().memory_info().rss, "device_bytes": gpu["memory_used_bytes"]}
 
 
 def run_threads(recorder: Recorder, plans: Path, threads: int, calls: int) -> int:

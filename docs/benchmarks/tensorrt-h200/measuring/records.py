@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,12 +86,22 @@ def summary(ms: Sequence[float] | Any) -> dict[str, float]:
     }
 
 
-def gpu_state() -> dict[str, Any] | None:
-    """Return clocks, power, temperature and what else disturbs, of the first GPU; None without one."""
-    from trt_workbench.system.gpu import driver_report
+def gpu_report() -> dict[str, Any] | None:
+    """Return what the driver reports of the GPU that this process works on; None without one."""
+    from trt_workbench.system.gpu import driver_report, nvml_name
 
-    gpus = driver_report()["gpus"]
-    return {name: gpus[0][name] for name in _STATE} if gpus else None
+    name = nvml_name(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    for index, gpu in enumerate(driver_report()["gpus"]):
+        if index == name or (isinstance(name, str) and str(gpu["uuid"]).startswith(name)):
+            found: dict[str, Any] = gpu
+            return found
+    return None
+
+
+def gpu_state() -> dict[str, Any] | None:
+    """Return clocks, power, temperature and what else disturbs, of this process's GPU; None without one."""
+    gpu = gpu_report()
+    return {name: gpu[name] for name in _STATE} if gpu else None
 
 
 def say(text: str) -> None:
