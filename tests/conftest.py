@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -9,6 +10,12 @@ from typing import Any
 import pytest
 
 DOUBLES = Path(__file__).parent / "doubles"
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what tests start: a shell's background job ignores it, and its children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
