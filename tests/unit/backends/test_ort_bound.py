@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 
 from trt_workbench.backends import ort_slot
-from trt_workbench.backends.pinned import PinnedHost
+from trt_workbench.backends.pinned import PageableHost, PinnedHost
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
 
@@ -52,6 +52,35 @@ def test_large_outputs_and_small_memory(
         for size in [1, 20, 3, 20, 2, 1]:
             x = batch(size, size)
             np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
+
+
+def test_large_outputs_are_the_sessions_own_memory_where_they_are_lent(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
+    model = onnx_models.linear(tmp_path / "m.onnx")
+    expected = plain(model).run(None, {"x": batch(20)})[0]
+    with bound(model) as lending, bound(model) as giving:
+        lent = [lending.lend({"x": batch(20)})["y"] for _ in range(4)]
+        given = [giving.run({"x": batch(20)})["y"] for _ in range(4)]
+        assert np.shares_memory(lent[2], lent[3])
+        assert not np.shares_memory(given[2], given[3])
+        for found in (lent[3], *given):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_shapes_that_never_come_again_get_no_buffers_for_outputs(
+    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, ...]] = []
+    array = PageableHost.array
+    monkeypatch.setattr(
+        PageableHost, "array", lambda host, shape, dtype: made.append(shape) or array(host, shape, dtype)
+    )
+    with bound(onnx_models.linear(tmp_path / "m.onnx")) as session:
+        for size in (1, 2, 3, 3):
+            session.lend({"x": batch(size)})
+    assert made == [(1, 4), (2, 4), (3, 4), (3, 3)]  # the output of the shape that came again, beside the inputs
 
 
 def counting(path: Path, onnx_models: SimpleNamespace, operator: str, dims: list[int | str]) -> Path:

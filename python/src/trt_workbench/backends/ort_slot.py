@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # Sets of buffers (and captured graphs) kept by each slot, one per combination of input shapes, and their size in all.
 _KEPT_SHAPES = 8
 _KEPT_BYTES = 1 << 30
-# An output above this, such as the logits of a whole text, is allocated by ONNX Runtime for each run: page-locking it
-# would take more from the machine than its copy gives.
+# An output above this, such as the logits of a whole text, is allocated by ONNX Runtime for each run: to copy it out of
+# page-locked memory would take longer than that gives. One that is lent is not copied.
 _LARGEST_PINNED = 64 << 20
 
 
@@ -63,7 +63,7 @@ class _Buffers:
         host_outputs: fixed buffers of outputs.
         fresh_outputs: outputs that ONNX Runtime allocates in each run.
         graph: id of the CUDA graph.
-        ran: whether a run has told the outputs' shapes.
+        runs: how many there were, at most 2.
     """
 
     binding: Any
@@ -71,7 +71,7 @@ class _Buffers:
     host_outputs: dict[str, NDArray[Any]]
     fresh_outputs: list[str]
     graph: int
-    ran: bool = False
+    runs: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -133,8 +133,11 @@ class Slot:
         buffers.binding.synchronize_outputs()
         state.advance()
         found = self._collect(buffers, copy=copy)
-        if not buffers.ran:
-            self._settle(buffers, found)
+        if buffers.runs < 2:
+            buffers.runs += 1
+            # not the first: a text that grows by a token has other shapes each time, and memory would be locked in vain
+            if buffers.runs == 2:
+                self._settle(buffers, found, lent=not copy)
         return found
 
     def release(self) -> None:
@@ -151,8 +154,8 @@ class Slot:
             found[spec.name] = value.numpy() if host is None else host.copy() if copy else host
         return found
 
-    def _settle(self, buffers: _Buffers, found: Mapping[str, NDArray[Any]]) -> None:
-        """Give a fixed buffer to each output that has the shape of its first run for good and is not large.
+    def _settle(self, buffers: _Buffers, found: Mapping[str, NDArray[Any]], *, lent: bool) -> None:
+        """Give a fixed buffer to each output that has the shape of its last run for good and is not too large.
 
         A declared shape is not trusted: a copy from the device into a buffer of another shape and the same size would
         pass unseen.
@@ -161,14 +164,10 @@ class Slot:
 
         assert self._binding is not None
         assert self._shapes is not None
-        buffers.ran = True
+        largest = _KEPT_BYTES if lent else _LARGEST_PINNED
         for spec in self._outputs:
             shape, size = found[spec.name].shape, found[spec.name].nbytes
-            if (
-                spec.name not in buffers.fresh_outputs
-                or spec.name in self._shapes.data_shaped
-                or size > _LARGEST_PINNED
-            ):
+            if spec.name not in buffers.fresh_outputs or spec.name in self._shapes.data_shaped or size > largest:
                 continue
             host = buffers.host_outputs[spec.name] = self._binding.host.array(shape, spec.dtype)
             buffers.binding.bind_ortvalue_output(spec.name, ort.OrtValue.ortvalue_from_numpy(host))
