@@ -124,6 +124,40 @@ def test_ort_cuda_refuses_what_would_fall_back(tmp_path: Path) -> None:
         assert session.provenance["fallback_nodes"][0]["operator"] == "Unique"
 
 
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """h_next = h/2 + the mean of the rows of x, and y = h_next - x; x has any number of rows of 4096 values."""
+    nodes = [
+        helper.make_node("Mul", ["h", "half"], ["halved"]),
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0], keepdims=1),
+        helper.make_node("Add", ["halved", "mean"], ["h_next"]),
+        helper.make_node("Sub", ["h_next", "x"], ["y"]),
+    ]
+    infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4096]) for name in ("h", "h_next")}
+    infos |= {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4096]) for name in ("x", "y")}
+    half = numpy_helper.from_array(np.float32([0.5]), "half")
+    graph = helper.make_graph(nodes, "g", [infos["x"], infos["h"]], [infos["h_next"], infos["y"]], [half])
+    path = tmp_path_factory.mktemp("models") / "recurrent.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize("lend", [False, True])
+def test_ort_cuda_keeps_state_on_the_device(recurrent: Path, lend: bool) -> None:
+    rng = np.random.default_rng(0)
+    with load("ort-cuda", recurrent, state={"h_next": "h"}) as session:
+        run = session.lend if lend else session.run
+        for _ in range(2):
+            h = np.zeros((1, 4096), np.float32)
+            # a prompt and tokens, lengths that come again, and one of more than 64 MiB
+            for size in (300, 1, 1, 1, 300, 5000, 5000, 5000, 1, 300):
+                x = rng.standard_normal((size, 4096)).astype(np.float32)
+                h = h / 2 + x.mean(0, keepdims=True)
+                np.testing.assert_allclose(run({"x": x})["y"], h - x, rtol=1e-4, atol=1e-4)
+            session.reset_state()  # type: ignore[attr-defined]
+        assert session.memory_bytes() == {"device_state": 2 * 4096 * 4, "host_state": 0}  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("precision", "atol"), [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 4e-2)])
 def test_torch_agrees_with_the_cpu(convolutions: Path, precision: str, atol: float) -> None:
     with load("torch", convolutions, precision, device="cuda") as session:
