@@ -5,8 +5,9 @@
 
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
 takes a minute or several on one processor core, so engines are built side by side first; then every GPU measures one
-thing at a time. With one GPU the two queues follow one another. Exit code 1: something failed or is left, as the last
-lines say. What ended well is not done again: DIR/keep/log/STEP.done tells so where a step leaves no file of its own.
+thing at a time. Every GPU has its own share of the processors; with one GPU the two queues follow one another. Exit
+code 1: something failed or is left, as the last lines say. What ended well is not done again: DIR/keep/log/STEP.done
+tells so where a step leaves no file of its own.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ class Lane:
 class Runner:
     """Runs steps on a GPU within the budget and keeps their outcomes."""
 
-    def __init__(self, work: Path, budget_s: float) -> None:
+    def __init__(self, work: Path, budget_s: float, gpus: Sequence[str]) -> None:
         self._end = time.monotonic() + budget_s
+        self._processors = shares(gpus)
         self._log = work / "keep" / "log"
         self._log.mkdir(parents=True, exist_ok=True)
         self._environment = {**os.environ, "TRTW_TMP": str(work / "tmp")}
@@ -82,6 +84,8 @@ class Runner:
             self._tell(step, "left for another call", failed=True)
             return
         started = time.monotonic()
+        # of this thread, and so of what it starts: builds for one GPU leave the measurements on another alone
+        os.sched_setaffinity(0, self._processors[gpu])
         with (self._log / f"{step.name}.log").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [sys.executable, *map(str, words)],
@@ -105,6 +109,13 @@ class Runner:
             sys.stdout.flush()
             if failed:
                 self.left.append(step.name)
+
+
+def shares(gpus: Sequence[str]) -> dict[str, list[int]]:
+    """The processors of each GPU, as many for one as for another."""
+    processors = sorted(os.sched_getaffinity(0))
+    size = len(processors) // len(gpus)
+    return {gpu: processors[place * size : (place + 1) * size] or processors for place, gpu in enumerate(gpus)}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -288,13 +299,13 @@ def main() -> int:
     inputs = (options.coco, options.yolov10m, options.yolox, options.minilm, options.trtexec)
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
-    runner = Runner(options.work, options.budget_s)
+    gpus = options.gpus.split(",")
+    runner = Runner(options.work, options.budget_s, gpus)
     models = options.work / "models"
     models.mkdir(parents=True, exist_ok=True)
     for given, name in ((options.yolov10m, "yolov10m.onnx"), (options.yolox, "yolox_nano.onnx")):
         if given and not (models / name).exists():
             (models / name).symlink_to(given.absolute())
-    gpus = options.gpus.split(",")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
     lanes = [core_lane(options), runtime_lane(options)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path
     note = tmp_path / "pid"
     waiting = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(100)"
     starting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {waiting!r}, sys.argv[1]])"
-    runner = everything.Runner(tmp_path, 100.0)
+    runner = everything.Runner(tmp_path, 100.0, ["0"])
     started = time.monotonic()
     runner.run(everything.Step("cut", ["-c", starting, note], limit_s=2.0), "0")
     assert time.monotonic() - started < 15
@@ -40,8 +43,30 @@ def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path
 def test_what_ended_well_is_not_done_again(everything: Any, tmp_path: Path) -> None:
     counting = "import sys; open(sys.argv[1], 'a').write('x'); sys.exit(int(sys.argv[2]))"
     for _ in range(2):
-        runner = everything.Runner(tmp_path, 100.0)
+        runner = everything.Runner(tmp_path, 100.0, ["0"])
         for code in (0, 1):
             runner.run(everything.Step(f"ends-{code}", ["-c", counting, tmp_path / str(code), code]), "0")
         assert runner.left == ["ends-1"]
     assert ((tmp_path / "0").read_text(), (tmp_path / "1").read_text()) == ("x", "xx")
+
+
+def test_every_gpu_has_its_own_processors(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) < 2:
+        pytest.skip("one processor")
+    runner = everything.Runner(tmp_path, 100.0, ["0", "1"])
+    telling = (
+        "import json, os, sys; found = [os.environ['CUDA_VISIBLE_DEVICES'], *sorted(os.sched_getaffinity(0))]; "
+        "open(sys.argv[1], 'w').write(json.dumps(found))"
+    )
+    for gpu in ("0", "1"):
+        step = everything.Step(f"tell-{gpu}", ["-c", telling, tmp_path / gpu])
+        lane = threading.Thread(target=runner.run, args=(step, gpu))
+        lane.start()
+        lane.join()
+    found = [json.loads((tmp_path / gpu).read_text()) for gpu in ("0", "1")]
+    half = len(processors) // 2
+    assert found == [["0", *processors[:half]], ["1", *processors[half : 2 * half]]]
+    assert sorted(os.sched_getaffinity(0)) == processors
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    assert everything.shares(["0", "1"]) == {"0": [3], "1": [3]}
