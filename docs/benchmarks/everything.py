@@ -20,18 +20,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
 SHAPES, TINY_LM = (HERE.parents[1] / "models" / name for name in ("shapes-yolov10", "tiny-lm"))
 _LAST_S = 15.0  # too little for any step
-_IMAGES = "images:1x3x224x224/32x3x224x224/128x3x224x224"
-_YOLO = "images:1x3x640x640/1x3x640x640/8x3x640x640"
-_TEXT = ",".join(f"{name}:1x1/1x128/1x512" for name in ("input_ids", "attention_mask", "token_type_ids"))
+_IMAGES = {"profiles": ["images:1x3x224x224/32x3x224x224/128x3x224x224"]}
+_YOLO = {
+    "profiles": ["images:1x3x640x640/1x3x640x640/8x3x640x640"],
+    "optimization_level": 1,
+    "tactic_sources": ["-JIT_CONVOLUTIONS"],
+}
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+_TEXT = {"profiles": [",".join(f"{name}:1x1/1x128/1x512" for name in _INPUTS)]}
 
 
 @dataclass(frozen=True)
@@ -214,16 +220,16 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
         lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
     if options.yolov10m:
         detector = models / "yolov10m.onnx"
-        lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO, 1) for p in ("fp16", "fp32")]
+        lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO) for p in ("fp16", "fp32")]
         lane.timed.append(benched("detector", keep, ["--model", f"yolov10m={detector}"], "yolov10m"))
     tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", HERE.parents[1] / "tests" / "gpu"]
     lane.timed.append(Step("tests-rest", [*tests, "--ignore", HERE.parents[1] / "tests" / "gpu" / "native"]))
     return lane
 
 
-def prepared(name: str, model: Path, precision: str, profile: str, *level: int) -> Step:
-    """Build the engine that a bench will ask for."""
-    return Step(f"prepare-{name}", [__file__, "prepare", "onnx", model, precision, profile, *level])
+def prepared(name: str, model: Path, precision: str, options: Mapping[str, Any]) -> Step:
+    """Build the engine that a bench will ask for: the options are those of its configuration."""
+    return Step(f"prepare-{name}", [__file__, "prepare", "onnx", model, precision, json.dumps(options)])
 
 
 def benched(config: str, keep: Path, models: Sequence[object], only: str) -> Step:
@@ -239,9 +245,8 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         from trt_workbench.backends.base import SessionOptions
         from trt_workbench.backends.registry import get_backend
 
-        model, precision, profile, *level = words
-        extra = {"profiles": [profile], **({"optimization_level": int(level[0])} if level else {})}
-        get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=extra)).close()
+        model, precision, options = words
+        get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=json.loads(options))).close()
         return
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
     from trt_workbench.pipeline.language.export import DEFAULT_OPSET

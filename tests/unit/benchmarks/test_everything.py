@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
@@ -13,6 +14,9 @@ from typing import Any
 
 import psutil
 import pytest
+
+from trt_workbench.bench.config import load_config
+from trt_workbench.bench.matrix import expand
 
 FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
 
@@ -70,3 +74,17 @@ def test_every_gpu_has_its_own_processors(everything: Any, tmp_path: Path, monke
     assert sorted(os.sched_getaffinity(0)) == processors
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
     assert everything.shares(["0", "1"]) == {"0": [3], "1": [3]}
+
+
+def test_the_engines_that_are_prepared_are_those_that_the_benches_ask_for(everything: Any, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    options = argparse.Namespace(work=tmp_path, coco=given, minilm=given, yolov10m=given, yolox=given, trtexec=None)
+    lanes = (everything.core_lane(options), everything.runtime_lane(options))
+    steps = [step for lane in lanes for step in lane.builds if "onnx" in step.words]
+    prepared = {(step.words[4], json.dumps(json.loads(step.words[5]), sort_keys=True)) for step in steps}
+    asked = set()
+    for name in ("classifiers", "encoders", "detector"):
+        for point in expand(load_config(everything.BENCH / f"{name}.yaml")):
+            if point.backend == "trt":
+                asked.add((point.precision, json.dumps(point.options, sort_keys=True)))
+    assert prepared == asked
