@@ -106,8 +106,7 @@ class Session(abc.ABC):
 
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         if self._closed:
-            msg = "The session is closed; load the model again."
-            raise UsageProblem(msg)
+            raise closed()
         return check_inputs(self.inputs, inputs)
 
     def close(self) -> None:
@@ -137,6 +136,11 @@ class Session(abc.ABC):
     @abc.abstractmethod
     def _close(self) -> None:
         """Release resources; called once."""
+
+
+def closed() -> UsageProblem:
+    """Return the error for a call on a session that was closed, perhaps by another thread meanwhile."""
+    return UsageProblem("The session is closed; load the model again.")
 
 
 class Backend(abc.ABC):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.base import Session
+from trt_workbench.backends.base import Session, closed
 from trt_workbench.backends.ort_common import tensor_spec, translated
 from trt_workbench.backends.ort_shapes import OutputShapes
 from trt_workbench.backends.ort_slot import Binding, Slot
@@ -101,8 +101,7 @@ class BoundSession(Session):
             UsageProblem: the session keeps no state or is closed, or a run is in flight.
         """
         if self._closed:
-            msg = "The session is closed; load the model again."
-            raise UsageProblem(msg)
+            raise closed()
         if not self.state_inputs:
             msg = "The session keeps no state; name its pairs in the option state."
             raise UsageProblem(msg)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, closed
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import (
     CPU_PROVIDER,
@@ -99,8 +99,7 @@ class OrtCpuSession(Session):
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session
         if session is None:  # closed by another thread since the check
-            msg = "The session is closed; load the model again."
-            raise UsageProblem(msg)
+            raise closed()
         try:
             results = session.run(self._output_names, inputs)
         except Exception as error:

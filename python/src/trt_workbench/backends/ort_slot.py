@@ -7,10 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.base import TensorSpec, closed
 from trt_workbench.backends.ort_shapes import OutputShapes, Shapes
 from trt_workbench.backends.ort_state import SessionState
-from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -113,8 +112,7 @@ class Slot:
         """
         session, binding, state = self._session, self._binding, self._state
         if session is None or binding is None or state is None:
-            msg = "The session is closed; load the model again."
-            raise UsageProblem(msg)
+            raise closed()
         buffers = self._buffers_for(tuple(array.shape for array in inputs.values()))
         for name in buffers.fresh_outputs:
             buffers.binding.bind_output(name, "cpu")  # forgets the last run's, which has that run's shape

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions, closed
 from trt_workbench.backends.torch_common import set_tf32, translated
-from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
     import torch
@@ -50,8 +49,7 @@ class TorchSession(Session):
             with torch.inference_mode(), self._lock:
                 run = self._run
                 if run is None:  # closed by another thread since the check
-                    msg = "The session is closed; load the model again."
-                    raise UsageProblem(msg)
+                    raise closed()
                 set_tf32(self._tf32)
                 tensors = [self._to_device(array) for array in inputs.values()]
                 results = run(*tensors)

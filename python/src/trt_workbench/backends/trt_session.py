@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trt_workbench.backends.base import Session, TensorSpec, check_inputs
+from trt_workbench.backends.base import Session, TensorSpec, check_inputs, closed
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measuring import MeasurePlan, Samples
 from trt_workbench.backends.trt_options import RunnerChoice
@@ -107,8 +107,7 @@ class TrtSession(Session):
     def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
         if self._closed:
-            msg = "The session is closed; load the model again."
-            raise UsageProblem(msg)
+            raise closed()
         if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
             msg = f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
             raise UsageProblem(msg)
