@@ -44,6 +44,12 @@ _REFUSED_OPTION = re.compile(r'Failed to parse provider option "(\w+)": (.*)')
 _ABSENT_DEVICE = re.compile(r"Invalid device ID: (-?\d+), must be between 0 \(inclusive\) and (\d+) \(exclusive\)")
 
 
+def cuda_major(ort: Any) -> int | None:
+    """Return the major version of CUDA that the module onnxruntime `ort` was built with; None without CUDA."""
+    version = str(getattr(ort, "cuda_version", "") or "")
+    return int(version.split(".")[0]) if version else None
+
+
 def release(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, so that a nightly build compares like its release."""
     numbers: list[int] = []

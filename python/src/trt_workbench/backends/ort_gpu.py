@@ -11,7 +11,14 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
 from trt_workbench.backends.ort_bound import BoundSession
-from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, LEVELS, session_config, translated
+from trt_workbench.backends.ort_common import (
+    CPU_PROVIDER,
+    CUDA_PROVIDER,
+    LEVELS,
+    cuda_major,
+    session_config,
+    translated,
+)
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.backends.ort_slot import Binding
@@ -117,7 +124,7 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
         **assigned,
         "provider_options": session.get_provider_options().get(plan.providers[0][0], {}),
     }
-    host = PinnedHost(_cuda_major(ort)) if on_device else PageableHost()
+    host = _pinned_host(ort) if on_device else PageableHost()
     device = "cuda" if on_device else "cpu"
     device_id = int(plan.providers[0][1].get("device_id", 0))
     binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"], state=plan.extra["state"] or {})
@@ -160,9 +167,9 @@ def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
     return session
 
 
-def _cuda_major(ort: Any) -> int:
-    version = str(getattr(ort, "cuda_version", "") or "")
-    if not version:
+def _pinned_host(ort: Any) -> PinnedHost:
+    major = cuda_major(ort)
+    if major is None:
         msg = f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
         raise ComponentMissing(msg)
-    return int(version.split(".")[0])
+    return PinnedHost(major)

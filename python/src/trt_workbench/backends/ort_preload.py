@@ -13,6 +13,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.backends.ort_common import cuda_major
+
 # From this major version of CUDA on its packages have no suffix (nvidia-cublas); cuDNN's keeps it.
 _WITHOUT_SUFFIX = 13
 
@@ -35,10 +37,9 @@ def preload(ort: Any) -> None:
 
 def library_files(ort: Any) -> list[str]:
     """Return what to open, in order: the file in a Python package, else the name for the loader to look up."""
-    version = str(getattr(ort, "cuda_version", "") or "")
-    if not version:
+    major = cuda_major(ort)
+    if major is None:
         return []
-    major = int(version.split(".")[0])
     return [_in_package(package, name) or name for package, name in _wanted(major)]
 
 
