@@ -57,6 +57,8 @@ class SessionState:
         Memory is taken at the first call. An input is to be bound before each run in any case: ONNX Runtime copies one
         that it reads in other memory at this moment and at no other.
         """
+        if not self._pairs:
+            return
         import numpy as np
 
         if not self._reading:
