@@ -97,7 +97,8 @@ def _ask(ort: Any, request: PartitionRequest, index: GraphIndex, provider: str) 
     """Load the model without rewrites, so that nodes keep their names, and read the assignment."""
     config, _ = session_config(ort, SessionOptions(threads=1), "disable", allow_spinning=False)
     config.add_session_config_entry(RECORD_ENTRY, "1")
-    preload(ort)
+    if provider != CPU_PROVIDER:
+        preload(ort)
     model: Any = request.model
     if index.renamed:
         model = index.model.SerializeToString()
