@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from trt_workbench.onnxtools.proto import has_subgraph
+from trt_workbench.onnxtools.proto import has_subgraph, operator_name
 
 # Operators whose output shapes are counted or chosen from values.
 _COUNTED = frozenset(
@@ -86,9 +86,8 @@ def data_shaped_outputs(graph: onnx.GraphProto) -> frozenset[str]:
 def _keeps_to_shapes(node: onnx.NodeProto) -> bool:
     if has_subgraph(node) or node.op_type in _COUNTED or any(word in node.op_type for word in _CONTAINERS):
         return False
-    if node.domain in ("", "ai.onnx"):
-        return bool(onnx.defs.has(node.op_type))
-    return f"{node.domain}::{node.op_type}" in _FOREIGN
+    operator = operator_name(node)
+    return operator in _FOREIGN or bool(onnx.defs.has(operator))
 
 
 def _size_inputs(node: onnx.NodeProto) -> tuple[int, ...]:
