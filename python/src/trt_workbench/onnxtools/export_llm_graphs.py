@@ -7,7 +7,7 @@ every token. `static`: keys and values live in tensors of a fixed length, so tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -139,26 +139,26 @@ class _SlotLayer(_Layer):
         return self._start  # type: ignore[return-value]  # a tensor, as in transformers' own StaticLayer
 
 
-@contextmanager
-def traceable_masks() -> Iterator[None]:
+def traceable_masks() -> AbstractContextManager[None]:
     """Let transformers build attention masks with `_mask` while the block runs."""
-    before = ALL_MASK_ATTENTION_FUNCTIONS["eager"]
-    AttentionMaskInterface.register("eager", _mask)
-    try:
-        yield
-    finally:
-        AttentionMaskInterface.register("eager", before)
+    return _registered(ALL_MASK_ATTENTION_FUNCTIONS, "eager", _mask)
+
+
+def traceable_experts() -> AbstractContextManager[None]:
+    """Let transformers run mixtures of experts with `_every_expert` while the block runs."""
+    return _registered(ALL_EXPERTS_FUNCTIONS, "grouped_mm", _every_expert)
 
 
 @contextmanager
-def traceable_experts() -> Iterator[None]:
-    """Let transformers run mixtures of experts with `_every_expert` while the block runs."""
-    before = ALL_EXPERTS_FUNCTIONS["grouped_mm"]
-    ExpertsInterface.register("grouped_mm", _every_expert)
+def _registered(
+    functions: AttentionMaskInterface | ExpertsInterface, name: str, function: Callable[..., Any]
+) -> Iterator[None]:
+    before = functions[name]
+    functions.register(name, function)
     try:
         yield
     finally:
-        ExpertsInterface.register("grouped_mm", before)
+        functions.register(name, before)
 
 
 def _every_expert(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
