@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm, quiet_transformers
+from trt_workbench.onnxtools.export_llm_model import MEND, REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.threads import wait_policy
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PRECISIONS = ("fp32", "fp16", "bf16")
-# What the code of an architecture raises for a way of running that it does not have.
-_REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -176,7 +174,7 @@ class TorchLlm:
         with torch.no_grad(), quiet_transformers(), device_errors():
             try:
                 yield
-            except _REFUSALS as error:
+            except REFUSALS as error:
                 msg = f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
                 raise UsageProblem(msg) from error
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.export_llm_model import REFUSALS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -144,7 +145,7 @@ def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) 
     try:
         with torch.no_grad():
             output = model(input_ids=tokens, use_cache=True)
-    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+    except REFUSALS as error:
         msg = f"transformers cannot run this {model.config.model_type} model with a cache ({error})."
         raise UsageProblem(msg) from error
     layers = getattr(getattr(output, "past_key_values", None), "layers", ())

@@ -12,6 +12,9 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
+"""What the code of an architecture raises for a way of running that it does not have."""
+
 MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
 
 
