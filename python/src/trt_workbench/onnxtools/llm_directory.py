@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,19 +65,13 @@ class LlmDirectory:
     def sha256(self) -> str:
         """Hash over the configuration and the weights: what decides the logits."""
         total = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
-        for path in self.weights:
-            with path.open("rb") as file:
-                total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
-        return total.hexdigest()
+        return _with_files(total, self.weights)
 
     @cached_property
     def tokenizer_sha256(self) -> str:
         """Hash over the files of the tokenizer: what decides the tokens."""
-        total = hashlib.sha256()
-        for name in (*_TOKENIZERS, *_TOKENIZER_SETTINGS):
-            if (path := self.path / name).is_file():
-                total.update(f"\n{name}:{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
-        return total.hexdigest()
+        paths = (self.path / name for name in (*_TOKENIZERS, *_TOKENIZER_SETTINGS))
+        return _with_files(hashlib.sha256(), filter(Path.is_file, paths))
 
     @property
     def has_tokenizer(self) -> bool:
@@ -146,6 +140,14 @@ def _no_weights(folder: Path) -> UsageProblem:
         f"trust their origin, convert them once: load them with torch.load(..., weights_only=True) and write "
         f"model.safetensors with safetensors.torch.save_model: {folder}"
     )
+
+
+def _with_files(total: hashlib._Hash, paths: Iterable[Path]) -> str:
+    """Return the hash `total` over what it has and the names and contents of files."""
+    for path in paths:
+        with path.open("rb") as file:
+            total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+    return total.hexdigest()
 
 
 def _read_json(path: Path, absent: str) -> dict[str, Any]:
