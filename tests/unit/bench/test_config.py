@@ -6,6 +6,7 @@ import pytest
 
 from trt_workbench.bench.config import load_config, shipped_configs
 from trt_workbench.bench.matrix import expand, point_from_dict, ranges, schedule
+from trt_workbench.bench.telemetry import gpu_in_use
 from trt_workbench.errors import UsageProblem
 
 GOOD = """\
@@ -110,7 +111,11 @@ def test_errors_name_the_place(tmp_path: Path, old: str, new: str, message: str)
         load_config(write(tmp_path, GOOD.replace(old, new)))
 
 
-@pytest.mark.parametrize(("device", "number"), [(1, 1), ("cuda:2", 2), ("cuda", 0), ("cpu", 0)])
-def test_the_gpu_that_is_watched_is_the_one_that_is_named(tmp_path: Path, device: int | str, number: int) -> None:
-    points = expand(load_config(write(tmp_path, GOOD.replace("precision: fp16", f"options: {{device: {device!r}}}"))))
-    assert {point.device for point in points if point.backend == "trt"} == {number}
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [("device: 1", 1), ("device: 'cuda:2'", 2), ("device: 'cuda'", 0), ("device: 'cpu'", 0), ("device_id: 1", 1)],
+)
+def test_the_gpu_that_is_watched_is_the_one_that_is_named(tmp_path: Path, options: str, number: int) -> None:
+    points = expand(load_config(write(tmp_path, GOOD.replace("precision: fp16", f"options: {{{options}}}"))))
+    mine = [point for point in points if point.backend == "trt"]
+    assert {gpu_in_use(point.backend, point.options, {}) for point in mine} == {number}

@@ -11,7 +11,7 @@ from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.config import MeasureSettings
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.telemetry import Telemetry, TelemetrySampler
+from trt_workbench.bench.telemetry import Telemetry, TelemetrySampler, gpu_in_use
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -62,6 +62,8 @@ def telemetry(**changes: object) -> Telemetry:
 
 
 def test_beside_a_runtime_on_the_processor_no_gpu_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_in_use("ort-cpu", {}, {}) is None
+    assert gpu_in_use("torch", {"device": "cpu"}, {"device": "cpu"}) is None
     monkeypatch.setattr("trt_workbench.bench.telemetry._Gpu.open", lambda *_: pytest.fail("the GPU was opened"))
     with TelemetrySampler(os.getpid(), None) as sampler:
         time.sleep(0.01)

@@ -16,7 +16,7 @@ from trt_workbench.bench.engine_measure import Measurement, MeasureSettings, cal
 from trt_workbench.bench.engine_random import drawn, model_shapes
 from trt_workbench.bench.engine_request import InferRequest, Note
 from trt_workbench.bench.loop import measure_calls
-from trt_workbench.bench.telemetry import TelemetrySampler
+from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.errors import UsageProblem
 
 
@@ -57,7 +57,8 @@ class ModelSession:
 
     def memory(self) -> dict[str, Any]:
         """Return the process's memory, its peak, and what it holds on the GPU; None where there is no GPU in use."""
-        with TelemetrySampler(os.getpid(), self._device()) as sampler:
+        device = gpu_in_use(self.backend, self._request.options, self.session.provenance)
+        with TelemetrySampler(os.getpid(), device) as sampler:
             pass  # one sample: what is held now
         now = sampler.result.host_memory_bytes
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # Linux counts in KiB
@@ -66,14 +67,6 @@ class ModelSession:
             "host_peak_bytes": max(peak, now or 0),  # the kernel's two counts differ by some pages
             "device_bytes": sampler.result.device_memory_bytes,
         }
-
-    def _device(self) -> int | None:
-        """Return the index of the GPU that the session uses; None for the processor."""
-        if self.backend == "ort-cpu" or self.session.provenance.get("device") == "cpu":
-            return None
-        options = self._request.options
-        index = str(options.get("device_id", options.get("device", 0))).rpartition(":")[2]
-        return int(index) if index.isdigit() else 0
 
 
 def open_model(request: InferRequest, say: Note) -> ModelSession:

@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import json
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -73,12 +72,6 @@ class Point:
     threads: int | None
     concurrency: int
     options: Mapping[str, Any]
-
-    @property
-    def device(self) -> int:
-        """CUDA's number of the GPU that the options name, as 1 or "cuda:1"; 0 by default."""
-        named = re.fullmatch(r"(?:cuda:)?(\d+)", str(self.options.get("device", 0)))
-        return int(named[1]) if named else 0
 
     @property
     def label(self) -> str:

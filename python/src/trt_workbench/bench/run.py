@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -20,7 +20,7 @@ from trt_workbench.bench.records import Record, RecordFile, Status, read_samples
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
 from trt_workbench.bench.stability import instabilities, window_drift
 from trt_workbench.bench.statistics import percentile, summarize
-from trt_workbench.bench.telemetry import TelemetrySampler
+from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
 
 Progress = Callable[[int, int, str], None]
@@ -138,8 +138,7 @@ class BenchRun:
             one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
         request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
-        # beside a runtime on the processor the card idles: its clocks, memory and energy are not the runtime's
-        device = None if _is_on_processor(one.point, one.facts["provenance"]) else one.point.device
+        device = gpu_in_use(one.point.backend, one.point.options, one.facts["provenance"])
         with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)
         one.facts["provenance"] = answer["provenance"]
@@ -233,10 +232,6 @@ class _Loaded:
 
     def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
         self.worker, self.facts, self.alive = worker, facts, True
-
-
-def _is_on_processor(point: Point, provenance: Mapping[str, Any]) -> bool:
-    return point.backend == "ort-cpu" or provenance.get("device") == "cpu"
 
 
 def _sweep(point: Point) -> tuple[Any, ...]:

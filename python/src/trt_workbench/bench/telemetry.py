@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -57,6 +59,22 @@ class Telemetry:
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return {**asdict(self), "throttles": list(self.throttles)}
+
+
+def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any]) -> int | None:
+    """Return CUDA's number of the GPU that a session uses.
+
+    None for one on the processor: the card idles beside it, and its clocks, memory and energy are not the session's.
+
+    Args:
+        backend: that loaded the session.
+        options: of the backend; they name the GPU as 1 or "cuda:1", else it is 0.
+        provenance: of the session.
+    """
+    if backend == "ort-cpu" or provenance.get("device") == "cpu":
+        return None
+    named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
+    return int(named[1]) if named else 0
 
 
 class TelemetrySampler:
