@@ -238,3 +238,10 @@ def test_a_step_without_a_prompt(llm_folder: Folders) -> None:
         with pytest.raises(UsageProblem, match="starts with prefill"):
             broken.step(np.array([1]))
         broken.close()
+
+
+def test_a_closed_model_says_so(llm_folder: Folders) -> None:
+    model = load_torch_llm(examine_llm_directory(llm_folder("gpt2")), device="cpu")
+    model.close()
+    with pytest.raises(UsageProblem, match="closed"):
+        model.logits(np.zeros((1, 2), np.int64))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.backends.base import closed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import MEND, REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -170,6 +171,8 @@ class TorchLlm:
     def _inference(self) -> Iterator[None]:
         import torch
 
+        if self._model is None:
+            raise closed()
         # not inference_mode: compiled graphs of the cached step update tensors that were made outside of it
         with torch.no_grad(), quiet_transformers(), device_errors():
             try:
