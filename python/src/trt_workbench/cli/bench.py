@@ -21,7 +21,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.bench_run import BenchOutcome
+    from trt_workbench.bench.artefacts import BenchArtefacts
     from trt_workbench.bench.matrix import Point
     from trt_workbench.report.bench_view import Table as WorkTable
 
@@ -62,6 +62,7 @@ def bench(
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return
+    from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.report.bench import write_report
 
@@ -71,22 +72,20 @@ def bench(
             output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total),
             report=write_report,
         )  # fmt: skip
-    _show(outcome, as_json=as_json)
+    run = read_bench_run(outcome.directory)
+    _show(run, as_json=as_json)
     if outcome.status == "partial":
         say(f"Interrupted; go on with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
-    _require_a_measurement(outcome)
+    _require_a_measurement(run)
 
 
-def _require_a_measurement(outcome: BenchOutcome) -> None:
+def _require_a_measurement(run: BenchArtefacts) -> None:
     """Raise CheckFailed or ComponentMissing: failures do not end a matrix, but one without any figure is none."""
-    from trt_workbench.bench.artefacts import read_bench_run
-
-    records = read_bench_run(outcome.directory).records
-    if any(record.status == "ok" for record in records):
+    if any(record.status == "ok" for record in run.records):
         return
-    msg = f"Nothing was measured; the first reason of {outcome.directory / 'report.html'}: {records[0].error}"
-    raise (ComponentMissing if all(record.status == "unavailable" for record in records) else CheckFailed)(msg)
+    msg = f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
+    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(msg)
 
 
 def _list() -> None:
@@ -104,21 +103,19 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
         typer.echo(point.label)
 
 
-def _show(outcome: BenchOutcome, *, as_json: bool) -> None:
-    from trt_workbench.bench.artefacts import read_bench_run
+def _show(run: BenchArtefacts, *, as_json: bool) -> None:
     from trt_workbench.report.bench_view import tables
     from trt_workbench.report.bench_words import summary
 
-    run = read_bench_run(outcome.directory)
     made = tables(run)
     if as_json:
-        print_json({"directory": str(outcome.directory), "status": outcome.status, "summary": summary(run, made)})
+        print_json({"directory": str(run.directory), "status": run.run["status"], "summary": summary(run, made)})
         return
     _tables(made)
     console = stdout_console(quiet=False)
     for sentence in summary(run, made):
         print_line(console, sentence)
-    print_line(console, f"Report: {outcome.directory / 'report.html'}")
+    print_line(console, f"Report: {run.directory / 'report.html'}")
 
 
 def _tables(made: list[WorkTable]) -> None:
