@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 from typing import ClassVar
 
+# Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
+INTERRUPTED = 130
+
 
 class WorkbenchError(Exception):
     """An error that the command line prints as one short paragraph.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trt_workbench.cli.common import (
-    INTERRUPTED,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -18,7 +17,7 @@ from trt_workbench.cli.common import (
     say,
     stdout_console,
 )
-from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.bench.artefacts import BenchArtefacts

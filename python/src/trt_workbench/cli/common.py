@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import INTERRUPTED, UsageProblem, WorkbenchError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +26,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
 BackendExtraOption = Annotated[

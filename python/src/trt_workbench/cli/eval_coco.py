@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
-    INTERRUPTED,
     BackendExtraOption,
     BackendOption,
     DebugOption,
@@ -24,7 +23,7 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import INTERRUPTED, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
-    INTERRUPTED,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -19,7 +18,7 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem
 from trt_workbench.system.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-T = TypeVar("T")
+from trt_workbench.errors import INTERRUPTED
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+T = TypeVar("T")
 
 
 def call_interruptibly(call: Callable[[], T]) -> T:
@@ -48,4 +48,4 @@ def call_interruptibly(call: Callable[[], T]) -> T:
 def _end_at_once() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_INTERRUPTED)
+    os._exit(INTERRUPTED)
