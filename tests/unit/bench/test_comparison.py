@@ -57,6 +57,7 @@ def test_correction_can_take_a_verdict_back() -> None:
     assert {made.verdict for made in corrected([pair] * 10)} == {"cannot tell"}
 
 
+@settings(deadline=None)  # as below, for whichever runs first
 @given(FIGURES)
 def test_the_interval_holds_the_median(values: list[float]) -> None:
     interval = median_interval(values)
@@ -65,6 +66,7 @@ def test_the_interval_holds_the_median(values: list[float]) -> None:
     assert interval.high <= max(values)
 
 
+@settings(deadline=None)  # the first call imports scipy's statistics
 @given(FIGURES, FIGURES)
 def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -> None:
     there, back = compare(a, b), compare(b, a)

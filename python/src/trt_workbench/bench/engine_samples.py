@@ -15,10 +15,9 @@ from trt_workbench.bench.engine_arrays import Sample, file_name
 from trt_workbench.bench.engine_compare import Comparison, compare, read_expected
 from trt_workbench.bench.engine_measure import Measurement
 from trt_workbench.bench.engine_request import SCHEMA_VERSION, InferRequest
+from trt_workbench.bench.model_files import model_hash
 from trt_workbench.bench.statistics import summarize
-from trt_workbench.engine.hashing import hash_file, hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.preflight import examine_model
 
 
 class SampleRun:
@@ -72,7 +71,7 @@ class SampleRun:
             "passed": not self.failures,
             "failures": self.failures,
             "model": str(request.model),
-            "model_sha256": _hash(request.model) if request.is_model else None,
+            "model_sha256": model_hash(request.model) if request.is_model else None,
             "backend": backend,
             "backend_asked": request.backend,
             "provenance": dict(self._session.provenance),
@@ -124,11 +123,6 @@ class SampleRun:
             if not result.passed:
                 self.failures.append(_mismatch(sample, name, result))
         return document
-
-
-def _hash(model: Path) -> str:
-    """Return the SHA-256 of a model, with its external data; a plan's own is in the provenance."""
-    return hash_model(model, examine_model(model).external_locations) if model.suffix == ".onnx" else hash_file(model)
 
 
 def _saveable(array: NDArray[Any]) -> NDArray[Any]:
