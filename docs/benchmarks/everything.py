@@ -1,7 +1,7 @@
 """Measure everything that needs a GPU, in the order of worth, and go on where an earlier call stopped.
 
     python docs/benchmarks/everything.py --work DIR --coco DIR [--gpus 0,1] [--budget-s 1200] [--yolov10m FILE]
-                                         [--minilm FOLDER] [--yolox FILE] [--trtexec FILE]
+                                         [--minilm FOLDER] [--yolox FILE] [--trtexec FILE] [--only 'bench-*' ...]
 
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
 takes a minute or several on one processor core, so engines are built side by side first; then every GPU measures one
@@ -23,6 +23,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ class Lane:
 class Runner:
     """Runs steps on a GPU within the budget and keeps their outcomes."""
 
-    def __init__(self, work: Path, budget_s: float, gpus: Sequence[str]) -> None:
+    def __init__(self, work: Path, budget_s: float, gpus: Sequence[str], only: Sequence[str] = ("*",)) -> None:
+        self._only = only
         self._end = time.monotonic() + budget_s
         self._processors = shares(gpus)
         self._log = work / "keep" / "log"
@@ -81,6 +83,8 @@ class Runner:
 
     def run(self, step: Step, gpu: str) -> None:
         """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has."""
+        if not any(fnmatch(step.name, pattern) for pattern in self._only):
+            return
         left_s = self._end - time.monotonic()
         ended_well = self._log / f"{step.name}.done"
         words = remaining(step)
@@ -298,6 +302,7 @@ def main() -> int:
     parser.add_argument("--yolox", type=Path, help="ONNX file of YOLOX-Nano")
     parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2 in Hugging Face's format")
     parser.add_argument("--trtexec", type=Path, help="trtexec of the same TensorRT")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="these steps alone")
     options = parser.parse_args()
     options.work = options.work.absolute()
     # a wrong path must not show after an hour of builds
@@ -305,7 +310,7 @@ def main() -> int:
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
     gpus = options.gpus.split(",")
-    runner = Runner(options.work, options.budget_s, gpus)
+    runner = Runner(options.work, options.budget_s, gpus, options.only)
     models = options.work / "models"
     models.mkdir(parents=True, exist_ok=True)
     for given, name in ((options.yolov10m, "yolov10m.onnx"), (options.yolox, "yolox_nano.onnx")):
