@@ -44,6 +44,7 @@ def evaluate(folder: Path, out: Path, backends: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
 @pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2", "opt"])
 @pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
 def test_perplexity_in_fp32(llm_folder: Folders, tmp_path: Path, backend: str, family: str) -> None:
@@ -63,6 +64,7 @@ def test_half_precision_is_near(llm_folder: Folders, tmp_path: Path, backend: st
     assert row["top1_agreement"] > 0.9
 
 
+@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
 @pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
 @pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
 def test_cached_generation(llm_folder: Folders, backend: str, family: str) -> None:
