@@ -4,10 +4,11 @@
                                          [--minilm FOLDER] [--yolox FILE] [--trtexec FILE] [--only 'bench-*' ...]
 
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
-takes a minute or several on one processor core, so engines are built side by side first; then every GPU measures one
-thing at a time. Every GPU has its own share of the processors; with one GPU the two queues follow one another. Exit
-code 1: something failed or is left, as the last lines say. What ended well is not done again: DIR/keep/log/STEP.done
-tells so where a step leaves no file of its own.
+takes a minute or several on one processor core, so engines are built side by side first, through CUDA's Multi-Process
+Service where it is installed: without it the builds' contexts take turns on the GPU, and side by side is no faster than
+one by one. Then every GPU measures one thing at a time. Every GPU has its own share of the processors; with one GPU the
+two queues follow one another. Exit code 1: something failed or is left, as the last lines say. What ended well is not
+done again: DIR/keep/log/STEP.done tells so where a step leaves no file of its own.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -35,7 +37,8 @@ _IMAGES = {"profiles": ["images:1x3x224x224/32x3x224x224/128x3x224x224"]}
 _YOLO = {
     "profiles": ["images:1x3x640x640/1x3x640x640/8x3x640x640"],
     "optimization_level": 1,
-    "tactic_sources": ["-JIT_CONVOLUTIONS"],
+    # as measuring/cases.py has them, so that one engine serves both
+    "tactic_sources": ["-CUBLAS", "-CUBLAS_LT", "-CUDNN", "-JIT_CONVOLUTIONS"],
 }
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _TEXT = {"profiles": [",".join(f"{name}:1x1/1x128/1x512" for name in _INPUTS)]}
@@ -81,8 +84,14 @@ class Runner:
         self._lock = threading.Lock()
         self.left: list[str] = []
 
-    def run(self, step: Step, gpu: str) -> None:
-        """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has."""
+    def run(self, step: Step, gpu: str, shared: Mapping[str, str] | None = None) -> None:
+        """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has.
+
+        Args:
+            step: what to run.
+            gpu: CUDA's number of the GPU.
+            shared: more of the step's environment.
+        """
         if not any(fnmatch(step.name, pattern) for pattern in self._only):
             return
         left_s = self._end - time.monotonic()
@@ -101,7 +110,7 @@ class Runner:
                 [sys.executable, *map(str, words)],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**self._environment, "CUDA_VISIBLE_DEVICES": gpu},
+                env={**self._environment, "CUDA_VISIBLE_DEVICES": gpu, **(shared or {})},
             )
             try:
                 code = process.wait(timeout=min(step.limit_s, left_s))
@@ -126,6 +135,22 @@ def shares(gpus: Sequence[str]) -> dict[str, list[int]]:
     processors = sorted(os.sched_getaffinity(0))
     size = len(processors) // len(gpus)
     return {gpu: processors[place * size : (place + 1) * size] or processors for place, gpu in enumerate(gpus)}
+
+
+@contextlib.contextmanager
+def multi_process_service(folder: Path) -> Iterator[dict[str, str]]:
+    """Run CUDA's Multi-Process Service; yields the environment of its clients, empty where it is not installed."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if not control:
+        yield {}
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    client = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+    subprocess.run([control, "-d"], check=True, env={**os.environ, **client})
+    try:
+        yield client
+    finally:
+        subprocess.run([control], input=b"quit\n", check=False, env={**os.environ, **client})
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -169,7 +194,7 @@ def command(*words: object) -> list[object]:
 
 
 def core_lane(options: argparse.Namespace) -> Lane:
-    """The C++ core: engines, slots, images, endurance, accuracy; then classifiers."""
+    """The C++ core: engines, slots, images, endurance, accuracy; then classifiers and encoders."""
     work: Path = options.work
     models, keep, plans = work / "models", work / "keep", work / "plans"
     common = ["--plans", work, "--output", keep / "tensorrt-h200"]
@@ -197,11 +222,16 @@ def core_lane(options: argparse.Namespace) -> Lane:
         lane.timed.append(Step("pairs", [CORE, "pairs", *common, "--trtexec", options.trtexec, *case]))
     classifiers = ["--model", f"resnet={models / 'resnet50.onnx'}", "--model", f"vit={models / 'vit_b_16.onnx'}"]
     lane.timed += [benched("classifiers", keep, classifiers, only) for only in ("resnet", "vit")]
+    encoders = ["--model", f"minilm={models / 'minilm.onnx'}", "--model", f"bert={models / 'bert-base.onnx'}"]
+    if options.minilm:
+        for model in ("minilm", "bert-base"):
+            lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _TEXT) for p in ("fp16", "fp32")]
+        lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
     return lane
 
 
 def runtime_lane(options: argparse.Namespace) -> Lane:
-    """Language models on every runtime, then encoders and YOLOv10m."""
+    """Language models on every runtime, then YOLOv10m."""
     work: Path = options.work
     models, keep, llm = work / "models", work / "keep", work / "llm"
     gpt2 = llm / "models" / "gpt2"
@@ -217,11 +247,6 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
     runs = ["perplexity", "gpt2-prefill-b1", "gpt2-generate-cached", "gpt2-generate", "gpt2-prefill-b4"]
     lane.timed += [Step(f"llm-{run}", [*measured, run], llm / run / "run.json") for run in runs]
     lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
-    encoders = ["--model", f"minilm={models / 'minilm.onnx'}", "--model", f"bert={models / 'bert-base.onnx'}"]
-    if options.minilm:
-        for model in ("minilm", "bert-base"):
-            lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _TEXT) for p in ("fp16", "fp32")]
-        lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
     if options.yolov10m:
         detector = models / "yolov10m.onnx"
         lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO) for p in ("fp16", "fp32")]
@@ -277,10 +302,14 @@ def exported(options: argparse.Namespace) -> list[Step]:
     ]
 
 
-def work_through(lane: Lane, gpu: str, runner: Runner, builders: int) -> None:
-    """Build side by side, then what needs no quiet, then measure."""
+def build(lane: Lane, gpu: str, runner: Runner, builders: int, shared: Mapping[str, str]) -> None:
+    """Build side by side."""
     with ThreadPoolExecutor(builders) as pool:
-        list(pool.map(lambda step: runner.run(step, gpu), lane.builds))
+        list(pool.map(lambda step: runner.run(step, gpu, shared), lane.builds))
+
+
+def measure(lane: Lane, gpu: str, runner: Runner) -> None:
+    """Run what needs no quiet, then measure."""
     with ThreadPoolExecutor(max(1, len(lane.untimed))) as pool:
         list(pool.map(lambda step: runner.run(step, gpu), lane.untimed))
     for step in lane.timed:
@@ -319,9 +348,11 @@ def main() -> int:
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
     lanes = [core_lane(options), runtime_lane(options)]
+    places = (gpus * 2)[: len(lanes)]
     with ThreadPoolExecutor(len(gpus)) as pool:
-        places = (gpus * 2)[: len(lanes)]
-        list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders), lanes, places))
+        with multi_process_service(options.work / "mps") as shared:
+            list(pool.map(lambda lane, gpu: build(lane, gpu, runner, options.builders, shared), lanes, places))
+        list(pool.map(lambda lane, gpu: measure(lane, gpu, runner), lanes, places))
     sys.stdout.write(f"Left: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
     return int(bool(runner.left))
 
