@@ -200,10 +200,8 @@ def core_lane(options: argparse.Namespace) -> Lane:
     common = ["--plans", work, "--output", keep / "tensorrt-h200"]
     lane = Lane()
     order = ["shapes-fp16", "yolox-nano-fp16", "resnet18-dynamic-fp16", "vit-b64-fp16", "resnet50-b1-fp16"]
-    order += ["yolov10m-fp16", "shapes-fp32", "yolox-nano-fp32", "vit-b1-fp16", "vit-b64-fp32"]
-    for engine in order:
-        words = [CORE, "build", *common, "--models", models, SHAPES, "--engine", engine]
-        lane.builds.append(Step(f"build-{engine}", words, plans / f"{engine}.plan"))
+    order += ["shapes-fp32", "yolox-nano-fp32", "vit-b1-fp16", "vit-b64-fp32"]
+    lane.builds += [core_engine(options, engine) for engine in order]
     for model in ("resnet50", "vit_b_16"):
         lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _IMAGES) for p in ("fp16", "fp32")]
     lane.untimed.append(Step("sanitizer", [CORE, "sanitizer", *common]))
@@ -212,8 +210,8 @@ def core_lane(options: argparse.Namespace) -> Lane:
     )
     tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider"]
     lane.untimed.append(Step("tests-native", [*tests, HERE.parents[1] / "tests" / "gpu" / "native"]))
-    for name in ("slots", "images", "latency", "soak", "threads"):
-        rounds = ["--rounds", 3] if name in ("slots", "images", "latency") else []
+    for name in ("slots", "latency", "soak", "threads"):
+        rounds = ["--rounds", 3] if name in ("slots", "latency") else []
         lane.timed.append(Step(name, [CORE, name, *common, *rounds]))
     harness = [BENCH / "harness.py", plans / "resnet50-b1-fp16.plan", "--output", keep / "harness.jsonl"]
     lane.timed.append(Step("harness", harness, keep / "harness.jsonl"))
@@ -231,11 +229,13 @@ def core_lane(options: argparse.Namespace) -> Lane:
 
 
 def runtime_lane(options: argparse.Namespace) -> Lane:
-    """Language models on every runtime, then YOLOv10m."""
+    """Images to boxes, language models on every runtime, then YOLOv10m's shape."""
     work: Path = options.work
     models, keep, llm = work / "models", work / "keep", work / "llm"
-    gpt2 = llm / "models" / "gpt2"
+    gpt2, detector = llm / "models" / "gpt2", models / "yolov10m.onnx"
     lane = Lane()
+    if options.yolov10m:
+        lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO) for p in ("fp16", "fp32")]
     for name, words in (
         *((f"perplexity-{p}", ["logits", TINY_LM, p, 4, 512]) for p in ("fp16", "fp32")),
         ("cached-fp16", ["cached", gpt2, "fp16", 1, 32, 512]),
@@ -243,17 +243,27 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
         *((f"prefill-{b}-{p}", ["logits", gpt2, p, b, 1024]) for b in (1, 4) for p in ("fp16", "fp32")),
     ):
         lane.builds.append(Step(f"prepare-{name}", [__file__, "prepare", *words]))
+    if options.yolov10m:
+        lane.timed.append(core_engine(options, "yolov10m-fp16"))  # from the cache
+    images = [CORE, "images", "--plans", work, "--output", keep / "tensorrt-h200", "--rounds", 3]
+    lane.timed.append(Step("images", images))
     measured = [LLM, "--output", llm, "--runs"]
     runs = ["perplexity", "gpt2-prefill-b1", "gpt2-generate-cached", "gpt2-generate", "gpt2-prefill-b4"]
     lane.timed += [Step(f"llm-{run}", [*measured, run], llm / run / "run.json") for run in runs]
     lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
     if options.yolov10m:
-        detector = models / "yolov10m.onnx"
-        lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO) for p in ("fp16", "fp32")]
         lane.timed.append(benched("detector", keep, ["--model", f"yolov10m={detector}"], "yolov10m"))
     tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", HERE.parents[1] / "tests" / "gpu"]
     lane.timed.append(Step("tests-rest", [*tests, "--ignore", HERE.parents[1] / "tests" / "gpu" / "native"]))
     return lane
+
+
+def core_engine(options: argparse.Namespace, engine: str) -> Step:
+    """Build an engine of measuring/cases.py."""
+    work: Path = options.work
+    words = [CORE, "build", "--plans", work, "--output", work / "keep" / "tensorrt-h200"]
+    words += ["--models", work / "models", SHAPES, "--engine", engine]
+    return Step(f"build-{engine}", words, work / "plans" / f"{engine}.plan")
 
 
 def prepared(name: str, model: Path, precision: str, options: Mapping[str, Any]) -> Step:
@@ -302,14 +312,10 @@ def exported(options: argparse.Namespace) -> list[Step]:
     ]
 
 
-def build(lane: Lane, gpu: str, runner: Runner, builders: int, shared: Mapping[str, str]) -> None:
-    """Build side by side."""
+def work_through(lane: Lane, gpu: str, runner: Runner, builders: int, shared: Mapping[str, str]) -> None:
+    """Build side by side in the environment `shared`, then what needs no quiet, then measure."""
     with ThreadPoolExecutor(builders) as pool:
         list(pool.map(lambda step: runner.run(step, gpu, shared), lane.builds))
-
-
-def measure(lane: Lane, gpu: str, runner: Runner) -> None:
-    """Run what needs no quiet, then measure."""
     with ThreadPoolExecutor(max(1, len(lane.untimed))) as pool:
         list(pool.map(lambda step: runner.run(step, gpu), lane.untimed))
     for step in lane.timed:
@@ -349,10 +355,8 @@ def main() -> int:
         list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
     lanes = [core_lane(options), runtime_lane(options)]
     places = (gpus * 2)[: len(lanes)]
-    with ThreadPoolExecutor(len(gpus)) as pool:
-        with multi_process_service(options.work / "mps") as shared:
-            list(pool.map(lambda lane, gpu: build(lane, gpu, runner, options.builders, shared), lanes, places))
-        list(pool.map(lambda lane, gpu: measure(lane, gpu, runner), lanes, places))
+    with multi_process_service(options.work / "mps") as shared, ThreadPoolExecutor(len(gpus)) as pool:
+        list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders, shared), lanes, places))
     sys.stdout.write(f"Left: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
     return int(bool(runner.left))
 
