@@ -13,7 +13,8 @@ set(TRTW_CPU_SOURCES
   src/engine/build_options.cpp
   src/engine/profile.cpp
   src/engine/tactic_libraries.cpp
-  src/vision/letterbox_cpu.cpp)
+  src/vision/letterbox_cpu.cpp
+  src/vision/staging.cpp)
 
 # CUDA headers and runtime.
 set(TRTW_CUDA_SOURCES
@@ -75,7 +76,8 @@ set(TRTW_TEST_NAMES
   test_host_array
   test_slot_pool
   test_lru
-  test_vision_letterbox)
+  test_vision_letterbox
+  test_vision_staging)
 
 # C++ unit tests that need TensorRT's headers.
 set(TRTW_ENGINE_TEST_NAMES

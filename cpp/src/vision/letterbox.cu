@@ -1,7 +1,7 @@
 // The fused letterbox kernel: resample, pad, normalise, reorder, convert.
 #include "trtw/device/check.hpp"
 #include "trtw/vision/letterbox_gpu.hpp"
-#include "trtw/vision/resample.hpp"
+#include "trtw/vision/staging.hpp"
 
 #include <cuda_fp16.h>
 
@@ -39,22 +39,8 @@ __global__ void letterbox_kernel(const DeviceImage* images, Target spec, T* outp
     if (x >= spec.width || y >= spec.height) {
         return;
     }
-    const DeviceImage image = images[blockIdx.z];
-    const Geometry& g = image.geometry;
-    const int inner_x = x - g.left;
-    const int inner_y = y - g.top;
-    int bgr[3] = {spec.pad_value, spec.pad_value, spec.pad_value};
-    if (inner_x >= 0 && inner_x < g.new_width && inner_y >= 0 && inner_y < g.new_height) {
-        const Tap column = tap_at(inner_x, image.column_ratio, g.source_width);
-        const Tap row = tap_at(inner_y, image.row_ratio, g.source_height);
-        const std::uint8_t* top = image.pixels + row.first * image.row_bytes;
-        const std::uint8_t* bottom = image.pixels + row.second * image.row_bytes;
-        for (int c = 0; c < 3; ++c) {
-            const int left = column.first * 3 + c;
-            const int right = column.second * 3 + c;
-            bgr[c] = blend(top[left], top[right], bottom[left], bottom[right], column, row);
-        }
-    }
+    int bgr[3];
+    grey_levels(images[blockIdx.z], spec.pad_value, y, x, bgr);
     T* item = output + static_cast<std::size_t>(blockIdx.z) * 3 * spec.height * spec.width;
     for (int c = 0; c < 3; ++c) {
         const int value = bgr[spec.channels == Channels::bgr ? c : 2 - c];

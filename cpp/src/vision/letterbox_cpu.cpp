@@ -15,7 +15,7 @@ namespace trtw::vision {
 namespace {
 
 std::vector<Tap> taps(int new_size, int source_size) {
-    const double ratio = 1.0 / (static_cast<double>(new_size) / source_size);
+    const double ratio = resize_ratio(new_size, source_size);
     std::vector<Tap> result;
     result.reserve(static_cast<std::size_t>(new_size));
     for (int position = 0; position < new_size; ++position) {

@@ -4,8 +4,8 @@
 #include "trtw/device/range.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
+#include <vector>
 
 namespace trtw::vision {
 
@@ -21,40 +21,21 @@ std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-std::size_t tight_row(const ImageView& image) {
-    return static_cast<std::size_t>(image.width) * 3;
-}
-
-std::size_t pixel_bytes(const ImageView& image) {
-    return tight_row(image) * static_cast<std::size_t>(image.height);
-}
-
-DeviceImage describe(const ImageView& image, const LetterboxSpec& spec, const void* pixels) {
-    DeviceImage item;
-    item.geometry = letterbox_geometry(image.height, image.width, spec);
-    item.pixels = static_cast<const std::uint8_t*>(pixels);
-    item.row_bytes = static_cast<std::int64_t>(tight_row(image));
-    item.row_ratio = 1.0 / (static_cast<double>(item.geometry.new_height) / image.height);
-    item.column_ratio = 1.0 / (static_cast<double>(item.geometry.new_width) / image.width);
-    return item;
+std::size_t pixel_bytes(const DeviceImage& item) {
+    return static_cast<std::size_t>(item.row_bytes) * static_cast<std::size_t>(staged_rows(item));
 }
 
 // Copies rows into `host` and starts their way to `target`, a few rows at a time.
-void upload(const ImageView& image, std::uint8_t* host, std::uint8_t* target, cudaStream_t stream) {
-    const std::size_t row = tight_row(image);
+void upload(const ImageView& image, const DeviceImage& item, std::uint8_t* host, std::uint8_t* target,
+            cudaStream_t stream) {
+    const auto row = static_cast<std::size_t>(item.row_bytes);
+    const int rows = staged_rows(item);
     const int rows_per_piece = static_cast<int>(std::max<std::size_t>(piece_bytes / row, 1));
-    for (int first = 0; first < image.height; first += rows_per_piece) {
-        const int rows = std::min(rows_per_piece, image.height - first);
+    for (int first = 0; first < rows; first += rows_per_piece) {
+        const int count = std::min(rows_per_piece, rows - first);
         const std::size_t offset = static_cast<std::size_t>(first) * row;
-        const std::size_t bytes = static_cast<std::size_t>(rows) * row;
-        const std::uint8_t* source = image.pixels + first * image.row_bytes;
-        if (image.row_bytes == static_cast<std::ptrdiff_t>(row)) {
-            std::memcpy(host + offset, source, bytes);
-        } else {
-            for (int y = 0; y < rows; ++y) {
-                std::memcpy(host + offset + static_cast<std::size_t>(y) * row, source + y * image.row_bytes, row);
-            }
-        }
+        const std::size_t bytes = static_cast<std::size_t>(count) * row;
+        copy_rows(image, item, first, count, host + offset);
         TRTW_CUDA(cudaMemcpyAsync(target + offset, host + offset, bytes, cudaMemcpyHostToDevice, stream));
     }
 }
@@ -69,26 +50,27 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
         throw UsageProblem("A letterbox batch holds 1 to 65535 images; got " + std::to_string(images.size()) + ".");
     }
     const std::size_t table_bytes = aligned(images.size() * sizeof(DeviceImage));
+    std::vector<DeviceImage> items;
+    std::vector<std::size_t> offsets;
+    items.reserve(images.size());
+    offsets.reserve(images.size());
     std::size_t total = table_bytes;
     for (const ImageView& image : images) {
-        static_cast<void>(letterbox_geometry(image.height, image.width, spec)); // refuses an empty image
-        total += aligned(pixel_bytes(image));
+        items.push_back(stage(image, spec));
+        offsets.push_back(total);
+        total += aligned(pixel_bytes(items.back()));
     }
     device_.reserve(total);
     host_.reserve(total);
     auto* host = static_cast<std::uint8_t*>(host_.data());
     auto* target = static_cast<std::uint8_t*>(device_.data());
-    auto* table = reinterpret_cast<DeviceImage*>(host);
-    std::size_t offset = table_bytes;
-    for (std::size_t i = 0; i < images.size(); ++i) {
-        table[i] = describe(images[i], spec, target + offset);
-        offset += aligned(pixel_bytes(images[i]));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        items[i].pixels = target + offsets[i];
     }
+    std::copy(items.begin(), items.end(), reinterpret_cast<DeviceImage*>(host));
     TRTW_CUDA(cudaMemcpyAsync(target, host, table_bytes, cudaMemcpyHostToDevice, stream));
-    offset = table_bytes;
-    for (const ImageView& image : images) {
-        upload(image, host + offset, target + offset, stream);
-        offset += aligned(pixel_bytes(image));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+        upload(images[i], items[i], host + offsets[i], target + offsets[i], stream);
     }
     launch_letterbox(reinterpret_cast<const DeviceImage*>(target), static_cast<int>(images.size()), spec, output,
                      stream);

@@ -48,8 +48,18 @@ def test_normalisation_and_many_sizes(native: Any) -> None:
     np.testing.assert_array_equal(gpu, cpu, strict=True)
 
 
+@pytest.mark.parametrize("side", [320, 640])
+@pytest.mark.parametrize("rounding", ["nearest", "down"])
+def test_sizes_around_half_of_which_only_sampled_rows_are_uploaded(native: Any, side: int, rounding: str) -> None:
+    spec = native.LetterboxSpec(side, side, rounding=rounding)
+    sizes = [(1080, 1920), (720, 1280), (1081, 1919), (719, 1277), (2160, 3840), (3, 5000), (5000, 3), (1, 1)]
+    sizes += [(2 * side + step, width) for step in (-2, -1, 0, 1, 2, 3) for width in (side, 2 * side + 1)]
+    gpu, cpu = both(native, spec, [picture(*size, seed) for seed, size in enumerate(sizes)])
+    np.testing.assert_array_equal(gpu, cpu, strict=True)
+
+
 def test_crops_and_flips(native: Any) -> None:
-    whole = picture(200, 300)
+    whole = picture(200, 300)  # shrunk to less than half, as the flips are; the first crop is not
     spec = native.LetterboxSpec(64, 64)
     gpu, cpu = both(native, spec, [whole[10:90, 20:170], whole[::2], whole[::-1], whole[:, ::-1], whole[..., ::-1]])
     np.testing.assert_array_equal(gpu, cpu, strict=True)

@@ -3,30 +3,22 @@
 
 #include "trtw/device/memory.hpp"
 #include "trtw/vision/letterbox.hpp"
+#include "trtw/vision/staging.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 namespace trtw::vision {
-
-/// One image as the kernel sees it; lives in device memory.
-struct DeviceImage {
-    const std::uint8_t* pixels = nullptr;
-    std::int64_t row_bytes = 0;
-    double row_ratio = 1.0;    ///< source height / new height
-    double column_ratio = 1.0; ///< source width / new width
-    Geometry geometry;
-};
 
 /// Enqueues the fused kernel: one thread a pixel of the output, `count` items one after the other in `output`.
 void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream);
 
-/// Uploads a batch of images of any sizes and letterboxes them into one tensor. Owns its staging memory, which only
-/// grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
+/// Uploads a batch of images of any sizes and letterboxes them into one tensor; of images that shrink to less than half
+/// their height only the sampled rows are uploaded. Owns its staging memory, which only grows. One batch at a time: the
+/// work enqueued before must be done when `enqueue` is called again.
 class LetterboxGpu {
 public:
     /// Enqueues upload and kernel on `stream`; `output` is device memory of images.size() * spec.item_bytes().

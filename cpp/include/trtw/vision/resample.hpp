@@ -35,7 +35,12 @@ TRTW_HOST_DEVICE double centre_in_source(int position, double ratio) {
 #endif
 }
 
-/// `ratio` is source size / new size, in the rounding of OpenCV: 1 / (new / source).
+/// Source size / new size in the rounding of OpenCV.
+inline double resize_ratio(int new_size, int source_size) {
+    return 1.0 / (static_cast<double>(new_size) / source_size);
+}
+
+/// `ratio` is that of `resize_ratio`.
 TRTW_HOST_DEVICE Tap tap_at(int position, double ratio, int source_size) {
     const float centre = static_cast<float>(centre_in_source(position, ratio));
     int first = static_cast<int>(floorf(centre));
