@@ -1,5 +1,6 @@
 """The backend trt on a double of the native core that runs the model."""
 
+import dataclasses
 import json
 from pathlib import Path
 from threading import Thread
@@ -109,6 +110,16 @@ def test_images_are_letterboxed_by_the_session(model: Path, images: list[Any]) -
         assert isinstance(session, ImageSession)
         found = session.run_images(images, TRANSFORM)
         np.testing.assert_array_equal(found["means"], session.run({"images": expected})["means"])
+
+
+def test_every_call_has_its_own_transform(model: Path, images: list[Any]) -> None:
+    other = dataclasses.replace(TRANSFORM, pad_value=TRANSFORM.pad_value + 1)
+    with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:
+        assert isinstance(session, ImageSession)
+        for transform in (TRANSFORM, dataclasses.replace(TRANSFORM), other, TRANSFORM):
+            expected = np.stack([preprocess(image, transform)[0] for image in images])
+            found = session.run_images(images, transform)["means"]
+            np.testing.assert_array_equal(found, session.run({"images": expected})["means"])
 
 
 def test_a_fixed_batch_is_filled_up(tmp_path: Path, images: list[Any]) -> None:

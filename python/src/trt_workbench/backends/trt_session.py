@@ -65,6 +65,7 @@ class TrtSession(Session):
         self.metadata = _metadata(loaded)
         self._loaded = loaded
         self._graph_status = ""
+        self._last_spec: tuple[ImageTransform, Any] | None = None
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -117,8 +118,8 @@ class TrtSession(Session):
             raise UsageProblem(msg)
         batch = [*images, *[_NO_IMAGE] * (fixed - count)] if fixed is not None else images
         try:
-            spec = native.require("LetterboxSpec")(**dataclasses.asdict(transform))
-            outputs = self._runner.run({self.inputs[0].name: native.require("ImageBatch")(batch, spec)})
+            images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
+            outputs = self._runner.run({self.inputs[0].name: images_of_call})
         except Exception as error:
             if problem := native.translation(error):
                 raise problem from error
@@ -159,6 +160,13 @@ class TrtSession(Session):
                 raise problem from error
             raise
         return self._typed(outputs)
+
+    def _letterbox_spec(self, transform: ImageTransform) -> Any:
+        """Return the core's form of `transform`; that of the last one is kept, as a caller seldom changes it."""
+        last = self._last_spec  # read once: calls of other threads may replace it
+        if last is None or last[0] != transform:
+            last = self._last_spec = (transform, native.require("LetterboxSpec")(**dataclasses.asdict(transform)))
+        return last[1]
 
     def _typed(self, outputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Give outputs of types that numpy lacks, which arrive as bits, the types of ml_dtypes."""
