@@ -204,7 +204,8 @@ def core_lane(options: argparse.Namespace) -> Lane:
     lane.builds += [core_engine(options, engine) for engine in order]
     for model in ("resnet50", "vit_b_16"):
         lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _IMAGES) for p in ("fp16", "fp32")]
-    lane.untimed.append(Step("sanitizer", [CORE, "sanitizer", *common]))
+    reference = ["--trtexec", options.trtexec] if options.trtexec else []
+    lane.untimed.append(Step("sanitizer", [CORE, "sanitizer", *common, *reference]))
     lane.untimed.append(
         Step("accuracy", [CORE, "accuracy", *common, "--models", models, SHAPES, "--coco", options.coco])
     )

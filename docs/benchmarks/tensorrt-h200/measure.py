@@ -3,7 +3,7 @@
     python measure.py build     --plans DIR --models DIR [DIR ...] --output DIR [--budget-s N]
     python measure.py pairs     --plans DIR --trtexec FILE --output DIR [--pairs N] [--case NAME ...]
     python measure.py latency|slots|images|soak|threads --plans DIR --output DIR
-    python measure.py sanitizer --plans DIR --output DIR [--compute-sanitizer FILE]
+    python measure.py sanitizer --plans DIR --output DIR [--compute-sanitizer FILE] [--trtexec FILE]
     python measure.py accuracy  --plans DIR --models DIR [DIR ...] --coco DIR --output DIR
     python measure.py report    --output DIR
 
@@ -60,7 +60,7 @@ def _measure(options: argparse.Namespace, recorder: Recorder, budget: Budget) ->
         "accuracy": lambda: accuracy.run_accuracy(recorder, o.plans, o.models, o.coco, budget),
         "images": lambda: images.run_images(recorder, o.plans, o.rounds, budget),
         "soak": lambda: endurance.run_soak(recorder, o.plans, o.runs, budget),
-        "sanitizer": lambda: sanitizer.run_sanitizer(recorder, o.plans, o.compute_sanitizer, o.budget_s),
+        "sanitizer": lambda: sanitizer.run_sanitizer(recorder, o.plans, o.compute_sanitizer, o.trtexec, budget),
         "threads": lambda: endurance.run_threads(recorder, o.plans, o.threads, o.calls),
     }
     return commands[o.command]()
@@ -100,7 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     threads = command("threads", "threads that share a runner")
     threads.add_argument("--threads", type=int, default=8)
     threads.add_argument("--calls", type=int, default=500)
-    checker = command("sanitizer", "compute-sanitizer's memory checker over a short run")
+    checker = command("sanitizer", "compute-sanitizer's memory checker over short runs")
+    checker.add_argument("--trtexec", type=Path, help="run it under the checker, too")
     checker.add_argument("--compute-sanitizer", default="compute-sanitizer", help="the program")
     exercise = commands.add_parser("exercise", help="the short run of the memory checker (used by sanitizer)")
     exercise.add_argument("--plans", type=Path, required=True)

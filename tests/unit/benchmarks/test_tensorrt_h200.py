@@ -112,7 +112,7 @@ def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
         for tool, compute in (("trtexec", 0.5), ("workbench", 0.501)):
             samples = {"compute": np.array([compute, compute + 0.001])}
             recorder.add("pair", _pair("resnet50-b1-fp16", number, tool, compute, 1990.0), samples)
-    recorder.add("sanitizer", {"command": "compute-sanitizer", "result": "ERROR SUMMARY: 0 errors"})
+    recorder.add("sanitizer", {"run": "core", "command": "compute-sanitizer", "result": "ERROR SUMMARY: 0 errors"})
     assert [record["kind"] for record in read_records(tmp_path)] == ["pair"] * 4 + ["sanitizer"]
     with gzip.open(tmp_path / "samples.jsonl.gz", "rt", encoding="utf-8") as file:
         kept = [json.loads(line) for line in file]

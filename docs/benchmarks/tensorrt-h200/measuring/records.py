@@ -28,6 +28,10 @@ class Budget:
         """Whether `seconds` more fit."""
         return time.monotonic() + seconds < self._end
 
+    def left_s(self) -> float:
+        """Seconds that are left."""
+        return self._end - time.monotonic()
+
 
 class Recorder:
     """Appends to `records.jsonl` and `samples.jsonl.gz` of a folder.

@@ -11,33 +11,58 @@ import numpy as np
 from measuring.cases import SOAK_ENGINE
 from measuring.engines import load, plan_path
 from measuring.images import scene
-from measuring.records import Recorder, say
+from measuring.records import Budget, Recorder, read_records, say
 
 _IMAGE_ENGINE = "shapes-fp16"
-_DONE = "short run: done"
+_OPTIONS = ("--tool", "memcheck", "--error-exitcode", "9")
+_SHAPES = ((1, 3, 160, 160), (3, 3, 224, 192), (8, 3, 160, 160), (12, 3, 288, 224))
+_REFERENCE = "trtexec"
+_BRIEF = ("--warmUp=0", "--duration=0", "--iterations=3")
 
 
-def run_sanitizer(recorder: Recorder, plans: Path, binary: str, timeout_s: float) -> int:
-    """Run `exercise` under the memory checker; return 0 if it finished without a finding."""
-    script = Path(__file__).parents[1] / "measure.py"
-    checker = [binary, "--tool", "memcheck", "--error-exitcode", "9"]
-    run = [sys.executable, str(script), "exercise", "--plans", str(plans)]
+def run_sanitizer(recorder: Recorder, plans: Path, binary: str, trtexec: Path | None, budget: Budget) -> int:
+    """Run each of `_runs` under the memory checker; return how many of the workbench's did not end without a finding.
+
+    trtexec runs for comparison: kernels of TensorRT that the checker stops are stopped there, too.
+    """
+    done = {record["run"] for record in read_records(recorder.folder, "sanitizer") if "run" in record}
+    missing = 0
+    for name, run in _runs(plans, trtexec).items():
+        if name not in done and not _check(recorder, name, [binary, *_OPTIONS], run, budget.left_s()):
+            missing += name != _REFERENCE
+    return missing
+
+
+def _runs(plans: Path, trtexec: Path | None) -> dict[str, list[str]]:
+    """Command lines by name."""
+    measure = Path(__file__).parents[1] / "measure.py"
+    core = Path(__file__).parents[4] / "tests" / "gpu" / "native" / "memcheck_target.py"
+    found = {
+        "core": [sys.executable, str(core)],
+        "engines": [sys.executable, str(measure), "exercise", "--plans", str(plans)],
+    }
+    if trtexec:
+        plan = plan_path(plans, SOAK_ENGINE)
+        shape = "x".join(map(str, _SHAPES[0]))
+        found[_REFERENCE] = [str(trtexec), f"--loadEngine={plan}", f"--shapes=input:{shape}", *_BRIEF]
+    return found
+
+
+def _check(recorder: Recorder, name: str, checker: list[str], run: list[str], timeout_s: float) -> bool:
     try:
         done = subprocess.run([*checker, *run], capture_output=True, text=True, timeout=timeout_s, check=False)
     except (subprocess.TimeoutExpired, FileNotFoundError) as error:
-        recorder.add("failure", {"run": "sanitizer", "error": str(error)})
-        say(f"sanitizer: FAILED {error}")
-        return 1
+        recorder.add("failure", {"run": f"sanitizer {name}", "error": str(error)})
+        say(f"sanitizer {name}: FAILED {error}")
+        return False
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     summary = next((line.strip("= ") for line in lines if "ERROR SUMMARY" in line), "no summary")
-    finished = _DONE in done.stdout
-    result = f"{summary}, the run {'finished' if finished else 'did not finish'}, exit code {done.returncode}"
-    clean = done.returncode == 0 and finished and summary.endswith(" 0 errors")
-    shown = [Path(word).name if word.startswith("/") else word for word in [*checker, *run]]
-    found = {"command": " ".join(shown), "result": result, "clean": clean, "log_tail": lines[-40:]}
-    recorder.add("sanitizer", found)
-    say(f"sanitizer: {result}")
-    return int(not clean)
+    clean = done.returncode == 0 and summary.endswith(" 0 errors")
+    shown = " ".join(Path(word).name if word.startswith("/") else word for word in [*checker, *run])
+    found = {"run": name, "command": shown, "result": f"{summary}, exit code {done.returncode}", "clean": clean}
+    recorder.add("sanitizer", {**found, "log_head": lines[:60], "log_tail": lines[60:][-20:]})
+    say(f"sanitizer {name}: {found['result']}")
+    return clean
 
 
 def exercise(plans: Path) -> None:
@@ -48,12 +73,11 @@ def exercise(plans: Path) -> None:
     from trt_workbench.pipeline.families import recognise
 
     rng = np.random.default_rng(0)
-    shapes = [(1, 3, 160, 160), (3, 3, 224, 192), (8, 3, 160, 160), (12, 3, 288, 224)]
     engine = load(plan_path(plans, SOAK_ENGINE))
     for graph in (True, False):
         options = native.require("RunnerOptions")(slots=2, cuda_graph=graph)
         with native.require("Runner")(engine, options) as runner:
-            for shape in shapes * 3:
+            for shape in _SHAPES * 3:
                 inputs = {"input": rng.uniform(-1, 1, shape).astype(np.float32)}
                 ticket = runner.submit(inputs)
                 runner.run(inputs)
@@ -63,4 +87,3 @@ def exercise(plans: Path) -> None:
         for height, width in ((480, 640), (97, 33), (1080, 1920), (1, 1)) * 3:
             image = scene(max(height, 16), max(width, 16))[:height, :width]
             session.run_images([np.ascontiguousarray(image)], transform)  # type: ignore[attr-defined]
-    say(_DONE)

@@ -69,7 +69,7 @@ def write_report(folder: Path, destination: Path) -> Path:
             parts += [text, verdicts.table(columns.split("|"), rows(found))]
     parts += [_soak(record) for record in read_records(folder, "soak")[-1:]]
     parts += [_threads(record) for record in read_records(folder, "threads")[-1:]]
-    parts += [_sanitizer(record) for record in read_records(folder, "sanitizer")[-1:]]
+    parts.append(_sanitizer(read_records(folder, "sanitizer")))
     path = destination / "README.md"
     write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
     return path
@@ -168,5 +168,10 @@ def _threads(record: Mapping[str, Any]) -> str:
     )
 
 
-def _sanitizer(record: Mapping[str, Any]) -> str:
-    return f"## compute-sanitizer\n\n`{record['command']}`: {record['result']}."
+def _sanitizer(records: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[name, record["result"], f"`{record['command']}`"] for name, record in _latest(records).items()]
+    return "## compute-sanitizer\n\n" + verdicts.table(("run", "result", "command"), rows) if rows else ""
+
+
+def _latest(records: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {record["run"]: record for record in records}
