@@ -1,6 +1,9 @@
 """A short run of everything that the native core does, for `compute-sanitizer --tool memcheck python …`.
 
-Exits with 0 where every answer is right; the sanitizer adds what it finds.
+    python memcheck_target.py [FOLDER]
+
+Exits with 0 where every answer is right; the sanitizer adds what it finds. FOLDER keeps the engines: run it once
+without the sanitizer, under which building takes long.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import trt_nets as nets
@@ -89,21 +93,29 @@ def check_bench(plan: bytes) -> None:
     assert native.profile_layers(engine, inputs, iterations=2)
 
 
-def main() -> int:
-    """Build, run, compare."""
+def main(folder: Path) -> int:
+    """Build what the folder does not hold, run, compare."""
     native.load_tensorrt()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        dynamic = nets.build(native, folder, "dynamic", nets.linear("n"), nets.TWO_PROFILES, None, nets.SHARING)
-        ranges = [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]
-        check_runner(dynamic)
-        check_threads(dynamic)
-        check_bench(dynamic)
-        check_state(nets.build(native, folder, "recurrent", nets.recurrent()))
-        check_nonzero(nets.build(native, folder, "nonzero", nets.nonzero()))
-        check_images(nets.build(native, folder, "pictures", nets.pictures(), ranges))
+
+    def plan(name: str, *arguments: Any) -> bytes:
+        file = folder / f"{name}.kept"
+        if not file.is_file():
+            file.write_bytes(nets.build(native, folder, name, *arguments))
+        return file.read_bytes()
+
+    dynamic = plan("dynamic", nets.linear("n"), nets.TWO_PROFILES, None, nets.SHARING)
+    check_runner(dynamic)
+    check_threads(dynamic)
+    check_bench(dynamic)
+    check_state(plan("recurrent", nets.recurrent()))
+    check_nonzero(plan("nonzero", nets.nonzero()))
+    check_images(plan("pictures", nets.pictures(), [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+        sys.exit(main(Path(sys.argv[1])))
+    with tempfile.TemporaryDirectory() as name:
+        sys.exit(main(Path(name)))
