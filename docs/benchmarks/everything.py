@@ -214,7 +214,7 @@ def core_lane(options: argparse.Namespace) -> Lane:
     for name in ("slots", "latency", "soak", "threads"):
         rounds = ["--rounds", 3] if name in ("slots", "latency") else []
         lane.timed.append(Step(name, [CORE, name, *common, *rounds]))
-    harness = [BENCH / "harness.py", plans / "resnet50-b1-fp16.plan", "--output", keep / "harness.jsonl"]
+    harness = [BENCH / "harness.py", plans / "resnet50-b1-fp16.plan", "--output", keep / "harness.jsonl", "--rounds", 3]
     lane.timed.append(Step("harness", harness, keep / "harness.jsonl"))
     if options.trtexec:
         case = ["--case", "resnet50-b1-fp16", "vit-b64-fp16", "vit-b64-fp32"]
