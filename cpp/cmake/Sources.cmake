@@ -2,6 +2,7 @@
 
 # No CUDA, no TensorRT.
 set(TRTW_CPU_SOURCES
+  src/device/copy_pool.cpp
   src/engine/library.cpp
   src/engine/standard_library.cpp
   src/engine/log_buffer.cpp
@@ -75,6 +76,7 @@ set(TRTW_TEST_NAMES
   test_plan_file
   test_host_array
   test_slot_pool
+  test_copy_pool
   test_lru
   test_vision_letterbox
   test_vision_staging)

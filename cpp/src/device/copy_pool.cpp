@@ -1,0 +1,260 @@
+#include "trtw/device/copy_pool.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <system_error>
+
+namespace trtw::device {
+
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
+constexpr int most_helpers = 3; // four threads fill the way to the device
+
+int helpers_of_process() {
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    if (sched_getaffinity(0, sizeof processors, &processors) != 0) {
+        return 0;
+    }
+    return std::clamp(CPU_COUNT(&processors) - 1, 0, most_helpers);
+}
+
+void run_alone(std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done) {
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+        work(piece);
+        done(piece);
+    }
+}
+
+// No function-local static: a child forked while another thread initialises one would wait for it for ever.
+std::atomic<CopyPool*> process_pool = nullptr;
+
+// The pool is leaked, as threads may still copy while the process exits; only its helpers end here, so that none is
+// left when this library is unloaded.
+struct StopAtExit {
+    ~StopAtExit() {
+        if (CopyPool* pool = process_pool.load()) {
+            pool->stop();
+        }
+    }
+};
+const StopAtExit stop_at_exit;
+
+// Signals are for the program's own threads, but for those that a thread causes itself.
+class SignalsBlocked {
+public:
+    SignalsBlocked() {
+        sigset_t blocked;
+        sigfillset(&blocked);
+        for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+            sigdelset(&blocked, own);
+        }
+        pthread_sigmask(SIG_SETMASK, &blocked, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+private:
+    sigset_t before_{};
+};
+
+} // namespace
+
+// Lives on its caller's stack; all but `next` is guarded by the pool's mutex.
+struct CopyPool::Job {
+    Job(std::size_t count, const Work& piece_work) : work{piece_work}, pieces{count}, done(count) {}
+
+    const Work& work;
+    const std::size_t pieces;
+    std::atomic<std::size_t> next = 0; ///< the first piece that nobody took
+    std::vector<bool> done;
+    int helpers = 0;
+    std::condition_variable changed; ///< notified with the mutex held: the caller may leave as soon as it gets that
+};
+
+// While it lives, helpers may find the job; its end waits for those who did.
+class CopyPool::Posted {
+public:
+    Posted(CopyPool& pool, Job& job) : pool_{pool}, job_{job} {
+        {
+            const std::scoped_lock lock{pool_.mutex_};
+            pool_.jobs_.push_back(&job_);
+            pool_.start();
+        }
+        pool_.posted_.notify_all();
+    }
+    ~Posted() {
+        job_.next.store(job_.pieces, std::memory_order_relaxed); // the rest stays undone if the caller threw
+        std::unique_lock lock{pool_.mutex_};
+        std::erase(pool_.jobs_, &job_);
+        job_.changed.wait(lock, [this] { return job_.helpers == 0; });
+    }
+    Posted(const Posted&) = delete;
+    Posted& operator=(const Posted&) = delete;
+
+private:
+    CopyPool& pool_;
+    Job& job_;
+};
+
+CopyPool::CopyPool(int helpers) : helpers_{helpers}, owner_{getpid()} {
+    threads_.reserve(static_cast<std::size_t>(std::max(helpers, 0)));
+}
+
+CopyPool::~CopyPool() {
+    stop();
+}
+
+CopyPool& CopyPool::shared() {
+    CopyPool* pool = process_pool.load();
+    if (pool == nullptr) {
+        auto made = std::make_unique<CopyPool>(helpers_of_process());
+        if (process_pool.compare_exchange_strong(pool, made.get())) {
+            pool = made.release();
+        }
+    }
+    return *pool;
+}
+
+void CopyPool::run(std::size_t pieces, const Work& work, const Done& done) {
+    // A child process must not even lock: whoever held the mutex in its parent does not exist here.
+    if (pieces < 2 || helpers_ <= 0 || getpid() != owner_) {
+        run_alone(pieces, work, done);
+        return;
+    }
+    Job job{pieces, work};
+    const Posted posted{*this, job};
+    for (std::size_t told = 0; told < pieces;) {
+        const std::size_t piece = job.next.fetch_add(1, std::memory_order_relaxed);
+        if (piece < pieces) {
+            work(piece);
+        }
+        for (const std::size_t ready = settle(job, piece, told); told < ready; ++told) {
+            done(told);
+        }
+    }
+}
+
+// Notes that the caller did `piece` and returns how many pieces from the first on are done. Where there was no piece
+// left to do, it waits for the helper that is at the first one untold.
+std::size_t CopyPool::settle(Job& job, std::size_t piece, std::size_t told) {
+    std::unique_lock lock{mutex_};
+    if (piece < job.pieces) {
+        job.done[piece] = true;
+    } else {
+        job.changed.wait(lock, [&] { return job.done[told]; });
+    }
+    while (told < job.pieces && job.done[told]) {
+        ++told;
+    }
+    return told;
+}
+
+void CopyPool::start() {
+    if (started_ || stopping_) {
+        return;
+    }
+    started_ = true;
+    const SignalsBlocked blocked;
+    try {
+        while (threads_.size() < static_cast<std::size_t>(helpers_)) {
+            threads_.emplace_back([this] { help(); });
+            pthread_setname_np(threads_.back().native_handle(), "trtw-copy");
+        }
+    } catch (const std::system_error&) {
+        // The system gives no more threads: those that there are, or the caller alone, do the work.
+    }
+}
+
+void CopyPool::stop() noexcept {
+    if (getpid() != owner_) {
+        return;
+    }
+    std::vector<std::thread> threads;
+    {
+        const std::scoped_lock lock{mutex_};
+        stopping_ = true;
+        threads.swap(threads_);
+    }
+    posted_.notify_all();
+    for (std::thread& thread : threads) {
+        thread.join();
+    }
+}
+
+// The job with the fewest helpers among those that have pieces left.
+CopyPool::Job* CopyPool::open_job() const noexcept {
+    Job* best = nullptr;
+    for (Job* job : jobs_) {
+        const bool open = job->next.load(std::memory_order_relaxed) < job->pieces;
+        if (open && (best == nullptr || job->helpers < best->helpers)) {
+            best = job;
+        }
+    }
+    return best;
+}
+
+void CopyPool::help() noexcept {
+    std::unique_lock lock{mutex_};
+    while (true) {
+        Job* job = nullptr;
+        posted_.wait(lock, [&] { return stopping_ || (job = open_job()) != nullptr; });
+        if (stopping_) {
+            return;
+        }
+        ++job->helpers;
+        while (!stopping_) {
+            const std::size_t piece = job->next.fetch_add(1, std::memory_order_relaxed);
+            if (piece >= job->pieces) {
+                break;
+            }
+            lock.unlock();
+            job->work(piece);
+            lock.lock();
+            job->done[piece] = true;
+            job->changed.notify_one();
+        }
+        --job->helpers;
+        job->changed.notify_one();
+    }
+}
+
+void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done) {
+    if (bytes < shared_copy_bytes) {
+        run_alone(pieces, work, done);
+    } else {
+        CopyPool::shared().run(pieces, work, done);
+    }
+}
+
+void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied) {
+    auto* to = static_cast<std::byte*>(target);
+    const auto* from = static_cast<const std::byte*>(source);
+    const auto size_of = [bytes](std::size_t piece) { return std::min(piece_bytes, bytes - piece * piece_bytes); };
+    const auto copy = [&](std::size_t piece) {
+        std::memcpy(to + piece * piece_bytes, from + piece * piece_bytes, size_of(piece));
+    };
+    const auto tell = [&](std::size_t piece) { copied(piece * piece_bytes, size_of(piece)); };
+    run_pieces(bytes, (bytes + piece_bytes - 1) / piece_bytes, std::ref(copy), std::ref(tell));
+}
+
+void copy_memory(void* target, const void* source, std::size_t bytes) {
+    if (bytes < shared_copy_bytes) {
+        if (bytes > 0) {
+            std::memcpy(target, source, bytes);
+        }
+        return;
+    }
+    copy_in_pieces(target, source, bytes, [](std::size_t, std::size_t) {});
+}
+
+} // namespace trtw::device
