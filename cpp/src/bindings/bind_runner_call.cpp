@@ -3,11 +3,11 @@
 #include "bind_device_array.hpp"
 #include "bind_vision.hpp"
 #include "trtw/device/check.hpp"
+#include "trtw/device/copy_pool.hpp"
 
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace py = pybind11;
 
@@ -166,13 +166,11 @@ std::vector<bool> flags_of(const Plan& plan, const std::vector<std::string>& nam
 
 void copy_bytes(void* target, const void* source, std::size_t bytes) {
     if (bytes < release_limit) {
-        if (bytes > 0) {
-            std::memcpy(target, source, bytes);
-        }
+        device::copy_memory(target, source, bytes);
         return;
     }
     const py::gil_scoped_release unlocked;
-    std::memcpy(target, source, bytes);
+    device::copy_memory(target, source, bytes);
 }
 
 py::array view_of(const engine::Output& output) {

@@ -1,12 +1,12 @@
 #include "trtw/engine/bench.hpp"
 
 #include "trtw/device/check.hpp"
+#include "trtw/device/copy_pool.hpp"
 #include "trtw/device/status.hpp"
 #include "trtw/engine/bench_stream.hpp"
 #include "trtw/engine/runner.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <thread>
 
@@ -182,8 +182,8 @@ BenchResult bench_latency(const std::shared_ptr<const Plan>& plan, const std::ve
             for (std::size_t o = 0; o < results.size(); ++o) {
                 const Output& output = finished.outputs()[o];
                 results[o].resize(output.bytes);
-                if (output.on_host && output.bytes > 0) {
-                    std::memcpy(results[o].data(), output.host->data(), output.bytes);
+                if (output.on_host) {
+                    device::copy_memory(results[o].data(), output.host->data(), output.bytes);
                 }
             }
             const Timing& timing = finished.timing();

@@ -1,18 +1,16 @@
 // Moves a call's inputs to the device and its outputs to the host.
 #include "trtw/device/check.hpp"
+#include "trtw/device/copy_pool.hpp"
 #include "trtw/engine/host_array.hpp"
 #include "trtw/engine/slot.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 namespace trtw::engine {
 
 namespace {
-
-// One piece is copied by the device while the host fills the next.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20U;
 
 // Whether an address lies in the buffer: then the caller passes (part of) a view of it.
 bool holds(const device::PinnedBuffer& buffer, const void* address) {
@@ -31,9 +29,10 @@ void Slot::stage(const Call& call, std::size_t input) {
     if (source.strides.empty()) {
         if (source.data == buffer.data()) {
             ++in_place_inputs_;
-        } else {
-            // The source may be another part of this very buffer.
+        } else if (holds(buffer, source.data)) {
             std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
+        } else {
+            device::copy_memory(buffer.data(), source.data, byte_size(tensor, source.shape));
         }
         return;
     }
@@ -47,23 +46,23 @@ void Slot::stage(const Call& call, std::size_t input) {
     std::memcpy(buffer.data(), packed.data(), packed.size());
 }
 
-// Stages and transfers, piece by piece where that lets both overlap.
+// Stages and transfers, piece by piece where that lets both overlap: the device copies one while the host fills the
+// next.
 void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
     const Input& source = call.inputs[input];
     const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
     auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
     auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
-    const bool pieces = source.strides.empty() && !holds(io_.inputs[input].host, source.data);
-    if (!pieces) {
-        stage(call, input);
-    }
-    for (std::size_t offset = 0; offset < bytes;) {
-        const std::size_t size = pieces ? std::min(kPieceBytes, bytes - offset) : bytes;
-        if (pieces) {
-            std::memcpy(host + offset, static_cast<const std::byte*>(source.data) + offset, size);
-        }
+    const auto transfer = [&](std::size_t offset, std::size_t size) {
         TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
-        offset += size;
+    };
+    if (source.strides.empty() && !holds(io_.inputs[input].host, source.data)) {
+        device::copy_in_pieces(host, source.data, bytes, std::ref(transfer));
+        return;
+    }
+    stage(call, input);
+    if (bytes > 0) {
+        transfer(0, bytes);
     }
 }
 

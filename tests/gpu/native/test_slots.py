@@ -73,6 +73,30 @@ def test_eight_threads_share_a_runner(native: Any, engines: Engines, engine: str
     runner.close()
 
 
+@pytest.mark.parametrize("transfers", [True, False])
+@pytest.mark.parametrize("slots", [1, 4])
+def test_large_inputs_from_several_threads(native: Any, engines: Engines, slots: int, transfers: bool) -> None:
+    shared = 9 << 17  # elements from which on several threads copy an array
+    sizes = [1000, 600_000, shared - 1, shared, 3_000_001, 9_633_792]
+    options = native.RunnerOptions(slots=slots, graph_includes_transfers=transfers)
+    runner = native.Runner(engines("elementwise"), options)
+
+    def work(thread: int) -> int:
+        rng = np.random.default_rng(thread)
+        for size in [*rng.permutation(sizes), *rng.permutation(sizes)]:
+            x = rng.standard_normal(size, np.float32)
+            expected = np.maximum(x, 0)
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], expected, strict=True)
+            ticket = runner.submit({"x": x})
+            x[...] = -1  # nobody reads it any more
+            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected, strict=True)
+        return thread
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == list(range(4))
+    runner.close()
+
+
 def test_one_thread_submits_and_another_waits(native: Any, engines: Engines) -> None:
     from queue import SimpleQueue
 
