@@ -1,9 +1,11 @@
 #include "trtw/vision/letterbox_gpu.hpp"
 
 #include "trtw/device/check.hpp"
+#include "trtw/device/copy_pool.hpp"
 #include "trtw/device/range.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,22 +23,26 @@ std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-std::size_t pixel_bytes(const DeviceImage& item) {
-    return static_cast<std::size_t>(item.row_bytes) * static_cast<std::size_t>(staged_rows(item));
+std::size_t pitch(const DeviceImage& item) {
+    return static_cast<std::size_t>(item.row_bytes);
 }
 
-// Copies rows into `host` and starts their way to `target`, a few rows at a time.
-void upload(const ImageView& image, const DeviceImage& item, std::uint8_t* host, std::uint8_t* target,
-            cudaStream_t stream) {
-    const auto row = static_cast<std::size_t>(item.row_bytes);
+std::size_t pixel_bytes(const DeviceImage& item) {
+    return pitch(item) * static_cast<std::size_t>(staged_rows(item));
+}
+
+// Rows that are copied, and then transferred, in one go.
+struct Piece {
+    std::size_t image;
+    int first;
+    int count;
+};
+
+void split(std::vector<Piece>& pieces, std::size_t image, const DeviceImage& item) {
     const int rows = staged_rows(item);
-    const int rows_per_piece = static_cast<int>(std::max<std::size_t>(piece_bytes / row, 1));
+    const int rows_per_piece = static_cast<int>(std::max<std::size_t>(piece_bytes / pitch(item), 1));
     for (int first = 0; first < rows; first += rows_per_piece) {
-        const int count = std::min(rows_per_piece, rows - first);
-        const std::size_t offset = static_cast<std::size_t>(first) * row;
-        const std::size_t bytes = static_cast<std::size_t>(count) * row;
-        copy_rows(image, item, first, count, host + offset);
-        TRTW_CUDA(cudaMemcpyAsync(target + offset, host + offset, bytes, cudaMemcpyHostToDevice, stream));
+        pieces.push_back({image, first, std::min(rows_per_piece, rows - first)});
     }
 }
 
@@ -52,6 +58,7 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
     const std::size_t table_bytes = aligned(images.size() * sizeof(DeviceImage));
     std::vector<DeviceImage> items;
     std::vector<std::size_t> offsets;
+    std::vector<Piece> pieces;
     items.reserve(images.size());
     offsets.reserve(images.size());
     std::size_t total = table_bytes;
@@ -59,6 +66,7 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
         items.push_back(stage(image, spec));
         offsets.push_back(total);
         total += aligned(pixel_bytes(items.back()));
+        split(pieces, items.size() - 1, items.back());
     }
     device_.reserve(total);
     host_.reserve(total);
@@ -69,9 +77,20 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
     }
     std::copy(items.begin(), items.end(), reinterpret_cast<DeviceImage*>(host));
     TRTW_CUDA(cudaMemcpyAsync(target, host, table_bytes, cudaMemcpyHostToDevice, stream));
-    for (std::size_t i = 0; i < items.size(); ++i) {
-        upload(images[i], items[i], host + offsets[i], target + offsets[i], stream);
-    }
+    const auto offset_of = [&](const Piece& piece) {
+        return offsets[piece.image] + static_cast<std::size_t>(piece.first) * pitch(items[piece.image]);
+    };
+    const auto copy = [&](std::size_t index) {
+        const Piece& piece = pieces[index];
+        copy_rows(images[piece.image], items[piece.image], piece.first, piece.count, host + offset_of(piece));
+    };
+    const auto transfer = [&](std::size_t index) {
+        const Piece& piece = pieces[index];
+        const std::size_t offset = offset_of(piece);
+        const std::size_t bytes = static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
+        TRTW_CUDA(cudaMemcpyAsync(target + offset, host + offset, bytes, cudaMemcpyHostToDevice, stream));
+    };
+    device::run_pieces(total, pieces.size(), std::ref(copy), std::ref(transfer));
     launch_letterbox(reinterpret_cast<const DeviceImage*>(target), static_cast<int>(images.size()), spec, output,
                      stream);
 }

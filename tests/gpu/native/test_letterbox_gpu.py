@@ -76,6 +76,14 @@ def test_one_letterbox_serves_growing_batches(native: Any) -> None:
         np.testing.assert_array_equal(gpu.numpy(), cpu, strict=True)
 
 
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_large_batches(native: Any, count: int) -> None:
+    spec = native.LetterboxSpec(640, 640)  # the larger batches are copied by several threads
+    images = [picture(*[(720, 1280), (1001, 1333), (2000, 1500)][seed % 3], seed) for seed in range(count)]
+    gpu, cpu = both(native, spec, images)
+    np.testing.assert_array_equal(gpu, cpu, strict=True)
+
+
 @pytest.mark.parametrize("transfers", [True, False])
 @pytest.mark.parametrize("slots", [1, 2])
 def test_images_go_straight_into_the_engine(native: Any, engines: Engines, transfers: bool, slots: int) -> None:
