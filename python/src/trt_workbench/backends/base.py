@@ -6,6 +6,7 @@ The public methods guard state and check inputs against the model; a backend fil
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,15 +197,21 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
     return {spec.name: np.asarray(_checked(spec, inputs[spec.name]), order="C") for spec in specs}
 
 
+# numpy makes a dtype's name anew each time, which takes longer than all else that is checked
+_dtype_name = functools.cache(lambda dtype: str(dtype.name))
+
+
 def _checked(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
-    if not array.dtype.isnative:
-        msg = f"Input {spec.name} is in foreign byte order ({array.dtype.str}); use .astype({spec.dtype!r})."
+    dtype, shape = array.dtype, array.shape
+    if not dtype.isnative:
+        msg = f"Input {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r})."
         raise UsageProblem(msg)
-    if array.dtype.name != spec.dtype:
-        msg = f"Input {spec.name} is {array.dtype.name}, the model takes {spec}; convert it first."
+    if _dtype_name(dtype) != spec.dtype:
+        msg = f"Input {spec.name} is {dtype.name}, the model takes {spec}; convert it first."
         raise UsageProblem(msg)
-    fits = len(array.shape) == len(spec.shape) and all(
-        want is None or want == got for want, got in zip(spec.shape, array.shape, strict=True)
+    fits = shape == spec.shape or (
+        len(shape) == len(spec.shape)
+        and all(want is None or want == got for want, got in zip(spec.shape, shape, strict=True))
     )
     if not fits:
         msg = f"Input {spec.name} has shape {list(array.shape)}, the model takes {spec}."
