@@ -67,13 +67,14 @@ def test_half_precision_is_near(llm_folder: Folders, tmp_path: Path, backend: st
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
 @pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
 @pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
-def test_cached_generation(llm_folder: Folders, backend: str, family: str) -> None:
+@pytest.mark.parametrize("batch", [1, 2])
+def test_cached_generation(llm_folder: Folders, backend: str, family: str, batch: int) -> None:
     needs(backend)
     directory = examine_llm_directory(llm_folder(family))
-    prompts = TOKENS[:12].reshape(2, 6)
+    prompts = TOKENS[: 6 * batch].reshape(batch, 6)
     expected = generate_uncached(load_torch_llm(directory), prompts, 24).tokens
     source = ModelSource(directory, "cuda", 17, None, lambda _: None)
-    model: Any = open_cached(BackendChoice(backend), source, 2, 6, 30)
+    model: Any = open_cached(BackendChoice(backend), source, batch, 6, 30)
     for _ in range(3):
         assert generate_cached(model, prompts, 24).tokens.tolist() == expected.tolist()
     if backend == "trt":

@@ -51,16 +51,19 @@ def test_inputs_and_outputs(llm_folder: Folders, tmp_path: Path) -> None:
     assert facts.inputs[2].shape == ("batch", 2, "past", 8)
 
 
-def test_a_static_graph_of_fixed_batch(llm_folder: Folders, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_static_graph_of_fixed_batch(llm_folder: Folders, tmp_path: Path, batch: int) -> None:
     model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
-    facts = examine_model(export_graph(model, "static", tmp_path / "m.onnx", cache_length=48, batch=3).path)
+    facts = examine_model(export_graph(model, "static", tmp_path / "m.onnx", cache_length=48, batch=batch).path)
     assert [(tensor.name, tensor.shape) for tensor in facts.inputs[:3]] == [
-        ("input_ids", (3, "sequence")),
+        ("input_ids", (batch, "sequence")),
         ("start", (1,)),
-        ("past_key_values.0.key", (3, 2, 48, 8)),
+        ("past_key_values.0.key", (batch, 2, 48, 8)),
     ]
-    # the state that goes out fits the state that comes in
-    assert facts.outputs[1].shape == (3, 2, 48, 8)
+    # the state that goes out fits the state that comes in, also where a dimension of 1 could have broadcast
+    vocabulary = model.get_input_embeddings().num_embeddings
+    assert facts.outputs[0].shape == (batch, "sequence", vocabulary)
+    assert {tensor.shape for tensor in facts.outputs[1:]} == {(batch, 2, 48, 8)}
 
 
 def test_masks_can_be_held_in_half_precision(llm_folder: Folders, tmp_path: Path) -> None:

@@ -131,7 +131,13 @@ def export_graph(
             except Exception as error:
                 raise _not_exportable(model, kind, opset, error) from error
         try:
-            data = _store(traced, path, {"graph": kind, "model_type": model.config.model_type}, inline_limit_bytes)
+            document = onnx.load(traced)
+            if kind == "static":
+                _declare_state(document, len(past) // 2)
+            if batch:
+                _declare_batch(document, batch)
+            properties = {"graph": kind, "model_type": model.config.model_type}
+            data = _store(document, traced.with_name(path.name), path, properties, inline_limit_bytes)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
             raise _not_exportable(model, kind, opset, error) from error
     return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None, batch)
@@ -178,11 +184,25 @@ def _example(
     return (tokens, mask, *past), ["input_ids", "attention_mask", *before], axes
 
 
-def _store(traced: Path, path: Path, properties: dict[str, str], inline_limit_bytes: int) -> Path | None:
-    """Check the traced file and move it to its place, all large weights in one file beside it if need be."""
-    document = onnx.load(traced)
+def _declare_state(document: onnx.ModelProto, layers: int) -> None:
+    """Give state outputs the shapes of the inputs that they feed: PyTorch loses a batch of 1, which could broadcast."""
+    inputs = {tensor.name: tensor.type for tensor in document.graph.input}
+    outputs = {tensor.name: tensor.type for tensor in document.graph.output}
+    for before, after in zip(*state_names(layers), strict=True):
+        outputs[after].CopyFrom(inputs[before])
+
+
+def _declare_batch(document: onnx.ModelProto, batch: int) -> None:
+    for tensor in document.graph.output:
+        tensor.type.tensor_type.shape.dim[0].dim_value = batch
+
+
+def _store(
+    document: onnx.ModelProto, final: Path, path: Path, properties: dict[str, str], inline_limit_bytes: int
+) -> Path | None:
+    """Write and check the model as `final`, then move it to `path`, large weights in one file beside it if need be."""
     onnx.helper.set_model_props(document, {f"trt_workbench.{key}": value for key, value in properties.items()})
-    final, data_name = traced.with_name(path.name), f"{path.name}.data"
+    data_name = f"{path.name}.data"
     weights = sum(len(tensor.raw_data) for tensor in document.graph.initializer)
     external = weights > inline_limit_bytes
     onnx.save(document, final, save_as_external_data=external, location=data_name if external else None)
