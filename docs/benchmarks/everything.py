@@ -189,8 +189,8 @@ def remaining(step: Step) -> Sequence[object]:
 
 
 def command(*words: object) -> list[object]:
-    """A command of the workbench."""
-    return ["-c", "from trt_workbench.cli.main import main; main()", *words]
+    """A command of the workbench, by its script, so that its reports tell how to repeat it."""
+    return [Path(sys.executable).with_name("trtw"), *words]
 
 
 def core_lane(options: argparse.Namespace) -> Lane:

@@ -101,9 +101,9 @@ def measure(options: argparse.Namespace) -> bool:
         if (options.runs and name not in options.runs.split(",")) or (target / "run.json").is_file():
             continue
         place = [str(gpt2) if argument == "gpt2" else argument for argument in arguments]
-        code = "from trt_workbench.cli.eval_llm import main; main()"
+        trtw = str(Path(sys.executable).with_name("trtw"))
         say(f"== {name}")
-        command = [sys.executable, "-c", code, *place, "--backends", ",".join(chosen(name, backends))]
+        command = [trtw, "eval-llm", *place, "--backends", ",".join(chosen(name, backends))]
         command += ["--output", str(target)]
         # a gate that fails (1) is a result
         status = subprocess.run(command, check=False).returncode
@@ -114,9 +114,9 @@ def measure(options: argparse.Namespace) -> bool:
 
 
 _MADE = (
-    "Made by `measure.py --report` from each run's `metrics.json`; nothing here is written by hand. The command line",
-    "is in `env.json`, every repetition in `records.jsonl`, engines and providers in the provenance of `metrics.json`.",
-    "GPT-2 has the shape of the 124M model and random weights.",
+    "Made by `measure.py --report` from each run's `metrics.json`, and from its `note.md` where something needs to be",
+    "said. The command line is in `env.json`, every repetition in `records.jsonl`, engines and providers in the",
+    "provenance of `metrics.json`. GPT-2 has the shape of the 124M model and random weights.",
 )
 
 
@@ -141,6 +141,8 @@ def summarise(output: Path) -> str:
                 "| mode | backend | batch x prompt | first token, ms | each further, ms | tokens/s | same tokens |"
             ]
             parts += ["| --- | --- | --- | --- | --- | --- | --- |", *map(_timing_row, metrics["timing"]), ""]
+        if (note := path.with_name("note.md")).is_file():
+            parts += [note.read_text(encoding="utf-8")]
     return "\n".join(parts)
 
 

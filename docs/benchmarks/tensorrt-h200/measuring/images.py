@@ -58,6 +58,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
             return boxes(outputs, plan_geometry(image.shape[0], image.shape[1], transform))
 
         ways = {"host": on_host, "device": on_device}
+        engine_ms = _engine_ms(session.loaded.engine, session.inputs[0].name, tensor)  # type: ignore[attr-defined]
         for measured, (size, number) in enumerate(left):
             if not budget.allows(_ROUND_S):
                 return measured
@@ -69,6 +70,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
                 "round": number,
                 "input": [transform.height, transform.width],
                 "opencv_threads": cv2.getNumThreads(),
+                "engine_ms": engine_ms,
                 "summary_ms": {way: summary(ms) for way, ms in found.items()},
                 "boxes": {way: len(run(image)) for way, run in ways.items()},
                 "speedup": float(np.median(found["host"]) / np.median(found["device"])),
@@ -86,6 +88,15 @@ def scene(height: int, width: int, seed: int = 0) -> np.ndarray[Any, Any]:
     coarse = np.random.default_rng(seed).integers(0, 256, (height // 16, width // 16, 3), dtype=np.uint8)
     image: np.ndarray[Any, Any] = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
     return np.ascontiguousarray(image)
+
+
+def _engine_ms(engine: Any, name: str, tensor: np.ndarray[Any, Any]) -> float:
+    """Median of the engine's compute alone: what no preprocessing can save."""
+    from trt_workbench.engine import native
+
+    tensor.fill(0)
+    options = native.require("BenchOptions")(duration_s=0.5, warmup_ms=200.0, transfers=False)
+    return float(np.median(native.require("bench")(engine, {name: tensor}, options).compute_ms))
 
 
 def _time(run: Callable[[Any], Any], image: Any) -> np.ndarray[Any, Any]:

@@ -64,7 +64,8 @@ def _check(recorder: Recorder, name: str, checker: list[str], run: list[str], ti
     clean = done.returncode == 0 and summary.endswith(" 0 errors")
     shown = " ".join(Path(word).name if word.startswith("/") else word for word in [*checker, *run])
     found = {"run": name, "command": shown, "result": f"{summary}, exit code {done.returncode}", "clean": clean}
-    recorder.add("sanitizer", {**found, "log_head": lines[:60], "log_tail": lines[60:][-20:]})
+    findings = [line for line in lines if line.startswith("=")]  # what the program prints begins otherwise
+    recorder.add("sanitizer", {**found, "findings_head": findings[:60], "log_tail": lines[-20:]})
     say(f"sanitizer {name}: {found['result']}")
     return clean
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -74,9 +74,13 @@ def _pair_verdict(case: str, measure: str, ratio: float) -> str:
 
 def latency_rows(records: Sequence[Record]) -> list[Row]:
     """Return, by engine and way through Python: rounds, C++ and Python medians in ms, excess in µs, verdict."""
-    rounds: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    rounds: dict[str, dict[tuple[int, int], dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    seen: Counter[tuple[str, int, str]] = Counter()
     for record in records:
-        rounds[record["engine"]][record["round"]][record["way"]] = record["summary_ms"]["median"]
+        engine, number, way = record["engine"], record["round"], record["way"]
+        # every day of measuring counts its rounds from 0
+        rounds[engine][seen[engine, number, way], number][way] = record["summary_ms"]["median"]
+        seen[engine, number, way] += 1
     rows = []
     for engine, numbered in rounds.items():
         for way in ("python-runner", "python-session"):
@@ -122,7 +126,7 @@ def accuracy_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def image_rows(records: Sequence[Record]) -> list[Row]:
-    """Return, by engine and image size: rounds, host and device medians in ms, median speed-up, verdict."""
+    """Return, by engine and image size: rounds, medians of host, device and engine in ms, speed-up, verdict."""
     groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
     for record in records:
         groups[record["engine"], *record["size"]].append(record)
@@ -132,7 +136,9 @@ def image_rows(records: Sequence[Record]) -> list[Row]:
         speedup = statistics.median(record["speedup"] for record in found)
         judged = verdict(met=speedup >= LEAST_PREPROCESS_SPEEDUP)
         where = f"{engine}, {width}x{height}"
-        rows.append([where, str(len(found)), f"{host:.3f}", f"{device:.3f}", f"{speedup:.2f}", judged])
+        alone = [record["engine_ms"] for record in found if "engine_ms" in record]
+        engine_ms = f"{statistics.median(alone):.3f}" if alone else "-"
+        rows.append([where, str(len(found)), f"{host:.3f}", f"{device:.3f}", engine_ms, f"{speedup:.2f}", judged])
     return rows
 
 
