@@ -59,8 +59,13 @@ class StaticGraph(nn.Module):
 
     def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on the tokens of positions start to start+S-1; what lies beyond them is never seen."""
-        layers = [_SlotLayer(*pair, start) for pair in zip(past[::2], past[1::2], strict=True)]
         batch, count = input_ids.shape
+        # once for all layers: the runtimes do not see that every layer would compute the same
+        row = torch.arange(past[0].shape[-2]) - start
+        written = (row >= 0) & (row < count)
+        source = row * written  # any row that exists, where nothing is written
+        written = written[None, None, :, None]
+        layers = [_SlotLayer(*pair, start, written, source) for pair in zip(past[::2], past[1::2], strict=True)]
         positions = (torch.arange(count) + start)[None, :].expand(batch, -1)
         # nothing is padded, and what lies ahead is masked by its position; without a mask some models make one of
         # a length that depends on the value of start
@@ -117,19 +122,16 @@ class _SlotLayer(_Layer):
     shapes that do not depend on values.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, start: Tensor) -> None:
+    def __init__(self, keys: Tensor, values: Tensor, start: Tensor, written: Tensor, source: Tensor) -> None:
+        """Take the state, which slots are written, bool [1,1,C,1], and the new row of each, int64 [C]."""
         super().__init__(keys, values)
-        self._start = start
+        self._start, self._written, self._source = start, written, source
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         assert self.keys is not None
         assert self.values is not None
-        row = torch.arange(self._length()) - self._start
-        written = (row >= 0) & (row < key_states.shape[-2])
-        source = row * written  # any row that exists, where nothing is written
-        written = written[None, None, :, None]
-        self.keys = torch.where(written, key_states.index_select(2, source), self.keys)
-        self.values = torch.where(written, value_states.index_select(2, source), self.values)
+        self.keys = torch.where(self._written, key_states.index_select(2, self._source), self.keys)
+        self.values = torch.where(self._written, value_states.index_select(2, self._source), self.values)
         return self.keys, self.values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the interface's name

@@ -31,7 +31,7 @@ MANIFEST = "export.json"
 DEFAULT_OPSET = 17
 DEFAULT_CACHE_LENGTH = 1024
 # Raised when the way of exporting changes, so that files exported before are not taken again.
-_RECIPE = 2
+_RECIPE = 3
 # Helps a person or a tool that meets the ONNX files later.
 _COPIED = (
     "config.json",
