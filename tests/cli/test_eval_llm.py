@@ -121,6 +121,27 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ("ort-cpu:fp16", "Backend ort-cpu runs language models in fp32, not 'fp16'."),
+        ("ort-cuda:int8", "Backend ort-cuda runs language models in fp32, fp16, not 'int8'."),
+        ("ort-trt:fp8", "Backend ort-trt runs language models in fp32, fp16, bf16, not 'fp8'."),
+        ("torch-compile:int8", "Backend torch-compile runs language models in fp32, fp16, bf16, not 'int8'."),
+        ("trt:fp12", "fp12"),
+    ],
+)
+def test_a_precision_is_refused_before_anything_is_loaded(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, message: str
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--backends", f"torch,{backend}")
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Exporting" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_of_pickles(llm_folder: Folders, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((llm_folder("llama") / "config.json").read_bytes())
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")

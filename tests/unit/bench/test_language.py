@@ -10,11 +10,13 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.registry import backend_names
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import model_files, model_hash
 from trt_workbench.bench.scenarios import load_model, make_scenario
 from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
 
 Folders = Callable[[str], Path]
 PLAN = MeasurePlan(warmup_ms=0, duration_s=0.0, min_iterations=3)
@@ -69,6 +71,21 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
 def test_what_language_models_do_not_take(llm_folder: Folders, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         load_model(point("prefill", "torch", {"prompt": 8}, **changes), llm_folder("llama"), {})
+
+
+def test_a_precision_is_refused_before_the_export(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    for kind, dims in (("prefill", {"prompt": 8}), ("generate-cached", {"prompt": 8, "new_tokens": 4})):
+        with pytest.raises(UsageProblem, match="ort-cpu runs language models in fp32, not 'fp16'"):
+            load_model(point(kind, "ort-cpu", dims, precision="fp16"), llm_folder("llama"), {})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", backend_names())
+def test_every_backend_runs_language_models_in_fp32(name: str) -> None:
+    check_precision(BackendChoice(name))
 
 
 def test_too_long_for_the_model(llm_folder: Folders) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, require_backend
-from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.backends.torch_llm import PRECISIONS, TorchLlm, load_torch_llm
+from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -19,6 +20,14 @@ from trt_workbench.pipeline.language.models import CachedModel, LogitsModel, Ses
 _TORCH = {"torch": False, "torch-compile": True}
 # Where a cache may grow by a token a step; elsewhere buffers, graphs or engines are made for one shape.
 _GROWING = ("ort-cpu",)
+# What these backends can run an exported graph in, which is fp32 and holds no scales for int8. They refuse the rest
+# themselves, but only once they have the graph, and to export a large model takes minutes.
+_PRECISIONS = {
+    **dict.fromkeys(_TORCH, PRECISIONS),
+    "ort-cpu": ("fp32",),
+    "ort-cuda": ("fp32", "fp16"),
+    "ort-trt": ("fp32", "fp16", "bf16"),
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,8 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
     """Return the backends that a list such as "torch,ort-cpu,trt:fp16" names, in its order.
 
     Raises:
-        UsageProblem: a name is unknown or stands twice, or there is none.
+        UsageProblem: a name is unknown or stands twice, or there is none, or a backend does not run language models in
+            the precision that it is asked for.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     choices = []
@@ -82,10 +92,20 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
             msg = f"There is no backend {name!r} for --backends; {did_you_mean(name, backend_names())}"
             raise UsageProblem(msg)
         choices.append(BackendChoice(name, precision or "fp32"))
+        check_precision(choices[-1])
     if not choices or len(set(choices)) < len(choices):
         msg = f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}."
         raise UsageProblem(msg)
     return tuple(choices)
+
+
+def check_precision(choice: BackendChoice) -> None:
+    """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
+    if choice.name == "trt":
+        load_settings(None, {"precision": choice.precision})  # types may be joined, such as int8+fp16
+    elif choice.precision not in (known := _PRECISIONS[choice.name]):
+        msg = f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
+        raise UsageProblem(msg)
 
 
 def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: int) -> LogitsModel:
@@ -97,6 +117,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
         CheckFailed: the exported graph does not compute what PyTorch computes.
         DeviceFailure: there is not enough memory.
     """
+    check_precision(choice)
     if choice.name in _TORCH:
         return _open_torch(choice, source)
     backend = require_backend(choice.name)
@@ -117,6 +138,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     Raises:
         As `open_logits`.
     """
+    check_precision(choice)
     if choice.name in _TORCH:
         return _open_torch(choice, source)
     backend = require_backend(choice.name)
