@@ -13,6 +13,7 @@ import onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS
+from trt_workbench.onnxtools.sanitize_graph import weight_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -203,8 +204,7 @@ def _store(
     """Write and check the model as `final`, then move it to `path`, large weights in one file beside it if need be."""
     onnx.helper.set_model_props(document, {f"trt_workbench.{key}": value for key, value in properties.items()})
     data_name = f"{path.name}.data"
-    weights = sum(len(tensor.raw_data) for tensor in document.graph.initializer)
-    external = weights > inline_limit_bytes
+    external = weight_bytes(document) > inline_limit_bytes
     onnx.save(document, final, save_as_external_data=external, location=data_name if external else None)
     onnx.checker.check_model(str(final), full_check=not external)
     data = path.with_name(data_name)

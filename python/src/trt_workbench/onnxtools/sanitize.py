@@ -167,7 +167,7 @@ def _save_beside(model: onnx.ModelProto, path: Path, data: Path) -> None:
     """Write the graph, and its large weights into a file beside it; the model keeps them, unlike with `onnx.save`."""
     with without_weights(model) as weights, data.open("wb") as file:
         for tensor in model.graph.initializer:
-            if is_external(tensor):
+            if tensor.name in weights and is_external(tensor):
                 del tensor.external_data[:]
                 raw = weights[tensor.name]
                 place = {"location": data.name, "offset": file.tell(), "length": len(raw)}

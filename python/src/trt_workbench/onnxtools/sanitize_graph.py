@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +21,34 @@ _LARGE_WEIGHT = 1 << 20
 
 def weight_bytes(model: onnx.ModelProto) -> int:
     """Return the size of the initialisers, which is nearly all of a large model; protobuf cannot say it above 2 GiB."""
-    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
+    return sum(map(tensor_bytes, model.graph.initializer))
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the size of a tensor's values as raw data, wherever they are: in a field of their type, or in a file."""
+    if tensor.raw_data:
+        return len(tensor.raw_data)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    if tensor.data_type == onnx.TensorProto.UNDEFINED:
+        return 0
+    return math.prod(tensor.dims) * int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 @contextmanager
 def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
     """Take large initialisers' bytes out of the model while the block runs, so that protobuf can handle it.
 
-    They are marked as external data meanwhile. Yields the bytes by name.
+    They are marked as external data meanwhile, and are raw data afterwards. Yields the bytes by name.
     """
     taken: dict[str, bytes] = {}
     for tensor in model.graph.initializer:
-        if len(tensor.raw_data) > _LARGE_WEIGHT:
+        held = not is_external(tensor) and tensor.data_type != onnx.TensorProto.STRING
+        if held and tensor_bytes(tensor) > _LARGE_WEIGHT:
+            if not tensor.raw_data:
+                raw = numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data
+                tensor.ClearField(onnx.helper.tensor_dtype_to_field(tensor.data_type))
+                tensor.raw_data = raw
             taken[tensor.name] = tensor.raw_data
             tensor.ClearField("raw_data")
             tensor.data_location = onnx.TensorProto.EXTERNAL
@@ -40,7 +57,7 @@ def without_weights(model: onnx.ModelProto) -> Iterator[dict[str, bytes]]:
         yield taken
     finally:
         for tensor in model.graph.initializer:
-            if is_external(tensor):
+            if tensor.name in taken and is_external(tensor):
                 tensor.raw_data = taken[tensor.name]
                 tensor.ClearField("data_location")
                 del tensor.external_data[:]
