@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from trt_workbench.cli.main import app
+from trt_workbench.onnxtools import sanitize_check
 
 
 @pytest.fixture
@@ -95,6 +97,51 @@ def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
     code, _, error = run(model, "-o", tmp_path)
     assert code == 2
     assert f"name a file: {tmp_path}" in error
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> Path:
+    """Attention's mask, one longer than the past, as exporters declare it."""
+    inputs = [
+        helper.make_tensor_value_info("keys", TensorProto.FLOAT, ["past"]),
+        helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["past + 1"]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["total"])]
+    graph = helper.make_graph([helper.make_node("Concat", ["keys", "mask"], ["y"], axis=0)], "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shapes"),
+    [
+        ([], [(1, 2), (2, 3)]),
+        (["past=4"], [(4, 5), (4, 5)]),
+        (["past + 1=7"], [(1, 7), (2, 7)]),
+        (["past=4", "past + 1=7"], [(4, 7), (4, 7)]),
+    ],
+)
+def test_the_size_of_a_sum(
+    sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[str], shapes: list[tuple[int, int]]
+) -> None:
+    from trt_workbench.evaluate import parity
+
+    seen: list[tuple[int, ...]] = []
+
+    def watched(before: Path, after: Path, run: Any, inputs: Any, **options: float) -> dict[str, Any]:
+        seen.extend((arrays["keys"].size, arrays["mask"].size) for arrays in inputs)
+        return sanitize_check.compare(before, after, run, inputs, **options)
+
+    monkeypatch.setattr(parity, "compare", watched)
+    code, _, error = run(sums, "-o", tmp_path / "out.onnx", *(word for size in sizes for word in ("--size", size)))
+    assert code == 0, error
+    assert seen == shapes
+
+
+def test_a_number_in_a_sum_has_no_size_to_give(sums: Path, tmp_path: Path) -> None:
+    code, _, error = run(sums, "-o", tmp_path / "out.onnx", "--size", "1=3")
+    assert code == 2
+    assert "no dimension of an input called '1' to check with; there are: past, past + 1" in error
 
 
 def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:

@@ -296,8 +296,11 @@ def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
         ModelTensor("ids", "int64", ("batch", "sequence")),
         ModelTensor("mask", "int64", ("batch", "past + sequence")),
     ]
-    drawn = random_inputs(tensors, {"batch": 2, "sequence": 3, "past": 4, "past + sequence": 9}, {}, 0)
-    assert drawn["mask"].shape == (2, 7)
+    sizes = {"batch": 2, "sequence": 3, "past": 4}
+    assert random_inputs(tensors, sizes, {}, 0)["mask"].shape == (2, 7)
+    assert random_inputs(tensors, {**sizes, "past + sequence": 9}, {}, 0)["mask"].shape == (2, 9)
+    del sizes["past"]
+    assert random_inputs(tensors, sizes, {}, 0, default=5)["mask"].shape == (2, 5)
 
 
 def test_a_model_with_external_data(tmp_path: Path) -> None:
@@ -340,9 +343,32 @@ def test_double_to_float_in_shapes_and_branches(tmp_path: Path) -> None:
     assert sorted(report.changes["double-to-float"]) == ["Cast ", "ConstantOfShape ", "constant half", "constant k"]
 
 
+def with_typed_fields(model: onnx.ModelProto, *names: str) -> onnx.ModelProto:
+    """Keep the values of initialisers as numbers, not as bytes, as some exporters do."""
+    for tensor in model.graph.initializer:
+        if tensor.name in names:
+            values = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(helper.make_tensor(tensor.name, tensor.data_type, values.shape, values.ravel().tolist()))
+            assert not tensor.raw_data
+    return model
+
+
+def test_weights_count_wherever_their_values_are(tmp_path: Path) -> None:
+    constants = {"f": np.ones((3, 5), np.float32), "i": np.arange(7), "h": np.ones(9, np.float16), "e": np.ones((0, 4))}
+    path = write(tmp_path / "m.onnx", [helper.make_node("Abs", ["x"], ["y"])], constants)
+    size = 3 * 5 * 4 + 7 * 8 + 9 * 2
+    assert sanitize_graph.weight_bytes(onnx.load(path)) == size
+    typed = with_typed_fields(onnx.load(path), *constants)
+    assert sanitize_graph.weight_bytes(typed) == size
+    typed.graph.initializer.append(helper.make_tensor("s", TensorProto.STRING, [2], [b"one", b"three"]))
+    assert sanitize_graph.weight_bytes(typed) == size + 8
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert sanitize_graph.weight_bytes(onnx.load(path, load_external_data=False)) == size
+
+
 def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its weights are never handed to protobuf together, and a second writing of one model loses none of them."""
-    monkeypatch.setattr(sanitize_module, "_MOST_WEIGHTS", 10_000)
+    monkeypatch.setattr(sanitize_module, "_MOST_WEIGHTS", 15_000)  # two of the three weights fit
     monkeypatch.setattr(sanitize_graph, "_LARGE_WEIGHT", 1_000)
     serialised: list[int] = []
     infer = onnx.shape_inference.infer_shapes
@@ -360,6 +386,7 @@ def test_a_model_above_the_limit_of_protobuf(tmp_path: Path, monkeypatch: pytest
         helper.make_node("MatMul", ["b", "w"], ["y"]),
     ]
     path = write(tmp_path / "m.onnx", nodes, weights, shape=(2, 40))
+    onnx.save(with_typed_fields(onnx.load(path), "u"), path)
     model, report = sanitize(path, default_rewrites())
     assert report.after == {"MatMul": 3}
     assert serialised

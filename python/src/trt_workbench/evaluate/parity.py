@@ -12,7 +12,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_check import Arrays, compare, random_inputs
+from trt_workbench.onnxtools.sanitize_check import Arrays, compare, random_inputs, sum_parts
 
 if TYPE_CHECKING:
     import onnx
@@ -26,7 +26,7 @@ class ParityRequest:
     """On what two models are compared.
 
     Attributes:
-        sizes: sizes of symbolic dimensions.
+        sizes: sizes of symbolic dimensions; of a sum such as "past + 1" its own size counts more than that of its part.
         shapes: whole shapes by input, which count more.
         seed: of the random inputs.
         rtol: relative tolerance of an output's elements.
@@ -60,13 +60,14 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
 
     tensors = examine_model(before).inputs
     symbols = sorted({name for tensor in tensors for name in tensor.shape or () if isinstance(name, str)})
-    parts = {part.strip() for symbol in symbols for part in symbol.split("+")}
+    # the 1 of "past + 1" is no name
+    parts = {part for symbol in symbols for part in sum_parts(symbol) if not part.isdecimal()}
     _check_names("dimension of an input", request.sizes, {*symbols, *parts})
     _check_names("input", request.shapes, {tensor.name for tensor in tensors})
     inputs = []
     for number, size in enumerate(_SIZES):
-        sizes = {symbol: request.sizes.get(symbol, size) for symbol in symbols}
-        inputs.append(random_inputs(tensors, {**request.sizes, **sizes}, request.shapes, request.seed + number))
+        sizes = {**{symbol: size for symbol in symbols if sum_parts(symbol) == [symbol]}, **request.sizes}
+        inputs.append(random_inputs(tensors, sizes, request.shapes, request.seed + number, default=size))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)

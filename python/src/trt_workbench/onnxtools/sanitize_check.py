@@ -19,15 +19,20 @@ _INTEGERS = 2
 
 
 def random_inputs(
-    tensors: Sequence[ModelTensor], dims: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]], seed: int
+    tensors: Sequence[ModelTensor],
+    dims: Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int,
+    default: int | None = None,
 ) -> Arrays:
     """Return one array for every input.
 
     Args:
         tensors: the inputs.
-        dims: sizes of symbolic dimensions.
+        dims: sizes of symbolic dimensions; a sum such as "past + 1" has its own here, or follows its parts.
         shapes: whole shapes by input, which count more.
         seed: of the values: floats in [0, 1), integers below 2, booleans.
+        default: size of symbolic dimensions of which `dims` says nothing.
 
     Raises:
         UsageProblem: a dimension has no size, or an input is of a type that cannot be drawn.
@@ -35,7 +40,7 @@ def random_inputs(
     generator = np.random.default_rng(seed)
     arrays: Arrays = {}
     for tensor in tensors:
-        shape = shapes.get(tensor.name) or _shape(tensor, dims)
+        shape = shapes.get(tensor.name) or _shape(tensor, dims, default)
         kind = np.dtype(tensor.dtype).kind if tensor.dtype != "unknown" else "?"
         if kind == "f":
             arrays[tensor.name] = generator.random(shape).astype(tensor.dtype)
@@ -49,8 +54,8 @@ def random_inputs(
     return arrays
 
 
-def _shape(tensor: ModelTensor, dims: Mapping[str, int]) -> tuple[int, ...]:
-    sizes = [dim if isinstance(dim, int) else _size(dim or "", dims) for dim in tensor.shape or ()]
+def _shape(tensor: ModelTensor, dims: Mapping[str, int], default: int | None) -> tuple[int, ...]:
+    sizes = [_size(dim, dims, default) if isinstance(dim, str) else dim for dim in tensor.shape or ()]
     if tensor.shape is None or None in sizes:
         msg = (
             f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}:1x3x64x64."
@@ -59,12 +64,18 @@ def _shape(tensor: ModelTensor, dims: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(size for size in sizes if size is not None)
 
 
-def _size(symbol: str, dims: Mapping[str, int]) -> int | None:
-    """Return the size of a symbolic dimension; exporters write sums such as "past + sequence" into one."""
-    parts = [part.strip() for part in symbol.split("+")]
-    if len(parts) == 1 or not all(part.isdigit() or part in dims for part in parts):
-        return dims.get(symbol)
-    return sum(int(part) if part.isdigit() else dims[part] for part in parts)
+def sum_parts(symbol: str) -> list[str]:
+    """Return what a symbolic dimension is the sum of, itself if nothing else; exporters write "past + 1" into one."""
+    return [part.strip() for part in symbol.split("+")]
+
+
+def _size(symbol: str, dims: Mapping[str, int], default: int | None) -> int | None:
+    """Return the size of a symbolic dimension: its own, that of its parts together, or the default."""
+    if symbol in dims:
+        return dims[symbol]
+    sizes = [int(part) if part.isdecimal() else dims.get(part) for part in sum_parts(symbol)]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else default
 
 
 def compare(
