@@ -32,7 +32,7 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
         return sum(map(len, tensor.string_data))
     if tensor.data_type == onnx.TensorProto.UNDEFINED:
         return 0
-    return math.prod(tensor.dims) * int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return int(math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 @contextmanager
