@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 from tests.cli.engines.common import Trtw, infer, measuring, write_model
 
 from trt_workbench.backends.registry import availability
+from trt_workbench.engine import hashing
 
 DETECTOR = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 SESSIONS = ("ort-cpu", "torch")
@@ -147,6 +148,21 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(trtw: Trtw, tmp_path: Path)
     assert (Path(document["directory"]) / "layers.json").is_file()
     state = infer(trtw, write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
     assert state["state"] == {"total": "x"}
+
+
+def test_trt_reads_the_model_once_to_hash_it(trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, hashed = write_model(tmp_path / "fixed.onnx"), []
+    hash_file = hashing.hash_file
+
+    def watched(path: Path) -> str:
+        hashed.append(path)
+        return hash_file(path)
+
+    monkeypatch.setattr(hashing, "hash_file", watched)
+    for _ in ("built", "from the cache"):
+        document = infer(trtw, model, "--backend", "trt", "--no-bench")
+        assert document["model_sha256"] == hashlib.sha256(model.read_bytes()).hexdigest()
+    assert hashed == [model, model]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ class SampleRun:
             memory: bytes by purpose.
             measured: None where nothing was measured.
         """
-        request = self._request
+        request, provenance = self._request, dict(self._session.provenance)
         comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
         shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
         return {
@@ -71,10 +71,10 @@ class SampleRun:
             "passed": not self.failures,
             "failures": self.failures,
             "model": str(request.model),
-            "model_sha256": model_hash(request.model) if request.is_model else None,
+            "model_sha256": self._model_sha256(provenance),
             "backend": backend,
             "backend_asked": request.backend,
-            "provenance": dict(self._session.provenance),
+            "provenance": provenance,
             "inputs": {"source": list(request.inputs) or f"random, seed {request.seed}", "first": shapes},
             "state": dict(request.state),
             "samples": len(self._latencies),
@@ -87,6 +87,14 @@ class SampleRun:
             "memory": dict(memory),
             "benchmark": measured.metrics if measured else None,
         }
+
+    def _model_sha256(self, provenance: Mapping[str, Any]) -> str | None:
+        """Return the model's hash, for an engine the one that the cache needed; None for a plan."""
+        if not self._request.is_model:
+            return None
+        if manifest := provenance.get("manifest"):
+            return str(manifest["model"]["sha256"])
+        return model_hash(self._request.model)
 
     def _one(self, sample: Sample, *, only: bool) -> dict[str, Any]:
         start = time.perf_counter()
