@@ -9,6 +9,7 @@ set(TRTW_CPU_SOURCES
   src/engine/host_array.cpp
   src/engine/plan_file.cpp
   src/engine/profile_choice.cpp
+  src/engine/slice.cpp
   src/engine/slot_pool.cpp
   src/engine/onnx_nodes.cpp
   src/engine/build_options.cpp
@@ -75,6 +76,7 @@ set(TRTW_TEST_NAMES
   test_profile_choice
   test_plan_file
   test_host_array
+  test_slice
   test_slot_pool
   test_copy_pool
   test_lru

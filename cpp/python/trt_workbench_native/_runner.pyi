@@ -365,6 +365,7 @@ class Runner:
         out: Mapping[str, HostArray] | None = None,
         outputs: Sequence[str] | None = None,
         device_outputs: Sequence[str] | Literal[True] = (),
+        at: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
         """Execute the engine once.
 
@@ -376,12 +377,15 @@ class Runner:
                 are.
             outputs: names of the outputs to copy to the host; None: as the runner's options say.
             device_outputs: names of the outputs to return as DeviceArray; True: all.
+            at: names of outputs to copy to the host, each with the one index of its second dimension to copy: numpy's
+                `output[:, index]`. The rest of them stays on the device.
 
         Returns:
             numpy arrays and DeviceArrays by output name. bfloat16 comes as uint16, fp8 as uint8: their bits.
 
         Raises:
-            UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile.
+            UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile; an
+                output has no such index, or TensorRT writes it in host memory.
             DeviceFailure: the device failed or is out of memory; the runner stays usable after the latter.
         """
     def submit(
@@ -390,6 +394,7 @@ class Runner:
         *,
         outputs: Sequence[str] | None = None,
         device_outputs: Sequence[str] | Literal[True] = (),
+        at: Mapping[str, int] | None = None,
     ) -> int:
         """Start a call and return its ticket; waits while every slot is busy. Host arrays may change afterwards.
 

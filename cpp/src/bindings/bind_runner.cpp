@@ -38,9 +38,9 @@ public:
     PyRunner& operator=(const PyRunner&) = delete;
 
     py::dict run(const py::object& inputs, bool copy, const OutputArrays& out, const Names& outputs,
-                 const py::object& device_outputs) {
+                 const py::object& device_outputs, const Indices& at) {
         const std::shared_ptr<te::Runner> runner = open();
-        const Request request = make(inputs, outputs, device_outputs);
+        const Request request = make(inputs, outputs, device_outputs, at);
         const te::Runner::Finished finished = [&] {
             const py::gil_scoped_release unlocked;
             return runner->run(request.call);
@@ -49,9 +49,10 @@ public:
         return collect(*plan_, finished, request.selection, copy, out);
     }
 
-    std::uint64_t submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs) {
+    std::uint64_t submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
+                         const Indices& at) {
         const std::shared_ptr<te::Runner> runner = open();
-        Request request = make(inputs, outputs, device_outputs);
+        Request request = make(inputs, outputs, device_outputs, at);
         const std::uint64_t ticket = [&] {
             const py::gil_scoped_release unlocked;
             return runner->submit(request.call);
@@ -163,12 +164,15 @@ private:
         return selection;
     }
 
-    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs) {
+    Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at) {
         Request request = make_request(*plan_, inputs, options_.state);
-        const bool is_default = !outputs && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
-        request.selection = is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs);
+        const bool is_default =
+            !outputs && !at && py::isinstance<py::tuple>(device_outputs) && py::len(device_outputs) == 0;
+        request.selection =
+            is_default ? default_ : select_outputs(*plan_, default_.to_host, outputs, device_outputs, at);
         if (!is_default) {
             request.call.to_host = request.selection.to_host;
+            request.call.at = request.selection.at;
         }
         return request;
     }
@@ -291,9 +295,10 @@ void bind_py_runner(py::module_& m) {
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
         .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,
              py::arg("out") = py::none(), py::arg("outputs") = py::none(), py::arg("device_outputs") = none_on_device,
-             "Executes the engine once.")
+             py::arg("at") = py::none(), "Executes the engine once.")
         .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
-             py::arg("device_outputs") = none_on_device, "Starts a call and returns its ticket.")
+             py::arg("device_outputs") = none_on_device, py::arg("at") = py::none(),
+             "Starts a call and returns its ticket.")
         .def("wait", &PyRunner::wait, py::arg("ticket"), py::kw_only(), py::arg("copy") = true,
              py::arg("out") = py::none(), "Waits for a submitted call and returns its outputs.")
         .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")

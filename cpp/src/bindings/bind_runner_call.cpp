@@ -150,16 +150,19 @@ void refuse_unknown(const Plan& plan, const py::dict& values) {
     }
 }
 
+std::size_t output_index(const Plan& plan, const std::string& name) {
+    const auto found = std::find_if(plan.outputs().begin(), plan.outputs().end(),
+                                    [&](const TensorInfo& tensor) { return tensor.name == name; });
+    if (found == plan.outputs().end()) {
+        throw UsageProblem("The engine has no output '" + name + "'; it gives " + all_described(plan.outputs()) + ".");
+    }
+    return static_cast<std::size_t>(found - plan.outputs().begin());
+}
+
 std::vector<bool> flags_of(const Plan& plan, const std::vector<std::string>& names) {
     std::vector<bool> flags(plan.outputs().size(), false);
     for (const std::string& name : names) {
-        const auto found = std::find_if(plan.outputs().begin(), plan.outputs().end(),
-                                        [&](const TensorInfo& tensor) { return tensor.name == name; });
-        if (found == plan.outputs().end()) {
-            throw UsageProblem("The engine has no output '" + name + "'; it gives " + all_described(plan.outputs()) +
-                               ".");
-        }
-        flags[static_cast<std::size_t>(found - plan.outputs().begin())] = true;
+        flags[output_index(plan, name)] = true;
     }
     return flags;
 }
@@ -265,7 +268,8 @@ Request make_request(const Plan& plan, const py::object& inputs, const std::map<
 }
 
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs, const py::object& device_outputs) {
+                         const std::optional<std::vector<std::string>>& outputs, const py::object& device_outputs,
+                         const Indices& at) {
     Selection selection;
     selection.to_host = outputs ? flags_of(plan, *outputs) : default_to_host;
     if (py::isinstance<py::bool_>(device_outputs)) {
@@ -283,6 +287,15 @@ Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_h
         }
         selection.to_host[o] = false;
     }
+    for (const auto& [name, index] : at.value_or(std::map<std::string, std::int64_t>{})) {
+        const std::size_t o = output_index(plan, name);
+        if (selection.to_device[o]) {
+            throw UsageProblem("Output '" + name + "' is asked for on the device and at one index on the host.");
+        }
+        selection.at.resize(plan.outputs().size());
+        selection.at[o] = index;
+        selection.to_host[o] = true;
+    }
     return selection;
 }
 
@@ -290,7 +303,7 @@ py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, con
                  const OutputArrays& out) {
     if (out) {
         for (const auto& [name, array] : *out) {
-            static_cast<void>(flags_of(plan, {name}));
+            static_cast<void>(output_index(plan, name));
         }
     }
     py::dict results;

@@ -16,6 +16,7 @@ namespace trtw::bindings {
 struct Selection {
     std::vector<bool> to_host;
     std::vector<bool> to_device;
+    std::vector<std::optional<std::int64_t>> at; ///< as in engine::Call; empty: none
 };
 
 struct Request {
@@ -35,10 +36,12 @@ Request make_request(const engine::Plan& plan, const pybind11::object& inputs,
 engine::Input make_input(const engine::Plan& plan, const engine::TensorInfo& tensor, const pybind11::handle& value,
                          std::vector<pybind11::object>& keep);
 
-/// The selection that the arguments `outputs` and `device_outputs` of run and submit ask for.
+using Indices = std::optional<std::map<std::string, std::int64_t>>;
+
+/// The selection that the arguments `outputs`, `device_outputs` and `at` of run and submit ask for.
 Selection select_outputs(const engine::Plan& plan, const std::vector<bool>& default_to_host,
-                         const std::optional<std::vector<std::string>>& outputs,
-                         const pybind11::object& device_outputs);
+                         const std::optional<std::vector<std::string>>& outputs, const pybind11::object& device_outputs,
+                         const Indices& at);
 
 /// `copy`: arrays of their own, else views of the slot's pinned memory. `out`: arrays to write into, by name.
 pybind11::dict collect(const engine::Plan& plan, const engine::Runner::Finished& finished, const Selection& selection,

@@ -169,7 +169,7 @@ BenchResult bench_latency(const std::shared_ptr<const Plan>& plan, const std::ve
     wanted.cuda_graph = options.cuda_graph;
     wanted.profile = options.profile;
     Runner runner{plan, wanted};
-    const Call call{inputs, std::nullopt};
+    const Call call{inputs, std::nullopt, {}};
     std::vector<std::vector<std::byte>> results(plan->outputs().size());
     BenchResult result;
     const BenchClock::time_point start = BenchClock::now();

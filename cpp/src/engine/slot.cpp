@@ -4,6 +4,7 @@
 #include "trtw/device/check.hpp"
 #include "trtw/device/range.hpp"
 #include "trtw/engine/host_array.hpp"
+#include "trtw/engine/slice.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -70,13 +71,13 @@ void Slot::launch(const Call& call) {
             }
         }
         fused_run_ = entry.fused;
+        in_flight_ = true; // from here on the streams have work, whatever fails
         wait_for_producers(call);
         if (entry.fused) {
             run_fused(call, entry, execution);
         } else {
             run_split(call, entry, execution);
         }
-        in_flight_ = true;
         collect_outputs(call, entry);
         if (may_capture && entry.own && !entry.graph) {
             capture(call, entry);
@@ -246,7 +247,7 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
         output_shapes_[o] = io_.outputs[o].allocator->shape();
         // Neither is bound to the context, so no graph or binding goes stale.
         outputs_grew_ = outputs_grew_ || io_.outputs[o].allocator->grew();
-        if (wants_host(call, o) && io_.outputs[o].host.reserve(byte_size(plan_->outputs()[o], output_shapes_[o]))) {
+        if (wants_host(call, o) && io_.outputs[o].host.reserve(host_bytes(call, o, output_shapes_[o]))) {
             outputs_grew_ = true;
         }
     }
@@ -281,7 +282,10 @@ void Slot::collect_outputs(const Call& call, const Prepared& entry) {
         Output& output = outputs_[o];
         output.tensor = &plan_->outputs()[o];
         output.shape = output_shapes_[o];
-        output.bytes = byte_size(*output.tensor, output.shape);
+        output.bytes = host_bytes(call, o, output.shape);
+        if (host_index(call, o)) {
+            output.shape.erase(output.shape.begin() + 1);
+        }
         output.on_host = output.tensor->on_host || wants_host(call, o);
         output.host = io_.outputs[o].host.block();
         output.device = state_.pair_of_output(o) >= 0 ? state_.output_block(o) : io_.outputs[o].device().block();

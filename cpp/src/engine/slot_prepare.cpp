@@ -2,6 +2,7 @@
 #include "trtw/device/check.hpp"
 #include "trtw/engine/host_array.hpp"
 #include "trtw/engine/profile_choice.hpp"
+#include "trtw/engine/slice.hpp"
 #include "trtw/engine/slot.hpp"
 
 #include <algorithm>
@@ -67,6 +68,24 @@ bool Slot::wants_host(const Call& call, std::size_t output) const {
     return call.to_host ? (*call.to_host)[output] : default_to_host_[output];
 }
 
+std::optional<std::int64_t> Slot::host_index(const Call& call, std::size_t output) const {
+    return call.at.empty() || !wants_host(call, output) ? std::nullopt : call.at[output];
+}
+
+// Of what the host gets of an output of this shape. Throws UsageProblem for an index that the output does not have.
+std::size_t Slot::host_bytes(const Call& call, std::size_t output, const Shape& shape) const {
+    const TensorInfo& tensor = plan_->outputs()[output];
+    const std::optional<std::int64_t> index = host_index(call, output);
+    if (!index) {
+        return byte_size(tensor, shape);
+    }
+    if (tensor.on_host) {
+        throw UsageProblem("Output '" + tensor.name +
+                           "' is written in host memory by TensorRT; it can be had as a whole only.");
+    }
+    return slice_at(tensor, shape, *index).bytes();
+}
+
 void Slot::make_key(const Call& call) {
     key_.clear();
     for (std::size_t i = 0; i < shapes_.size(); ++i) {
@@ -82,6 +101,10 @@ void Slot::make_key(const Call& call) {
     }
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         key_.push_back(wants_host(call, o) ? 1 : 0);
+        if (const auto index = host_index(call, o)) {
+            key_.back() = 2;
+            key_.push_back(*index);
+        }
     }
     key_.push_back(state_.parity());
 }
@@ -136,6 +159,9 @@ void Slot::work_out(const Call& call, Prepared& entry) {
         entry.output_shapes.push_back(shape.value_or(Shape{}));
         entry.output_data_dependent.push_back(!shape);
         entry.data_dependent = entry.data_dependent || !shape;
+        if (shape) {
+            static_cast<void>(host_bytes(call, o, *shape)); // refuses before anything counts on this entry
+        }
         if (!shape && state_.pair_of_output(o) >= 0) {
             throw UsageProblem("State output '" + plan_->outputs()[o].name +
                                "' has a shape that depends on the data; it cannot be kept as state.");
@@ -183,7 +209,7 @@ void Slot::reserve_outputs(const Call& call, const Prepared& entry) {
             generation_ += io_.outputs[o].device().reserve(bytes) ? 1 : 0;
         }
         if (tensor.on_host || wants_host(call, o)) {
-            generation_ += io_.outputs[o].host.reserve(bytes) ? 1 : 0;
+            generation_ += io_.outputs[o].host.reserve(host_bytes(call, o, entry.output_shapes[o])) ? 1 : 0;
         }
     }
 }

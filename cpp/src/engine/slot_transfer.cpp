@@ -2,6 +2,7 @@
 #include "trtw/device/check.hpp"
 #include "trtw/device/copy_pool.hpp"
 #include "trtw/engine/host_array.hpp"
+#include "trtw/engine/slice.hpp"
 #include "trtw/engine/slot.hpp"
 
 #include <cstdint>
@@ -17,6 +18,23 @@ bool holds(const device::PinnedBuffer& buffer, const void* address) {
     const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
     const auto position = reinterpret_cast<std::uintptr_t>(address);
     return position >= begin && position < begin + buffer.capacity();
+}
+
+// CUDA's copies of two dimensions take no more than this, which the logits of a long text exceed.
+constexpr std::size_t kMaxPitch = 0x7FFF'FFFF;
+
+void copy_slice(void* target, const void* source, const Slice& slice, cudaStream_t stream) {
+    auto* out = static_cast<std::byte*>(target);
+    const auto* first = static_cast<const std::byte*>(source) + slice.offset;
+    if (slice.pitch <= kMaxPitch) {
+        TRTW_CUDA(cudaMemcpy2DAsync(out, slice.width, first, slice.pitch, slice.width, slice.rows,
+                                    cudaMemcpyDeviceToHost, stream));
+        return;
+    }
+    for (std::size_t row = 0; row < slice.rows; ++row) {
+        TRTW_CUDA(cudaMemcpyAsync(out + row * slice.width, first + row * slice.pitch, slice.width,
+                                  cudaMemcpyDeviceToHost, stream));
+    }
 }
 
 } // namespace
@@ -72,14 +90,18 @@ void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t st
         if (tensor.on_host || !wants_host(call, o)) {
             continue;
         }
-        const std::size_t bytes =
-            byte_size(tensor, entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o]);
+        const Shape& shape = entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o];
+        const std::size_t bytes = host_bytes(call, o, shape);
         if (bytes == 0) {
             continue;
         }
         const void* source =
             state_.pair_of_output(o) >= 0 ? state_.output_block(o)->data() : io_.outputs[o].device().data();
-        TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+        if (const auto index = host_index(call, o)) {
+            copy_slice(io_.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
+        } else {
+            TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+        }
     }
 }
 

@@ -174,6 +174,73 @@ def test_several_inputs_and_chosen_outputs(native: Any, engines: Engines) -> Non
             runner.run({"a": a, "b": b, "c": c}, outputs=["sum"])
 
 
+@pytest.mark.parametrize("graph", [True, False])
+@pytest.mark.parametrize("transfers", [True, False])
+def test_one_index_of_an_output_is_copied_alone(native: Any, engines: Engines, graph: bool, transfers: bool) -> None:
+    options = native.RunnerOptions(cuda_graph=graph, graph_includes_transfers=transfers)
+    turns = [(2, -1)] * 4 + [(1, 0)] * 3 + [(8, 1)] * 3 + [(2, 2), (2, -3), (2, -1), (2, -1)]
+    with native.Runner(engines("pictures"), options) as runner:
+        for seed, (count, index) in enumerate(turns):
+            images = integers(count, 3, 32, 48, seed=seed)
+            found = runner.run({"images": images}, outputs=[], at={"y": index})
+            assert list(found) == ["y"]
+            np.testing.assert_array_equal(found["y"], np.maximum(images, 0)[:, index], strict=True)
+        held = runner.memory_bytes()
+        assert held["device_outputs"] == 8 * 3 * 32 * 48 * 4
+        assert held["pinned_outputs"] == 8 * 32 * 48 * 4  # no room for more, so no more was copied
+        graphs = runner.graph_status().graphs
+        assert (graphs > 0) == graph
+        for seed in range(5):
+            images = integers(2, 3, 32, 48, seed=seed)
+            found = runner.run({"images": images}, outputs=[], at={"y": -1})["y"]
+            np.testing.assert_array_equal(found, np.maximum(images, 0)[:, -1])
+        assert runner.graph_status().graphs == graphs  # replayed
+        np.testing.assert_array_equal(runner.run({"images": images})["y"], np.maximum(images, 0))
+
+
+def test_one_index_beside_whole_outputs_and_into_given_arrays(native: Any, engines: Engines) -> None:
+    a, b, c = integers(2, 3), integers(2, 3, seed=1), np.arange(4, dtype=np.int32)
+    with native.Runner(engines("pair")) as runner:
+        for _ in range(4):
+            target = np.empty(2, np.float32)
+            found = runner.run({"a": a, "b": b, "c": c}, at={"total": -2}, out={"total": target})
+            assert found["total"] is target
+            np.testing.assert_array_equal(target, (a + b)[:, 1])
+            np.testing.assert_array_equal(found["twice"], 2 * c)
+
+
+def test_one_index_of_calls_in_flight_together(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("pictures"), native.RunnerOptions(slots=3)) as runner:
+        for turn in range(6):
+            batches = [integers(count, 3, 32, 48, seed=turn + count) for count in (2, 2, 5)]
+            tickets = [runner.submit({"images": images}, outputs=[], at={"y": turn % 3}) for images in batches]
+            for images, ticket in reversed(list(zip(batches, tickets, strict=True))):
+                np.testing.assert_array_equal(runner.wait(ticket)["y"], np.maximum(images, 0)[:, turn % 3])
+
+
+def test_an_index_that_does_not_exist(native: Any, engines: Engines) -> None:
+    images = integers(2, 3, 32, 48)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"at": {"y": 3}}, r"'y' \[2, 3, 32, 48\] has no index 3 in its second dimension"),
+        ({"at": {"y": -4}}, "no index -4"),
+        ({"at": {"z": 0}}, "no output 'z'"),
+        ({"at": {"y": 0}, "device_outputs": ["y"]}, "on the device and at one index"),
+    ]
+    with native.Runner(engines("pictures")) as runner:
+        for arguments, words in wrong * 2:
+            with pytest.raises(native.UsageProblem, match=words):
+                runner.run({"images": images}, **arguments)
+            found = runner.run({"images": images}, outputs=[], at={"y": 2})["y"]
+            np.testing.assert_array_equal(found, np.maximum(images, 0)[:, 2])
+    with native.Runner(engines("nonzero")) as runner:  # here the shape is known after the fact
+        for seed in range(3):
+            x = integers(4, 8, seed=seed)
+            found = runner.run({"x": x}, outputs=[], at={"where": -1})["where"]
+            np.testing.assert_array_equal(found, np.array(np.nonzero(x))[:, -1])
+            with pytest.raises(native.UsageProblem, match=r"\[2, 0\] has no index -1"):
+                runner.run({"x": 0 * x}, outputs=[], at={"where": -1})
+
+
 def test_a_shape_that_depends_on_the_data(native: Any, engines: Engines) -> None:
     # fixed inputs all the same: min, opt and max of the profile that the builder adds are their shape
     assert engines("nonzero").inputs[0].profiles == (((4, 8), (4, 8), (4, 8)),)

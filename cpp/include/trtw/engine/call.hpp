@@ -38,6 +38,8 @@ struct Input {
 struct Call {
     std::vector<Input> inputs;
     std::optional<std::vector<bool>> to_host; ///< per output; without it the runner's choice
+    /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
+    std::vector<std::optional<std::int64_t>> at;
 };
 
 /// Milliseconds of one call. A stage that did not happen takes 0; all but the host's clocks need options.timing.
@@ -67,9 +69,9 @@ struct RunnerOptions {
 /// the memory itself alive.
 struct Output {
     const TensorInfo* tensor = nullptr;
-    Shape shape;
-    std::size_t bytes = 0;
-    bool on_host = false; ///< whether `host` holds this call's values
+    Shape shape;           ///< with Call::at, of what was copied
+    std::size_t bytes = 0; ///< likewise
+    bool on_host = false;  ///< whether `host` holds this call's values
     std::shared_ptr<device::PinnedMemory> host;
     std::shared_ptr<device::DeviceMemory> device; ///< null for outputs that TensorRT writes to host memory
 };

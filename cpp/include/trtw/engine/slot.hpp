@@ -13,6 +13,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace trtw::engine {
@@ -56,6 +57,8 @@ private:
     void stage_shape_tensors(const Call& call);
     void make_key(const Call& call);
     [[nodiscard]] bool wants_host(const Call& call, std::size_t output) const;
+    [[nodiscard]] std::optional<std::int64_t> host_index(const Call& call, std::size_t output) const;
+    [[nodiscard]] std::size_t host_bytes(const Call& call, std::size_t output, const Shape& shape) const;
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
     Prepared& prepare(const Call& call);
     void work_out(const Call& call, Prepared& entry);
