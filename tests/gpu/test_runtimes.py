@@ -142,20 +142,39 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("lend", [False, True])
-def test_ort_cuda_keeps_state_on_the_device(recurrent: Path, lend: bool) -> None:
+@pytest.mark.parametrize("one_index", [False, True])
+def test_ort_cuda_keeps_state_on_the_device(recurrent: Path, one_index: bool) -> None:
     rng = np.random.default_rng(0)
     with load("ort-cuda", recurrent, state={"h_next": "h"}) as session:
-        run = session.lend if lend else session.run
         for _ in range(2):
             h = np.zeros((1, 4096), np.float32)
             # a prompt and tokens, lengths that come again, and one of more than 64 MiB
             for size in (300, 1, 1, 1, 300, 5000, 5000, 5000, 1, 300):
                 x = rng.standard_normal((size, 4096)).astype(np.float32)
                 h = h / 2 + x.mean(0, keepdims=True)
-                np.testing.assert_allclose(run({"x": x})["y"], h - x, rtol=1e-4, atol=1e-4)
+                found = session.run_at({"x": x}, "y", -1) if one_index else session.run({"x": x})["y"]
+                expected = (h - x)[:, -1] if one_index else h - x
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
             session.reset_state()  # type: ignore[attr-defined]
         assert session.memory_bytes() == {"device_state": 2 * 4096 * 4, "host_state": 0}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("backend", "cuda_graph"), [("ort-cuda", False), ("ort-cuda", True), ("torch", False)])
+def test_one_index_of_an_output_leaves_the_device(tmp_path: Path, backend: str, cuda_graph: bool) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
+    infos = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", "s", 300]) for name in ("x", "y", "z")}
+    graph = helper.make_graph(nodes, "g", [infos["x"]], [infos["y"], infos["z"]])
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    extra = {"cuda_graph": cuda_graph} if backend == "ort-cuda" else {"device": "cuda"}
+    rng = np.random.default_rng(0)
+    with load(backend, model, **extra) as session:
+        for turn, shape in enumerate([(1, 7), (4, 7), (4, 7), (4, 7), (3, 1), (4, 7), (2, 1000)]):
+            x = rng.standard_normal((*shape, 300)).astype(np.float32)
+            for index in (-1, 0):
+                found = session.run_at({"x": x}, "y" if turn % 2 else "z", index)
+                np.testing.assert_array_equal(found, (-x if turn % 2 else np.abs(x))[:, index], strict=True)
+            np.testing.assert_array_equal(session.run({"x": x})["y"], -x)
 
 
 @pytest.mark.parametrize(("precision", "atol"), [("fp32", 1e-5), ("fp16", 5e-3), ("bf16", 4e-2)])

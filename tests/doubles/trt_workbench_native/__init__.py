@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,9 +207,10 @@ class Runner:
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
         self.state = _zeros(engine, self.pairs)
-        self.pinned: dict[str, Any] = {}
 
-    def run(self, inputs: Mapping[str, Any], *, copy: bool = True) -> dict[str, Any]:
+    def run(
+        self, inputs: Mapping[str, Any], *, outputs: Sequence[str] | None = None, at: Mapping[str, int] | None = None
+    ) -> dict[str, Any]:
         assert not self.closed
         arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
         arrays |= self.state
@@ -219,17 +220,10 @@ class Runner:
                 if not all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)):
                     raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
-        outputs = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
-        self.state = {name: outputs.pop(output) for output, name in self.pairs.items()}
-        return outputs if copy else {name: self._lent(name, array) for name, array in outputs.items()}
-
-    def _lent(self, name: str, array: Any) -> Any:
-        """The output in memory that the next call overwrites."""
-        kept = self.pinned.get(name)
-        if kept is None or kept.shape != array.shape:
-            kept = self.pinned[name] = np.empty_like(array)
-        kept[...] = array
-        return kept
+        found = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+        self.state = {name: found.pop(output) for output, name in self.pairs.items()}
+        chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
+        return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"
@@ -239,6 +233,12 @@ class Runner:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _taken(name: str, array: Any, index: int) -> Any:
+    if array.ndim < 2 or not -array.shape[1] <= index < array.shape[1]:
+        raise UsageProblem(f"Output '{name}' has no index {index} in its second dimension.")
+    return array[:, index].copy()
 
 
 def _zeros(engine: Engine, pairs: Mapping[str, str]) -> dict[str, Any]:

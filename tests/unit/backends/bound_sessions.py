@@ -8,7 +8,7 @@ import onnx
 import onnxruntime as ort
 
 from trt_workbench.backends.ort_bound import BoundSession
-from trt_workbench.backends.ort_slot import Binding
+from trt_workbench.backends.ort_slot import Binding, HostMemory
 from trt_workbench.backends.pinned import PageableHost
 from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
 
@@ -25,9 +25,10 @@ def bound(
     device: str = "cpu",
     session: Any = None,
     state: Mapping[str, str] | None = None,
+    host: HostMemory | None = None,
 ) -> BoundSession:
     """The session as on a GPU, its device being the CPU."""
-    binding = Binding(device, 0, PageableHost(), cuda_graph=cuda_graph, state=state or {})
+    binding = Binding(device, 0, host or PageableHost(), cuda_graph=cuda_graph, state=state or {})
     data_shaped = data_shaped_outputs(onnx.load(model).graph)
     return BoundSession("ort-test", session or plain(model), model, binding, concurrency, {}, data_shaped)
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from trt_workbench.backends.base import TensorSpec, check_inputs
+from trt_workbench.backends.base import TensorSpec, check_index, check_inputs
 from trt_workbench.errors import UsageProblem
 
 SPECS = (TensorSpec("images", "float32", (None, 3, 4)), TensorSpec("scale", "float32", ()))
@@ -35,3 +35,17 @@ def test_inputs_that_do_not_fit_are_named(change: dict[str, np.ndarray], message
 def test_missing_input_is_named() -> None:
     with pytest.raises(UsageProblem, match="scale"):
         check_inputs(SPECS, {"images": GOOD["images"]})
+
+
+@pytest.mark.parametrize(("shape", "index"), [((2, 3), 2), ((2, 3), -3), ((0, 1, 4), 0)])
+def test_an_index_of_the_second_dimension(shape: tuple[int, ...], index: int) -> None:
+    check_index("y", shape, index)
+    np.zeros(shape)[:, index]
+
+
+@pytest.mark.parametrize(("shape", "index"), [((2, 3), 3), ((2, 3), -4), ((2, 0, 4), 0), ((3,), 0), ((), 0)])
+def test_an_index_that_numpy_refuses_is_refused(shape: tuple[int, ...], index: int) -> None:
+    with pytest.raises(UsageProblem, match=f"no index {index} in its second dimension"):
+        check_index("y", shape, index)
+    with pytest.raises(IndexError):
+        np.zeros(shape)[:, index]

@@ -1,6 +1,7 @@
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -54,19 +55,115 @@ def test_large_outputs_and_small_memory(
             np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
 
 
-def test_large_outputs_are_the_sessions_own_memory_where_they_are_lent(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_one_index_of_an_output_among_runs_of_every_shape(
+    onnx_models: SimpleNamespace, tmp_path: Path, cuda_graph: bool
 ) -> None:
-    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
     model = onnx_models.linear(tmp_path / "m.onnx")
-    expected = plain(model).run(None, {"x": batch(20)})[0]
-    with bound(model) as lending, bound(model) as giving:
-        lent = [lending.lend({"x": batch(20)})["y"] for _ in range(4)]
-        given = [giving.run({"x": batch(20)})["y"] for _ in range(4)]
-        assert np.shares_memory(lent[2], lent[3])
-        assert not np.shares_memory(given[2], given[3])
-        for found in (lent[3], *given):
-            np.testing.assert_array_equal(found, expected)
+    reference = plain(model)
+    kept = []
+    with bound(model, cuda_graph=cuda_graph) as session:
+        for turn, size in enumerate([1, 3, 3, 3, 1, 2, 5, 3, 0, 3]):
+            x = batch(size, turn)
+            (expected,) = reference.run(None, {"x": x})
+            for index in (-1, 0, 1):
+                kept.append((session.run_at({"x": x}, "y", index), expected[:, index]))
+            np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
+    for found, expected in kept:
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, expected, strict=True)
+
+
+class CountingHost(PageableHost):
+    """Counts the bytes that are fetched from the device."""
+
+    fetched = 0
+
+    def fetch_at(self, value: Any, dtype: str, index: int) -> Any:
+        found = super().fetch_at(value, dtype, index)
+        self.fetched += found.nbytes
+        return found
+
+
+class WatchedBinding:
+    """Notes where outputs are bound."""
+
+    def __init__(self, binding: Any, places: list[tuple[Any, ...]]) -> None:
+        self._iobinding, self.places = binding, places
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iobinding, name)
+
+    def bind_output(self, *place: Any) -> None:
+        self.places.append(place)
+        self._iobinding.bind_output(place[0], "cpu", 0)
+
+
+class WatchedSession:
+    """A session whose bindings are kept and note where outputs are bound."""
+
+    def __init__(self, model: Path) -> None:
+        self._session = plain(model)
+        self.places: list[tuple[Any, ...]] = []
+        self.bindings: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def io_binding(self) -> WatchedBinding:
+        self.bindings.append(self._session.io_binding())
+        return WatchedBinding(self.bindings[-1], self.places)
+
+    def run_with_iobinding(self, binding: WatchedBinding, options: Any) -> None:
+        self._session.run_with_iobinding(binding._iobinding, options)
+
+
+def test_nothing_but_the_index_leaves_the_device(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
+    outputs: Any = dict.fromkeys(("y", "z"), (TensorProto.FLOAT, ("n", 4)))
+    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": ("n", 4)}, outputs)
+    watched, host = WatchedSession(model), CountingHost()
+    # its inputs are read on the host, so that it needs no memory of the device that is not there
+    with bound(model, device="cuda", session=watched, host=host) as session:
+        for size in (2, 3, 2):
+            np.testing.assert_array_equal(session.run_at({"x": batch(size)}, "z", 1), np.abs(batch(size))[:, 1])
+        assert host.fetched == (2 + 3 + 2) * 4
+        assert watched.places == [("y", "cuda", 0), ("z", "cuda", 0)] * 3
+        assert all(binding.get_outputs() == [] for binding in watched.bindings)
+        watched.places.clear()
+        session.run({"x": batch(2)})
+        assert watched.places == [("y", "cpu", 0), ("z", "cpu", 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "words"),
+    [
+        ("y", 3, r"Output y of shape \[2, 3\] has no index 3 in its second dimension"),
+        ("y", -4, "no index -4"),
+        ("z", 0, r"no output 'z'; .*y"),
+    ],
+)
+@pytest.mark.parametrize("cuda_graph", [False, True])
+def test_an_index_that_does_not_exist(
+    onnx_models: SimpleNamespace, tmp_path: Path, name: str, index: int, words: str, cuda_graph: bool
+) -> None:
+    with bound(onnx_models.linear(tmp_path / "m.onnx"), cuda_graph=cuda_graph) as session:
+        for _ in range(2):
+            with pytest.raises(UsageProblem, match=words):
+                session.run_at({"x": batch(2)}, name, index)
+            assert session.run_at({"x": batch(2)}, "y", 2).shape == (2,)
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run_at({"x": batch(2)}, "y", 0)
+
+
+def test_one_index_of_an_output_whose_shape_depends_on_the_data(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    model = counting(tmp_path / "m.onnx", onnx_models, "NonZero", [1, "found"])
+    with bound(model) as session:
+        for values in ([1, 0, 2, 3], [0, 0, 5, 0], [1, 1, 1, 1]):
+            x = np.array(values, np.float32)
+            np.testing.assert_array_equal(session.run_at({"x": x}, "y", -1), [np.flatnonzero(x)[-1]])
+        with pytest.raises(UsageProblem, match=r"shape \[1, 0\] has no index -1"):
+            session.run_at({"x": np.zeros(4, np.float32)}, "y", -1)
 
 
 def test_shapes_that_never_come_again_get_no_buffers_for_outputs(
@@ -79,7 +176,7 @@ def test_shapes_that_never_come_again_get_no_buffers_for_outputs(
     )
     with bound(onnx_models.linear(tmp_path / "m.onnx")) as session:
         for size in (1, 2, 3, 3):
-            session.lend({"x": batch(size)})
+            session.run({"x": batch(size)})
     assert made == [(1, 4), (2, 4), (3, 4), (3, 3)]  # the output of the shape that came again, beside the inputs
 
 
@@ -187,21 +284,6 @@ def test_an_output_that_is_an_input_belongs_to_the_caller(onnx_models: SimpleNam
             kept = [(session.run({"x": np.full(3, value, np.float32)})["y"], value) for value in range(4)]
         for found, value in kept:
             np.testing.assert_array_equal(found, np.full(3, value, np.float32))
-
-
-def test_lent_outputs_are_the_sessions_and_others_the_callers(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
-    with bound(model) as session:
-        name, output = session.inputs[0].name, session.outputs[0].name
-        first = session.run({name: batch(2)})[output]  # the first run tells the shapes
-        expected, owned = first.copy(), session.run({name: batch(2)})[output]
-        lent = session.lend({name: batch(2)})[output]
-        np.testing.assert_array_equal(lent, expected)
-        again = session.lend({name: batch(2, seed=1)})[output]
-        assert np.shares_memory(lent, again)
-        for mine in (first, owned):
-            assert not np.shares_memory(mine, again)
-            np.testing.assert_array_equal(mine, expected)
 
 
 def test_runs_from_several_threads(onnx_models: SimpleNamespace, tmp_path: Path) -> None:

@@ -246,3 +246,22 @@ def test_a_failed_allocation_is_a_failure_of_the_device(tmp_path: Path) -> None:
     options = SessionOptions(extra={"graph_optimization_level": "disable"})
     with OrtCpuBackend().load(path, options) as session, pytest.raises(DeviceFailure, match="Out of memory"):
         session.run({"x": np.zeros((1, 8), np.float32)})
+
+
+def test_one_index_of_an_output(model: Path) -> None:
+    x = RNG.standard_normal((3, 8)).astype(np.float32)
+    with OrtCpuBackend().load(model) as session:
+        whole = session.run({"x": x})
+        for name in ("y", "positive"):
+            for index in (-1, 0, 4):
+                found = session.run_at({"x": x}, name, index)
+                np.testing.assert_array_equal(found, whole[name][:, index], strict=True)
+                assert found.base is None  # not a view, which would keep the whole alive
+        with pytest.raises(UsageProblem, match=r"Output y of shape \[3, 5\] has no index 5"):
+            session.run_at({"x": x}, "y", 5)
+        with pytest.raises(UsageProblem, match="no output 'z'"):
+            session.run_at({"x": x}, "z", 0)
+        with pytest.raises(UsageProblem, match="float64"):
+            session.run_at({"x": x.astype(np.float64)}, "y", 0)
+    with pytest.raises(UsageProblem, match="closed"):
+        session.run_at({"x": x}, "y", 0)

@@ -168,3 +168,18 @@ def test_compiled_agrees_with_onnx_runtime(onnx_models: SimpleNamespace, tmp_pat
         for batch in (2, 5):
             x = np.random.default_rng(batch).standard_normal((batch, 2, 3)).astype(np.float32)
             np.testing.assert_allclose(session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6)
+
+
+def test_one_index_of_an_output(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Neg", ["x"], ["y"])]
+    outputs = dict.fromkeys(("same", "y"), (TensorProto.FLOAT, ("batch", 3, 2)))
+    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": ("batch", 3, 2)}, outputs)
+    x = np.random.default_rng(0).random((2, 3, 2), np.float32)
+    with TorchBackend().load(model, options()) as session:
+        for name, whole in session.run({"x": x}).items():
+            for index in (-1, 0):
+                found = session.run_at({"x": x}, name, index)
+                np.testing.assert_array_equal(found, whole[:, index], strict=True)
+                assert not np.shares_memory(found, x)
+        with pytest.raises(UsageProblem, match=r"Output y of shape \[2, 3, 2\] has no index -4"):
+            session.run_at({"x": x}, "y", -4)

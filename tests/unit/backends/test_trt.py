@@ -16,6 +16,7 @@ from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.engine import native
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.errors import ComponentMissing, UsageProblem
@@ -93,15 +94,22 @@ def test_a_closed_session_says_so(model: Path, images: list[Any]) -> None:
         session.run_images(images[:1], TRANSFORM)
 
 
-def test_lent_outputs_hold_until_the_next_call(model: Path) -> None:
-    rng = np.random.default_rng(0)
-    one, other = (rng.standard_normal((2, 3, 8, 8)).astype(np.float32) for _ in range(2))
+def test_one_index_of_an_output(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    asked: list[dict[str, Any]] = []
     with TrtBackend().load(model, SessionOptions(extra={"max_batch": 2})) as session:
-        name, output = session.inputs[0].name, session.outputs[0].name
-        owned, lent = session.run({name: one})[output], session.lend({name: one})[output]
-        np.testing.assert_array_equal(lent, owned)
-        assert np.shares_memory(lent, session.lend({name: other})[output])
-        np.testing.assert_array_equal(owned, session.run({name: one})[output])
+        run = native.require("Runner").run
+        monkeypatch.setattr(
+            native.require("Runner"), "run", lambda self, inputs, **how: asked.append(how) or run(self, inputs, **how)
+        )
+        whole = session.run({"images": x})["means"]
+        for index in (-1, 0, 2):
+            np.testing.assert_array_equal(session.run_at({"images": x}, "means", index), whole[:, index])
+        assert asked[-1] == {"outputs": [], "at": {"means": 2}}
+        with pytest.raises(UsageProblem, match="no index 3 in its second dimension"):
+            session.run_at({"images": x}, "means", 3)
+        with pytest.raises(UsageProblem, match="no output 'mean'; did you mean means"):
+            session.run_at({"images": x}, "mean", 0)
 
 
 def test_images_are_letterboxed_by_the_session(model: Path, images: list[Any]) -> None:

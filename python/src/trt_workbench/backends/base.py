@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,13 +97,30 @@ class Session(abc.ABC):
         """
         return self._infer(self._checked(inputs))
 
-    def lend(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Execute the model once as `run` does, but let the outputs be the session's own memory where it can.
+    def run_at(self, inputs: Mapping[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        """Execute the model once as `run` does, for one index of the second dimension of one output.
 
-        They hold until the session's next call, in whatever thread. Copying logits of 1024 tokens and 50,000 words into
-        new memory takes longer than the model.
+        A session on a device leaves the rest there: to move the logits of 1024 tokens and 50,000 words takes longer
+        than the model.
+
+        Args:
+            inputs: as `run` takes them.
+            name: of the output.
+            index: from 0, or from the end where it is negative.
+
+        Returns:
+            What numpy calls `output[:, index]`, owned by the caller.
+
+        Raises:
+            UsageProblem: as `run`; there is no such output, or no such index in its second dimension.
+            DeviceFailure: the device failed while executing.
         """
-        return self._lend(self._checked(inputs))
+        checked = self._checked(inputs)
+        names = [spec.name for spec in self.outputs]
+        if name not in names:
+            msg = f"The model has no output {name!r}; {did_you_mean(name, names)}"
+            raise UsageProblem(msg)
+        return self._infer_at(checked, name, index)
 
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         if self._closed:
@@ -130,9 +147,11 @@ class Session(abc.ABC):
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Execute checked, C-contiguous inputs."""
 
-    def _lend(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Execute them and return what the next call may overwrite; for sessions that have such memory."""
-        return self._infer(inputs)
+    def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        """Execute them for one index of an existing output; for sessions that would move more than that."""
+        whole = self._infer(inputs)[name]
+        check_index(name, whole.shape, index)
+        return whole[:, index].copy()
 
     @abc.abstractmethod
     def _close(self) -> None:
@@ -142,6 +161,14 @@ class Session(abc.ABC):
 def closed() -> UsageProblem:
     """Return the error for a call on a session that was closed, perhaps by another thread meanwhile."""
     return UsageProblem("The session is closed; load the model again.")
+
+
+def check_index(name: str, shape: Sequence[int], index: int) -> None:
+    """Raise UsageProblem where an output of this shape has no second dimension or no such index in it."""
+    length = shape[1] if len(shape) > 1 else 0
+    if not -length <= index < length:
+        msg = f"Output {name} of shape {list(shape)} has no index {index} in its second dimension."
+        raise UsageProblem(msg)
 
 
 class Backend(abc.ABC):

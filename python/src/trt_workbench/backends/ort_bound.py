@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.backends.base import Session, closed
 from trt_workbench.backends.ort_common import tensor_spec, translated
@@ -17,6 +17,8 @@ from trt_workbench.errors import UsageProblem
 if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
+
+Result = TypeVar("Result")
 
 # Names of the memory that a node on the CPU reads.
 _HOST_MEMORY = ("Cpu", "CudaPinned")
@@ -114,15 +116,15 @@ class BoundSession(Session):
         self._slots.put(slot)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._run(inputs, copy=True)
+        return self._with_slot(inputs, lambda slot: slot.run(inputs))
 
-    def _lend(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._run(inputs, copy=False)
+    def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        return self._with_slot(inputs, lambda slot: slot.run_at(inputs, name, index))
 
-    def _run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
+    def _with_slot(self, inputs: dict[str, NDArray[Any]], run: Callable[[Slot], Result]) -> Result:
         slot = self._slots.get()
         try:
-            return slot.run(inputs, copy=copy)
+            return run(slot)
         except Exception as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
             if problem := translated(error, f"ONNX Runtime cannot run the model with {shapes}", self._model):

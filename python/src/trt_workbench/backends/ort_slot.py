@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trt_workbench.backends.base import TensorSpec, closed
+from trt_workbench.backends.base import TensorSpec, check_index, closed
 from trt_workbench.backends.ort_shapes import OutputShapes, Shapes
 from trt_workbench.backends.ort_state import SessionState
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _KEPT_SHAPES = 8
 _KEPT_BYTES = 1 << 30
 # An output above this, such as the logits of a whole text, is allocated by ONNX Runtime for each run: to copy it out of
-# page-locked memory would take longer than that gives. One that is lent is not copied.
+# page-locked memory would take longer than that gives.
 _LARGEST_PINNED = 64 << 20
 
 
@@ -30,6 +30,9 @@ class HostMemory(Protocol):
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         """Return an array whose contents are undefined."""
+
+    def fetch_at(self, value: ort.OrtValue, dtype: str, index: int) -> NDArray[Any]:
+        """Return a copy of an existing index of the second dimension of a tensor on the device."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class _Buffers:
         staging: host array and bound value of each input; one memory for an input that is read on the host.
         host_outputs: fixed buffers of outputs.
         fresh_outputs: outputs that ONNX Runtime allocates in each run.
+        fresh_on: type and index of the device where it does.
         graph: id of the CUDA graph.
         runs: how many there were, at most 2.
     """
@@ -69,6 +73,7 @@ class _Buffers:
     staging: dict[str, tuple[NDArray[Any], Any]]
     host_outputs: dict[str, NDArray[Any]]
     fresh_outputs: list[str]
+    fresh_on: tuple[str, int]
     graph: int
     runs: int = 0
 
@@ -98,24 +103,62 @@ class Slot:
         self._on_host, self._state = on_host, state
         self._inputs, self._outputs = inputs, outputs
         self._next_graph = first_graph
-        self._buffers: OrderedDict[Shapes, _Buffers] = OrderedDict()
+        self._buffers: OrderedDict[tuple[Shapes, bool], _Buffers] = OrderedDict()
 
-    def run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
-        """Execute the model once.
+    def run(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Execute the model once and return all outputs.
 
         Args:
             inputs: checked, in the session's order.
-            copy: return the caller's own arrays; else what the next run may overwrite.
 
         Raises:
             UsageProblem: the slot is released.
         """
+        buffers = self._execute(inputs, on_device=False)
+        found = self._collect(buffers)
+        if buffers.runs < 2:
+            buffers.runs += 1
+            # not the first: a text that grows by a token has other shapes each time, and memory would be locked in vain
+            if buffers.runs == 2:
+                self._settle(buffers, found)
+        return found
+
+    def run_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        """Execute the model once; nothing leaves the device but one index of the second dimension of one output.
+
+        Args:
+            inputs: checked, in the session's order.
+            name: of an output that exists.
+            index: may be negative.
+
+        Raises:
+            UsageProblem: the slot is released, or the output has no such index.
+        """
+        buffers = self._execute(inputs, on_device=True)
+        assert self._binding is not None
+        try:
+            position = next(place for place, spec in enumerate(self._outputs) if spec.name == name)
+            value = buffers.binding.get_outputs()[position]
+            check_index(name, value.shape(), index)
+            return self._binding.host.fetch_at(value, self._outputs[position].dtype, index)
+        finally:
+            if not self._binding.cuda_graph:
+                # else each set of buffers would keep an output of this size on the device
+                buffers.binding.clear_binding_outputs()
+
+    def release(self) -> None:
+        """Give the buffers back; a later run raises."""
+        self._buffers.clear()
+        self._session = None
+
+    def _execute(self, inputs: dict[str, NDArray[Any]], *, on_device: bool) -> _Buffers:
         session, binding, state = self._session, self._binding, self._state
         if session is None or binding is None or state is None:
             raise closed()
-        buffers = self._buffers_for(tuple(array.shape for array in inputs.values()))
+        # with CUDA graphs outputs are on the device in any case, and one graph serves both
+        buffers = self._buffers_for(tuple(array.shape for array in inputs.values()), on_device or binding.cuda_graph)
         for name in buffers.fresh_outputs:
-            buffers.binding.bind_output(name, "cpu")  # forgets the last run's, which has that run's shape
+            buffers.binding.bind_output(name, *buffers.fresh_on)  # forgets the last run's, which has that run's shape
         for name, array in inputs.items():
             host, value = buffers.staging[name]
             host[...] = array
@@ -130,29 +173,18 @@ class Slot:
         session.run_with_iobinding(buffers.binding, self._run_options(buffers.graph))
         buffers.binding.synchronize_outputs()
         state.advance()
-        found = self._collect(buffers, copy=copy)
-        if buffers.runs < 2:
-            buffers.runs += 1
-            # not the first: a text that grows by a token has other shapes each time, and memory would be locked in vain
-            if buffers.runs == 2:
-                self._settle(buffers, found, lent=not copy)
-        return found
+        return buffers
 
-    def release(self) -> None:
-        """Give the buffers back; a later run raises."""
-        self._buffers.clear()
-        self._session = None
-
-    def _collect(self, buffers: _Buffers, *, copy: bool) -> dict[str, NDArray[Any]]:
+    def _collect(self, buffers: _Buffers) -> dict[str, NDArray[Any]]:
         # in the order in which they were first bound, state last
         values = buffers.binding.get_outputs()[: len(self._outputs)]
         found = {}
         for spec, value in zip(self._outputs, values, strict=True):
             host = buffers.host_outputs.get(spec.name)
-            found[spec.name] = value.numpy() if host is None else host.copy() if copy else host
+            found[spec.name] = value.numpy() if host is None else host.copy()
         return found
 
-    def _settle(self, buffers: _Buffers, found: Mapping[str, NDArray[Any]], *, lent: bool) -> None:
+    def _settle(self, buffers: _Buffers, found: Mapping[str, NDArray[Any]]) -> None:
         """Give a fixed buffer to each output that has the shape of its last run for good and is not too large.
 
         A declared shape is not trusted: a copy from the device into a buffer of another shape and the same size would
@@ -162,10 +194,13 @@ class Slot:
 
         assert self._binding is not None
         assert self._shapes is not None
-        largest = _KEPT_BYTES if lent else _LARGEST_PINNED
         for spec in self._outputs:
             shape, size = found[spec.name].shape, found[spec.name].nbytes
-            if spec.name not in buffers.fresh_outputs or spec.name in self._shapes.data_shaped or size > largest:
+            if (
+                spec.name not in buffers.fresh_outputs
+                or spec.name in self._shapes.data_shaped
+                or size > _LARGEST_PINNED
+            ):
                 continue
             host = buffers.host_outputs[spec.name] = self._binding.host.array(shape, spec.dtype)
             buffers.binding.bind_ortvalue_output(spec.name, ort.OrtValue.ortvalue_from_numpy(host))
@@ -181,11 +216,12 @@ class Slot:
         options.add_run_config_entry("gpu_graph_id", str(graph))
         return options
 
-    def _buffers_for(self, shapes: Shapes) -> _Buffers:
-        if shapes in self._buffers:
-            self._buffers.move_to_end(shapes)
-            return self._buffers[shapes]
-        made = self._buffers[shapes] = self._made(shapes)
+    def _buffers_for(self, shapes: Shapes, on_device: bool) -> _Buffers:
+        key = (shapes, on_device)
+        if key in self._buffers:
+            self._buffers.move_to_end(key)
+            return self._buffers[key]
+        made = self._buffers[key] = self._made(shapes, on_device)
         self._forget_oldest()
         return made
 
@@ -197,7 +233,7 @@ class Slot:
             if self._binding and self._binding.cuda_graph and self._session:
                 self._session.release_captured_graph(oldest.graph)
 
-    def _made(self, shapes: Shapes) -> _Buffers:
+    def _made(self, shapes: Shapes, on_device: bool) -> _Buffers:
         import numpy as np
         import onnxruntime as ort
 
@@ -206,7 +242,7 @@ class Slot:
         assert self._shapes is not None
         where = (self._binding.device, self._binding.device_id)
         binding = self._session.io_binding()
-        buffers = _Buffers(binding, {}, {}, [], self._next_graph)
+        buffers = _Buffers(binding, {}, {}, [], where if on_device else ("cpu", 0), self._next_graph)
         self._next_graph += 1
         for spec, shape in zip(self._inputs, shapes, strict=True):
             host = self._binding.host.array(shape, spec.dtype)

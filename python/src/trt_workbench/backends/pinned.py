@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.errors import ComponentMissing, DeviceFailure
 
 if TYPE_CHECKING:
+    import onnxruntime as ort
     from numpy.typing import NDArray
+
+
+# cudaMemcpyDeviceToHost
+_TO_HOST = 2
+# cudaMemcpy2D takes no larger pitch, which the logits of a long text exceed.
+_MAX_PITCH = (1 << 31) - 1
 
 
 class PageableHost:
@@ -23,6 +30,11 @@ class PageableHost:
         import numpy as np
 
         return np.empty(shape, dtype)
+
+    def fetch_at(self, value: ort.OrtValue, dtype: str, index: int) -> NDArray[Any]:  # noqa: ARG002 - the interface's
+        """Return a copy of an existing index of the second dimension of a tensor."""
+        found: NDArray[Any] = value.numpy()[:, index].copy()
+        return found
 
 
 class PinnedHost:
@@ -63,3 +75,42 @@ class PinnedHost:
         block = (ctypes.c_byte * size).from_address(address.value)
         weakref.finalize(block, self._runtime.cudaFreeHost, address)
         return np.frombuffer(memoryview(block), np.dtype(dtype)).reshape(shape)
+
+    def fetch_at(self, value: ort.OrtValue, dtype: str, index: int) -> NDArray[Any]:
+        """Return a copy of an existing index of the second dimension of a tensor on the device, in ordinary memory.
+
+        The device's work on the tensor must be done. Nothing else of it is copied.
+
+        Raises:
+            DeviceFailure: the copy failed.
+        """
+        import numpy as np
+
+        rows, length, *inner = value.shape()
+        found = np.empty((rows, *inner), dtype)
+        if found.size == 0:
+            return found
+        width = found.nbytes // rows
+        pitch = length * width
+        first = value.data_ptr() + index % length * width
+        if pitch <= _MAX_PITCH:
+            self._copy_rows(found.ctypes.data, first, pitch, width, rows)
+        else:
+            for row in range(rows):
+                self._copy_rows(found.ctypes.data + row * width, first + row * pitch, width, width, 1)
+        return found
+
+    def _copy_rows(self, target: int, source: int, pitch: int, width: int, rows: int) -> None:
+        # cudaMemcpy2D(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height, kind)
+        code = self._runtime.cudaMemcpy2D(
+            ctypes.c_void_p(target),
+            ctypes.c_size_t(width),
+            ctypes.c_void_p(source),
+            ctypes.c_size_t(pitch),
+            ctypes.c_size_t(width),
+            ctypes.c_size_t(rows),
+            ctypes.c_int(_TO_HOST),
+        )
+        if code:
+            msg = f"CUDA failed to copy {width * rows} bytes from the device (error {code}); start a new process."
+            raise DeviceFailure(msg)

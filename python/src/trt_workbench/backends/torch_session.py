@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from trt_workbench.backends.base import Session, SessionOptions, closed
+from trt_workbench.backends.base import Session, SessionOptions, check_index, closed
 from trt_workbench.backends.torch_common import set_tf32, translated
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from trt_workbench.backends.torch import Module
     from trt_workbench.backends.torch_models import TorchModel
+
+Result = TypeVar("Result")
 
 
 class TorchSession(Session):
@@ -43,6 +45,26 @@ class TorchSession(Session):
         self._constants = {tensor.data_ptr() for tensor in (*loaded.module.parameters(), *loaded.module.buffers())}
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        def fetch(results: Mapping[str, torch.Tensor], taken: set[int]) -> dict[str, NDArray[Any]]:
+            return {name: _to_host(result, taken) for name, result in results.items()}
+
+        return self._execute(inputs, fetch)
+
+    def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        def fetch(results: Mapping[str, torch.Tensor], _: set[int]) -> NDArray[Any]:
+            check_index(name, results[name].shape, index)
+            # on the CPU, too, a copy: a view would keep the whole alive
+            found: NDArray[Any] = results[name][:, index].clone().cpu().numpy()
+            return found
+
+        return self._execute(inputs, fetch)
+
+    def _execute(
+        self,
+        inputs: dict[str, NDArray[Any]],
+        fetch: Callable[[Mapping[str, torch.Tensor], set[int]], Result],
+    ) -> Result:
+        """Run the module; `fetch` gets its results by name and the addresses of memory that is not the caller's."""
         import torch
 
         try:
@@ -54,7 +76,8 @@ class TorchSession(Session):
                 tensors = [self._to_device(array) for array in inputs.values()]
                 results = run(*tensors)
                 taken = {tensor.data_ptr() for tensor in tensors} | self._constants
-                return {spec.name: _to_host(result, taken) for spec, result in zip(self.outputs, results, strict=True)}
+                names = (spec.name for spec in self.outputs)
+                return fetch(dict(zip(names, results, strict=True)), taken)
         except Exception as error:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
             if problem := translated(error, f"PyTorch cannot run the model with {shapes}", self._model):

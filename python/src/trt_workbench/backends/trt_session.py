@@ -147,14 +147,14 @@ class TrtSession(Session):
         return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._run(inputs, copy=True)
+        return self._run(inputs)
 
-    def _lend(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        return self._run(inputs, copy=False)
+    def _infer_at(self, inputs: dict[str, NDArray[Any]], name: str, index: int) -> NDArray[Any]:
+        return self._run(inputs, outputs=[], at={name: index})[name]
 
-    def _run(self, inputs: dict[str, NDArray[Any]], *, copy: bool) -> dict[str, NDArray[Any]]:
+    def _run(self, inputs: dict[str, NDArray[Any]], **selection: Any) -> dict[str, NDArray[Any]]:
         try:
-            outputs = self._runner.run(inputs, copy=copy)
+            outputs = self._runner.run(inputs, **selection)
         except Exception as error:
             if problem := native.translation(error):
                 raise problem from error
@@ -173,8 +173,8 @@ class TrtSession(Session):
         if self._extension:
             import ml_dtypes
 
-            for name, dtype in self._extension.items():
-                outputs[name] = outputs[name].view(getattr(ml_dtypes, dtype))
+            for name in self._extension.keys() & outputs.keys():
+                outputs[name] = outputs[name].view(getattr(ml_dtypes, self._extension[name]))
         return outputs
 
     def _close(self) -> None:

@@ -74,8 +74,8 @@ class SessionLogits:
         return self.session.run(self._feed(input_ids))["logits"].astype(np.float32, copy=False)
 
     def last_logits(self, input_ids: Tokens) -> Logits:
-        """Run the graph once without padding; it computes all positions, and they stay where the session has them."""
-        return self.session.lend(self._feed(input_ids))["logits"][:, -1].astype(np.float32)
+        """Run the graph once without padding; it computes all positions, and a device gives the last one alone."""
+        return self.session.run_at(self._feed(input_ids), "logits", -1).astype(np.float32, copy=False)
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds; empty if it does not say."""
