@@ -189,7 +189,11 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, endi
         ("records.jsonl", "", "no record in this file"),
         ("records.jsonl", '{"schema_version": 1, "key', "cut short or no JSON"),
         ("records.jsonl", '{"schema_version": 7}\n', "schema version 7"),
-        ("run.json", "{}", "not of 'bench'"),
+        ("run.json", '{"schema_version": 1}', "not of 'bench'"),
+        ("run.json", '{"schema_version": 2, "command": "bench"}', "Schema version 2 is not 1"),
+        ("env.json", '{"schema_version": 2}', "Schema version 2 is not 1"),
+        ("env.json", '{"schema_version": 1}', "lacks command_line"),
+        ("config.json", '{"schema_version": 1}', "lacks title"),
         ("config.json", None, "incomplete"),
     ],
 )

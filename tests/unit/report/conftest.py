@@ -24,7 +24,7 @@ def records(count: int) -> list[dict[str, Any]]:
         times = {f"{stage}_ms": float(value) for stage, value in zip(STAGES, rng.gamma(2, 2, 5), strict=True)}
         found = {"true_positives": index % 3, "false_positives": index % 2, "false_negatives": (index + 1) % 2}
         truths = found["true_positives"] + found["false_negatives"]
-        image = {"image_id": index, "file_name": f"{index}.jpg", "width": 64, "height": 48}
+        image = {"schema_version": 1, "image_id": index, "file_name": f"{index}.jpg", "width": 64, "height": 48}
         rows.append({**image, **times, **found, "ground_truths": truths, "detections": 3})
     return rows
 

@@ -99,6 +99,22 @@ def test_another_schema_version_is_refused(make_run: Callable[..., Path]) -> Non
         write_report(run)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no record in this file"),
+        (b"\xff\xfe", "cannot be read"),
+        (b'{"schema_version": 2}\n', r"version 2, this release reads 1: .*records\.jsonl:1"),
+        (b"[]\n", r"version None.*records\.jsonl:1"),
+    ],
+)
+def test_damaged_records_are_named(make_run: Callable[..., Path], content: bytes, message: str) -> None:
+    run = make_run()
+    (run / "records.jsonl").write_bytes(content)
+    with pytest.raises(UsageProblem, match=message):
+        write_report(run)
+
+
 COUNTS = st.fixed_dictionaries(
     {name: st.integers(0, 5) for name in ("true_positives", "false_positives", "false_negatives")}
 )

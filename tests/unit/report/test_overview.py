@@ -13,7 +13,12 @@ from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.overview import write_overview
 
-ENVIRONMENT: dict[str, Any] = {"schema_version": 1, "cpu": {"model": "a processor"}, "driver": {"gpus": []}}
+ENVIRONMENT: dict[str, Any] = {
+    "schema_version": 1,
+    "command_line": ["trtw"],
+    "cpu": {"model": "a processor"},
+    "driver": {"gpus": []},
+}
 
 
 def write_run(folder: Path, command: str, **files: Any) -> Path:
@@ -26,7 +31,7 @@ def write_run(folder: Path, command: str, **files: Any) -> Path:
 
 def write_bench(folder: Path) -> Path:
     draw = random.Random(0)
-    run = write_run(folder, "bench", config={"title": "t", "repetitions": 9})
+    run = write_run(folder, "bench", config={"schema_version": 1, "title": "t", "repetitions": 9})
     with (run / "records.jsonl").open("w", encoding="utf-8") as file:
         for repetition in range(9):
             for runtime, base in {"slow <b>": 2.0, "fast": 1.0}.items():
@@ -54,7 +59,9 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
     )
     profile = write_run(tmp_path / "profile", "profile")
     runs = [write_bench(tmp_path / "bench"), make_run(), llm, profile]
-    (runs[1] / "run.json").write_text(json.dumps({"command": "eval-coco", "run_id": "c", "status": "complete"}))
+    (runs[1] / "run.json").write_text(
+        json.dumps({"schema_version": 1, "command": "eval-coco", "run_id": "c", "status": "complete"})
+    )
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     text = (tmp_path / "all" / "overview.md").read_text(encoding="utf-8")
     for part in ("AP 0.5000", "perplexity 29.6500", "perplexity 29.7000", "relative_difference 0.0017", "fp16"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from trt_workbench.bench.records import Record, read_records
 from trt_workbench.errors import UsageProblem
+
+SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True)
@@ -36,28 +38,49 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
     Raises:
         UsageProblem: it is no run directory of `bench`, a file is missing, cut short or of another schema version.
     """
-    run = read_json_object(directory / "run.json")
+    run = read_document(directory / "run.json")
     if run.get("command") != "bench":
         msg = f"This is a run directory of {run.get('command')!r}, not of 'bench': {directory}"
         raise UsageProblem(msg)
     return BenchArtefacts(
         directory=directory,
         run=run,
-        environment=read_json_object(directory / "env.json"),
-        config=read_json_object(directory / "config.json"),
+        environment=read_document(directory / "env.json", "command_line"),
+        config=read_document(directory / "config.json", "title"),
         records=read_records(directory / "records.jsonl"),
     )
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file.
+def read_document(path: Path, *keys: str) -> dict[str, Any]:
+    """Return the object in a JSON file of a run directory, which has to hold `keys`.
 
     Raises:
-        UsageProblem: the file is absent, cut short or holds no object.
+        UsageProblem: the file is absent, cut short, of another schema version, or lacks a key.
+    """
+    document = read_json_object(path)
+    found = document.get("schema_version")
+    if found != SCHEMA_VERSION:
+        msg = f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}"
+        raise UsageProblem(msg)
+    if missing := [key for key in keys if key not in document]:
+        msg = f"This file lacks {missing[0]}; it was changed: {path}"
+        raise UsageProblem(msg)
+    return document
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file of a run directory.
+
+    Raises:
+        UsageProblem: the file or its folder is absent, or it is cut short or holds no object.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
+        if not path.parent.is_dir():
+            what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
+            msg = f"The run directory {what}: {path.parent}"
+            raise UsageProblem(msg) from error
         msg = f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
         raise UsageProblem(msg) from error
     except ValueError as error:

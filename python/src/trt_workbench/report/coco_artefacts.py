@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.errors import UsageProblem
 from trt_workbench.report.documents import read_document, read_json, read_json_lines
 
 
@@ -30,15 +31,19 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     """Read the run directory of eval-coco.
 
     Raises:
-        UsageProblem: a file is missing, cut short, or of another schema version.
+        UsageProblem: a file is missing, cut short, without a record, or of another schema version.
     """
+    records = read_json_lines(directory / "records.jsonl")
+    if not records:
+        msg = f"There is no record in this file; it was changed: {directory / 'records.jsonl'}"
+        raise UsageProblem(msg)
     return CocoArtefacts(
         directory=directory,
         metrics=read_document(directory / "metrics.json"),
         curves=read_document(directory / "curves.json"),
         confusion=read_document(directory / "confusion.json"),
-        environment=read_document(directory / "env.json"),
-        records=read_json_lines(directory / "records.jsonl"),
+        environment=read_document(directory / "env.json", "command_line"),
+        records=records,
     )
 
 

@@ -6,24 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.artefacts import SCHEMA_VERSION, read_document
 from trt_workbench.errors import UsageProblem
 
-SCHEMA_VERSION = 1
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    Raises:
-        UsageProblem: the file is missing, cut short or of another schema version.
-    """
-    document = read_json_object(path)
-    found = document.get("schema_version")
-    if found != SCHEMA_VERSION:
-        msg = f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}"
-        raise UsageProblem(msg)
-    return document
+__all__ = ["read_document", "read_json", "read_json_lines"]
 
 
 def read_json(path: Path) -> Any:
@@ -31,9 +17,24 @@ def read_json(path: Path) -> Any:
     return _parse(_read(path), path)
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return what each line of a JSON Lines file holds. Raises UsageProblem if it is missing or cut short."""
-    return [_parse(line, path) for line in _read(path).splitlines()]
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the object in each line of a JSON Lines file.
+
+    Raises:
+        UsageProblem: the file is missing or cut short, or a line is of another schema version.
+    """
+    # not splitlines: a name may hold other line separators, which JSON may leave as they are
+    lines = [(number, line) for number, line in enumerate(_read(path).split("\n"), 1) if line]
+    return [_record(line, f"{path}:{number}") for number, line in lines]
+
+
+def _record(line: str, place: str) -> dict[str, Any]:
+    document = _parse(line, place)
+    found = document.get("schema_version") if isinstance(document, dict) else None
+    if found != SCHEMA_VERSION:
+        msg = f"This record has schema version {found}, this release reads {SCHEMA_VERSION}: {place}"
+        raise UsageProblem(msg)
+    return dict(document)
 
 
 def _read(path: Path) -> str:
@@ -42,11 +43,14 @@ def _read(path: Path) -> str:
     except FileNotFoundError as error:
         msg = f"The run directory is incomplete, a file is missing: {path}"
         raise UsageProblem(msg) from error
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"The file cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        raise UsageProblem(msg) from error
 
 
-def _parse(text: str, path: Path) -> Any:
+def _parse(text: str, place: object) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {path}"
+        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {place}"
         raise UsageProblem(msg) from error

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.artefacts import read_document
 from trt_workbench.bench.profiling.difference import difference
 from trt_workbench.bench.profiling.ncu_raw import METRICS
 from trt_workbench.bench.profiling.records import read_records
@@ -41,11 +41,11 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    run = read_json_object(directory / "run.json")
+    run = read_document(directory / "run.json", "sides")
     if run.get("command") != "profile":
         msg = f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}"
         raise UsageProblem(msg)
-    environment = read_json_object(directory / "env.json")
+    environment = read_document(directory / "env.json", "command_line")
     sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
     groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
     values: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.artefacts import read_document
 from trt_workbench.errors import UsageProblem
 
 
@@ -22,9 +22,9 @@ def command_of(directory: Path) -> str:
     """Return the name of the command that made a run directory.
 
     Raises:
-        UsageProblem: run.json is absent or damaged.
+        UsageProblem: run.json is absent, damaged or of another schema version.
     """
-    return str(read_json_object(directory / "run.json").get("command"))
+    return str(read_document(directory / "run.json").get("command"))
 
 
 def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
