@@ -154,6 +154,11 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         ("backend: ort-cpu", "backend: ort-cpu, precision: []", "precision"),
         ("backend: ort-cpu", "backend: ort-cpu, options: {profile_shape: dynamic}", "no option 'profile_shape'"),
         ("kind: arrays", "kind: image-to-boxes", "takes images of any size"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], batch: []", "scenarios.s.batch is wrong: tuple should have at least 1 item"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {n: []}", "scenarios.s.dims.n is wrong: tuple should have at least 1"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], models: []", "scenarios.s.models is wrong: tuple should have at least 1"),
+        ("backend: ort-cpu", "backend: ort-cpu, options: {allow_spinning: []}", "allow_spinning is a list to sweep"),
+        ("duration_s: 0.01", "duration_s: .inf", "measure.duration_s is wrong: input should be a finite number"),
     ],
 )
 @pytest.mark.usefixtures("model")
@@ -161,14 +166,34 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, old: str, new: str, mes
     text = (
         "models: {m: {path: m.onnx}}\nruntimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n"
     )
-    assert old in text
-    result = trtw("bench", write(tmp_path, text.replace(old, new)), "--output", tmp_path / "run")
+    assert old in MEASURE + text
+    config = write(tmp_path, text)
+    config.write_text(config.read_text().replace(old, new))
+    result = trtw("bench", config, "--output", tmp_path / "run")
     assert message in result.stderr
     if result.exit_code == 1:  # only the model can tell: the matrix went on, and all its records have failed
         assert message in str(measured(tmp_path / "run")[0].error)
     else:
         assert result.exit_code == 2
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("model")
+def test_a_dry_run_knows_the_backends(tmp_path: Path) -> None:
+    text = "models: {m: {path: m.onnx}}\nruntimes: [{backend: auto}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n"
+    result = trtw("bench", write(tmp_path, text), "--dry-run")
+    assert result.exit_code == 2
+    assert "no backend called 'auto'; there are: trt, ort-trt" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["gone", "file"])
+def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    run, said = tmp_path / name, {"gone": "does not exist", "file": "is a file, not a run directory"}[name]
+    for command in (["report", run], ["compare", run, run], ["bench", "--resume", run]):
+        result = trtw(*command)
+        assert result.exit_code == 2
+        assert result.stderr == f"error: The run directory {said}: {run}\n"
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

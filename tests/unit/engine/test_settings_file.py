@@ -62,6 +62,8 @@ def test_paths_of_the_command_line_are_not_moved(tmp_path: Path) -> None:
         ("tactic_sources: [CUDNN]\n", r"needs a sign.*:1"),
         ("profiles:\n- x:1x2\n- x:4/2/8\n", r"min <= opt <= max.*:3"),
         ("precision: fp16\nprecision: fp32\n", r"occurs twice: .*:2"),
+        ("profiles: &all [*all]\n", "a part of it holds itself"),
+        (f"profiles: {'[' * 3000}{']' * 3000}\n", "nested too deeply"),
         ("precision: [fp16\n", r"not YAML.*build.yaml:2"),
         ("- a\n", "key: value"),
         ("gpu_fallback: true\n", "gpu_fallback needs dla_core"),

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from trt_workbench.bench.artefacts import read_json_object
-from trt_workbench.bench.availability import require_available, unavailable_backends
+from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
@@ -113,7 +113,7 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
         models: as in `with_models`.
 
     Raises:
-        UsageProblem: the configuration or a model cannot be used, or no point fits `only`.
+        UsageProblem: the configuration or a model cannot be used, a backend is unknown, or no point fits `only`.
         ComponentMissing: an embedded model is missing.
     """
     shipped = shipped_configs()
@@ -121,8 +121,7 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
         msg = f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
         raise UsageProblem(msg)
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
-    model_files(loaded)
-    return PlannedBench(loaded, expand(loaded, only))
+    return _planned(loaded, only)
 
 
 def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
@@ -139,5 +138,11 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
         name = ".".join(map(str, details["loc"]))
         msg = f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
         raise UsageProblem(msg) from error
-    model_files(loaded)
-    return PlannedBench(loaded, expand(loaded, only), earlier=directory)
+    return _planned(loaded, only, directory)
+
+
+def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PlannedBench:
+    model_files(config)
+    points = expand(config, only)
+    require_known(points)
+    return PlannedBench(config, points, earlier)

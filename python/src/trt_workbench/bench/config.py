@@ -20,11 +20,12 @@ LANGUAGE_KINDS: dict[str, dict[str, int]] = {
 DEFAULT_IMGSZ = (720, 1280)
 Positive = Annotated[int, Field(ge=1)]
 Size = tuple[Positive, Positive]
+Swept = Annotated[tuple[Positive, ...], Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class MeasureSettings(_Strict):
@@ -96,10 +97,17 @@ class RuntimeEntry(_Strict):
     backend: str
     precision: str | Annotated[tuple[str, ...], Field(min_length=1)] = "fp32"
     tf32: bool = False
-    threads: Positive | Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    concurrency: Positive | Annotated[tuple[Positive, ...], Field(min_length=1)] = 1
+    threads: Positive | Swept | None = None
+    concurrency: Positive | Swept = 1
     options: dict[str, Any] = Field(default_factory=dict)
     name: Name | None = None
+
+    @model_validator(mode="after")
+    def _swept_options(self) -> RuntimeEntry:
+        if empty := [name for name, value in self.options.items() if value == []]:
+            msg = f"option {empty[0]} is a list to sweep without a value; an empty list as a value is written [[]]"
+            raise ValueError(msg)
+        return self
 
     @property
     def label(self) -> str:
@@ -123,9 +131,9 @@ class ScenarioEntry(_Strict):
     """
 
     kind: ScenarioKind
-    models: tuple[Name, ...] | None = None
-    batch: Positive | tuple[Positive, ...] = 1
-    dims: dict[str, Positive | tuple[Positive, ...]] = Field(default_factory=dict)
+    models: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    batch: Positive | Swept = 1
+    dims: dict[str, Positive | Swept] = Field(default_factory=dict)
     imgsz: Size | Annotated[tuple[Size, ...], Field(min_length=1)] | None = None
     saturation: Annotated[float, Field(gt=0, lt=1)] | None = None
 

@@ -39,7 +39,11 @@ def load_yaml_settings(
     Raises:
         UsageProblem: the file is absent or no YAML mapping, or a setting is unknown, doubled or wrong.
     """
-    document, lines = _read(file, noun) if file else ({}, {})
+    try:
+        document, lines = _read(file, noun) if file else ({}, {})
+    except RecursionError as error:
+        msg = f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}"
+        raise UsageProblem(msg) from error
     given = dict(overrides or {})
     try:
         return model.model_validate({**document, **given})
@@ -66,13 +70,18 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
     if not isinstance(document, dict):
         msg = f"The file of {noun} must hold `key: value` lines: {file}"
         raise UsageProblem(msg)
+    return document, _lines(node, file)
+
+
+def _lines(node: yaml.Node | None, file: Path) -> dict[Location, int]:
+    """Return the line of every setting. Raises UsageProblem for one that occurs twice."""
     lines: dict[Location, int] = {}
     for location, line in _walk(node, ()):
         if location in lines:
             msg = f"The setting {'.'.join(map(str, location))} occurs twice: {file}:{line}"
             raise UsageProblem(msg)
         lines[location] = line
-    return document, lines
+    return lines
 
 
 def _walk(node: yaml.Node | None, location: Location) -> Iterator[tuple[Location, int]]:
@@ -116,9 +125,16 @@ def _explain(
 
 
 def _deepest(found: Sequence[ErrorDetails]) -> ErrorDetails:
-    """Of the errors at the first one's setting, return that of the branch of a union that the value came nearest to."""
+    """Of the errors at the first one's setting, return that of the branch of a union that the value came nearest to.
+
+    That is the one that looked deepest into it, or else the one whose type it has.
+    """
     setting = found[0]["loc"][:-1]
-    return max((one for one in found if one["loc"][: len(setting)] == setting), key=lambda one: len(one["loc"]))
+    return max((one for one in found if one["loc"][: len(setting)] == setting), key=_nearness)
+
+
+def _nearness(details: ErrorDetails) -> tuple[int, bool]:
+    return len(details["loc"]), not details["type"].endswith("_type")
 
 
 def _reason(details: ErrorDetails) -> str:
