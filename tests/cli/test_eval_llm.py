@@ -1,6 +1,7 @@
 """eval-llm through its command line."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,6 +70,122 @@ def test_timing_alone(llm_folder: Folders, tmp_path: Path) -> None:
     assert "Gate" not in result.stdout
 
 
+def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders, tmp_path: Path) -> None:
+    from trt_workbench.backends.registry import availability
+    from trt_workbench.cli.main import app
+
+    if availability("ort-cuda").ok:
+        pytest.skip("ort-cuda can serve here")
+    folder, graphs, out, both = llm_folder("llama"), tmp_path / "graphs", tmp_path / "out", tmp_path / "both"
+    trtw = CliRunner()
+    # without the graph for generation with a cache
+    assert trtw.invoke(app, ["export-llm", str(folder), "--graphs", "logits", "--output", str(graphs)]).exit_code == 0
+    options = ("--prompt", "6", "--new-tokens", "4", "--repetitions", "2", "--limit", "100", "--text", TEXT)
+    wanted = ("--graphs", graphs, "--modes", "prefill,generate-cached", "--backends", "ort-cpu,ort-cuda:fp16,torch")
+    result = invoke(folder, "--output", out, *options, *wanted)
+    assert result.exit_code == 2, result.output  # of the first: a graph is missing; for the next it is a component
+    assert [result.stdout.count(name) for name in ("torch:fp32", "ort-cpu:fp32", "ort-cuda")] == [2, 1, 0]
+    missed = [("ort-cpu:fp32", "generate-cached"), ("ort-cuda:fp16", "prefill"), ("ort-cuda:fp16", "generate-cached")]
+    for backend, mode in missed:
+        assert f"failed: {backend} could not be timed in {mode} (batch 1, prompts of 6 tokens): " in result.stderr
+    ending = f"error: Not everything could be timed; the reasons stand above. What was measured is kept: {out}\n"
+    assert result.stderr.endswith(ending)
+    assert "Traceback" not in result.stderr
+    assert json.loads((out / "run.json").read_text())["status"] == "complete"
+    metrics = json.loads((out / "metrics.json").read_text())
+    timed = [(row["mode"], row["backend"]) for row in metrics["timing"]]
+    assert timed == [("prefill", "ort-cpu"), ("prefill", "torch"), ("generate-cached", "torch")]
+    kinds = [row["error_kind"] for row in metrics["timing_failures"]]
+    assert kinds == ["UsageProblem", "ComponentMissing", "ComponentMissing"]
+    page = (out / "report.html").read_text()
+    assert "Not everything could be timed." in page
+    assert all(f"{backend} could not be timed in {mode}" in page for backend, mode in missed)
+
+    again = trtw.invoke(app, ["report", str(out), str(out), "--output", str(both)])
+    assert again.exit_code == 0, again.output
+    assert (out / "report.html").read_text() == page
+    for name in ("overview.html", "overview.md"):
+        text = (both / name).read_text()
+        assert "at generate-cached b1 prompt 6: failed: The export holds no such graph" in text
+
+    # with nothing measured there is nothing to keep
+    alone = invoke(folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16")
+    assert alone.exit_code == 3
+    assert alone.stderr == f"error: {metrics['timing_failures'][1]['error']}\n"
+    assert not (tmp_path / "no").exists()
+
+
+# Sends a real signal to itself when the fourth repetition is done: one measurement and half of another. SIGINT is set
+# up as in a terminal: shells have background jobs, such as a test run, ignore it.
+INTERRUPTED_RUN = """
+import os, signal, sys
+from trt_workbench.cli.eval_llm import main
+from trt_workbench.evaluate.llm_files import RecordWriter
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+ending, after = signal.Signals(int(sys.argv.pop(1))), int(sys.argv.pop(1))
+timed, original = [], RecordWriter.write
+
+def write(self, record):
+    original(self, record)
+    if record["kind"] != "windows":
+        timed.append(record)
+        if len(timed) == after:
+            os.kill(os.getpid(), ending)
+
+RecordWriter.write = write
+main()
+"""
+
+
+def interrupted(ending: signal.Signals, after: int, out: Path, folder: Path, *options: str) -> Any:
+    sizes = ("--prompt", "6", "--new-tokens", "4", "--repetitions", "3", "--limit", "100", "--device", "cpu")
+    command = [sys.executable, "-c", INTERRUPTED_RUN, str(int(ending)), str(after), str(folder), "--text", str(TEXT)]
+    command += ["--output", str(out), *sizes, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("ending", "modes", "after", "timed"),
+    [(signal.SIGINT, "generate", 5, 1), (signal.SIGTERM, "perplexity,generate", 2, 0)],
+)
+def test_an_interrupt_while_timing_keeps_a_partial_run(
+    llm_folder: Folders, tmp_path: Path, ending: signal.Signals, modes: str, after: int, timed: int
+) -> None:
+    from trt_workbench.cli.main import app
+
+    out = tmp_path / "out"
+    process = interrupted(ending, after, out, llm_folder("llama"), "--modes", modes)
+    assert process.returncode == 130, process.stderr
+    assert f"Interrupted while timing (measurements done: {timed}); what was done is kept" in process.stderr
+    assert "Traceback" not in process.stderr
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["status"] == json.loads((out / "run.json").read_text())["status"] == "partial"
+    assert [row["backend"] for row in metrics["timing"]] == ["torch"][:timed]
+    assert (metrics["perplexity"] is not None) == ("perplexity" in modes)
+    page = (out / "report.html").read_text()
+    assert "Partial run." in page
+    assert "interrupted while timing" in page
+    assert ("the perplexity is whole" in page) == ("perplexity" in modes)
+    again = CliRunner().invoke(app, ["report", str(out), "--output", str(tmp_path / "all")])
+    assert again.exit_code == 0, again.output
+    assert "partial" in (tmp_path / "all" / "overview.md").read_text()
+
+    # a run of a release that did not write these two
+    del metrics["interrupted"], metrics["timing_failures"]
+    (out / "metrics.json").write_text(json.dumps(metrics))
+    again = CliRunner().invoke(app, ["report", str(out), "--output", str(tmp_path / "all")])
+    assert again.exit_code == 0, again.output
+    assert "every figure is over the" in (out / "report.html").read_text()
+
+
+def test_an_interrupt_before_the_first_measurement_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
+    process = interrupted(signal.SIGINT, 2, tmp_path / "out", llm_folder("llama"), "--modes", "generate")
+    assert process.returncode == 130, process.stderr
+    assert "nothing was kept" in process.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from trt_workbench.evaluate import llm
 
@@ -103,6 +220,12 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
         (("--window", "65"), 2, "64 positions"),
         (("--limit", "50"), 2, "fewer than one window"),
         (("--backends", "ort-cpu:int3"), 2, "int3"),
+        (("--modes", "prefill", "--prompt", "65"), 2, "64 positions"),
+        (
+            ("--modes", "perplexity,prefill", "--prompt", "51", "--batch", "2", "--limit", "100"),
+            2,
+            "too few for 2 prompts",
+        ),
         (("--text", "gone.txt"), 2, "does not exist"),
         (("--device", "cuda"), 3, "sees no GPU"),
     ],
@@ -118,6 +241,7 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
     assert result.exit_code == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+    assert "Loading" not in result.stderr  # nothing that takes its time comes before
     assert not (tmp_path / "out").exists()
 
 

@@ -17,6 +17,7 @@ pytest.importorskip("transformers")
 
 from trt_workbench.evaluate import llm as evaluation  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
+from trt_workbench.evaluate.llm_timing import TimingRequest  # noqa: E402
 from trt_workbench.pipeline.language.opening import BackendChoice, parse_backends  # noqa: E402
 
 Folders = Callable[[str], Path]
@@ -201,6 +202,66 @@ def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, m
     assert outcome.status == "partial"
     reference, ort = outcome.metrics["backends"]
     assert reference["tokens"] == ort["tokens"] == 63 + 32 + 32
+    assert (outcome.metrics["interrupted"], outcome.metrics["bits_per_byte"]) == ("perplexity", None)
+
+
+TIMING = TimingRequest(("prefill", "generate-cached"), prompts=(6, 3), new_tokens=4, repetitions=2)
+
+
+def interrupt_at(repetition: int) -> Callable[[int, int], None]:
+    def on_timing(done: int, _: int) -> None:
+        if done == repetition:
+            raise KeyboardInterrupt
+
+    return on_timing
+
+
+@pytest.mark.parametrize(("repetition", "timed"), [(1, 0), (5, 2)])
+def test_an_interrupt_while_timing_keeps_what_was_done(
+    llm_folder: Folders, tmp_path: Path, repetition: int, timed: int
+) -> None:
+    request = LlmRequest(llm_folder("llama"), TEXT, (TORCH, ORT), limit=400, device="cpu", timing=TIMING)
+    with LlmEvaluation(request) as run:
+        outcome = run.run(tmp_path, on_timing=interrupt_at(repetition))
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert (outcome.status, metrics["status"], metrics["interrupted"]) == ("partial", "partial", "timing")
+    assert len(metrics["timing"]) == timed
+    assert [row["tokens"] for row in metrics["backends"]] == [399, 399]
+    assert metrics["bits_per_byte"] > 1
+
+
+def test_an_interrupt_before_the_first_measurement_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
+    request = LlmRequest(llm_folder("llama"), TEXT, (TORCH,), device="cpu", perplexity=False, timing=TIMING)
+    with LlmEvaluation(request) as run, pytest.raises(KeyboardInterrupt):
+        run.run(tmp_path, on_timing=interrupt_at(1))
+    assert not (tmp_path / "metrics.json").exists()
+
+
+def test_backends_of_which_none_can_be_timed(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    int8, int3 = BackendChoice("torch", "int8"), BackendChoice("ort-cpu", "int3")
+    with pytest.raises(UsageProblem, match="int8"):
+        evaluate(llm_folder("llama"), tmp_path, backends=(int8, int3), perplexity=False, timing=TIMING)
+    assert not (tmp_path / "metrics.json").exists()
+
+    # beside a perplexity it is an entry
+    from trt_workbench.evaluate import llm_timing
+
+    def refuse(*_: Any) -> Any:
+        msg = "There is no room for a cache."
+        raise DeviceFailure(msg)
+
+    real = llm_timing.open_cached
+    monkeypatch.setattr(
+        llm_timing, "open_cached", lambda choice, *rest: (refuse if choice == ORT else real)(choice, *rest)
+    )
+    cached = TimingRequest(("generate-cached",), prompts=(6,), new_tokens=4)
+    outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,), limit=100, timing=cached)
+    assert (outcome.status, outcome.metrics["interrupted"], outcome.metrics["timing"]) == ("complete", None, [])
+    assert outcome.metrics["timing_failures"][0]["error"] == "There is no room for a cache."
+    assert isinstance(outcome.timing_error, DeviceFailure)
+    assert outcome.metrics["passed"]
 
 
 def test_precisions_of_torch(llm_folder: Folders, tmp_path: Path) -> None:

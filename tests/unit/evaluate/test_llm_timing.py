@@ -1,6 +1,7 @@
 """Timing modes on PyTorch and ONNX Runtime: the same tokens everywhere, one record a repetition."""
 
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
@@ -27,7 +28,9 @@ from trt_workbench.backends.trt_options import split_options
 from trt_workbench.evaluate.llm_files import RecordWriter
 from trt_workbench.evaluate.llm_timing import (
     TIMING_MODES,
+    Timing,
     TimingRequest,
+    check_timing,
     first_difference,
     time_models,
 )
@@ -169,20 +172,27 @@ def test_onnx_runtime_keeps_state_on_a_gpu(
     model.close()
 
 
+def timed(
+    request: TimingRequest, choices: Any, folder: Path, out: Path, timing: Timing, on_progress: Any = None
+) -> list[dict[str, Any]]:
+    """Fill `timing`; return the records."""
+    with RecordWriter(out / "records.jsonl") as records:
+        time_models(request, choices, source(folder), TOKENS, records, timing, on_progress)
+    return [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+
+
 def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
     request = TimingRequest(TIMING_MODES, prompts=(8, 3), new_tokens=5, batch=2, warmup=1, repetitions=3)
     progress: list[tuple[int, int]] = []
-    with RecordWriter(tmp_path / "records.jsonl") as records:
-        summaries = time_models(
-            request, BACKENDS, source(llm_folder("llama")), TOKENS, records, lambda *counts: progress.append(counts)
-        )
-    lines = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    assert progress[-1] == (36, 36)
+    timing = Timing()
+    lines = timed(request, BACKENDS, llm_folder("llama"), tmp_path, timing, lambda *counts: progress.append(counts))
+    assert progress == [(done, 36) for done in range(1, 37)]
     assert len(lines) == 36
-    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in summaries] == [
+    assert (timing.failures, timing.error) == ([], None)
+    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in timing.rows] == [
         (mode, choice.name, size) for mode in TIMING_MODES for choice in BACKENDS for size in (8, 3)
     ]
-    for row in summaries:
+    for row in timing.rows:
         key = (row["mode"], row["backend"], row["prompt_tokens"])
         mine = [line for line in lines if (line["kind"], line["backend"], line["prompt_tokens"]) == key]
         assert [line["repetition"] for line in mine] == [0, 1, 2]
@@ -199,6 +209,74 @@ def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
             else:
                 rest = line["total_ms"] - line["time_to_first_token_ms"]
                 assert line["time_per_token_ms"] == pytest.approx(rest / 4)
+
+
+def test_a_backend_that_fails_does_not_keep_the_others_from_being_timed(llm_folder: Folders, tmp_path: Path) -> None:
+    request = TimingRequest(("prefill", "generate-cached"), prompts=(8, 3), new_tokens=5, warmup=0, repetitions=2)
+    choices = (BackendChoice("torch", "int8"), *BACKENDS, BackendChoice("ort-cpu", "int3"))
+    timing, progress = Timing(), []
+    lines = timed(request, choices, llm_folder("llama"), tmp_path, timing, lambda *counts: progress.append(counts))
+    assert len(lines) == 16
+    # the share of the one that failed counts as done
+    assert progress == [(done, 32) for done in range(9, 25)]
+    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in timing.rows] == [
+        (mode, choice.name, size) for mode in request.modes for choice in BACKENDS for size in (8, 3)
+    ]
+    assert isinstance(timing.error, UsageProblem)
+    assert timing.failures[0] == {
+        "mode": "prefill",
+        "backend": "torch",
+        "precision": "int8",
+        "batch": 1,
+        "missing_prompts": [8, 3],
+        "error": str(timing.error),
+        "error_kind": "UsageProblem",
+    }
+    assert [(row["backend"], row["mode"]) for row in timing.failures] == [
+        (name, mode) for name in ("torch", "ort-cpu") for mode in request.modes
+    ]
+    assert "int3" in timing.failures[-1]["error"]
+
+
+def test_a_prompt_that_is_too_long_for_a_backend(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done before stays; what the failure held is released, and the next mode has room again."""
+    from trt_workbench.evaluate import llm_timing
+
+    real, calls, held = llm_timing.generate_cached, [], []
+
+    def limited(model: Any, prompt: np.ndarray, *sizes: int) -> Any:
+        if isinstance(model, SessionCache) and prompt.shape[1] == 8:
+            calls.append(prompt)
+            if len(calls) == 2:
+                activations = np.zeros(1)
+                held.append(weakref.ref(activations))
+                msg = "Out of memory."
+                raise DeviceFailure(msg) from MemoryError()
+        return real(model, prompt, *sizes)
+
+    monkeypatch.setattr(llm_timing, "generate_cached", limited)
+    request = TimingRequest(("generate", "generate-cached"), prompts=(3, 8, 5), new_tokens=5, warmup=0, repetitions=2)
+    timing = Timing()
+    lines = timed(request, BACKENDS[1:], llm_folder("llama"), tmp_path, timing)
+    assert isinstance(timing.error, DeviceFailure)
+    assert held[0]() is None
+    (failure,) = timing.failures
+    assert (failure["mode"], failure["missing_prompts"]) == ("generate-cached", [8, 5])
+    assert failure["error_kind"] == "DeviceFailure"
+    done = [(row["mode"], row["prompt_tokens"]) for row in timing.rows]
+    assert done == [("generate", 3), ("generate", 8), ("generate", 5), ("generate-cached", 3)]
+    # the repetition before the failure has its record, though no summary
+    cached = [(line["prompt_tokens"], line["repetition"]) for line in lines if line["kind"] == "generate-cached"]
+    assert cached == [(3, 0), (3, 1), (8, 0)]
+
+
+def test_without_tokens_to_compare_with_nothing_is_timed(llm_folder: Folders, tmp_path: Path) -> None:
+    request, timing = TimingRequest(("prefill", "generate-cached"), prompts=(8,), new_tokens=5), Timing()
+    with pytest.raises(UsageProblem, match="cache"):
+        timed(request, BACKENDS, llm_folder("mamba"), tmp_path, timing)
+    assert timing == Timing()
 
 
 def test_other_tokens_are_found() -> None:
@@ -226,9 +304,10 @@ def test_other_tokens_are_found() -> None:
         (TimingRequest(("prefill",), prompts=(7, 60), batch=4), "too few for 4 prompts of 60"),
     ],
 )
-def test_what_does_not_fit(llm_folder: Folders, tmp_path: Path, request_: TimingRequest, message: str) -> None:
-    with RecordWriter(tmp_path / "r.jsonl") as records, pytest.raises(UsageProblem, match=message):
-        time_models(request_, BACKENDS, source(llm_folder("llama")), TOKENS, records)
+def test_what_does_not_fit(llm_folder: Folders, request_: TimingRequest, message: str) -> None:
+    positions = examine_llm_directory(llm_folder("llama")).positions
+    with pytest.raises(UsageProblem, match=message):
+        check_timing(request_, positions, len(TOKENS))
 
 
 def test_a_step_without_a_prompt(llm_folder: Folders) -> None:

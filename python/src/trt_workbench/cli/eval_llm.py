@@ -82,6 +82,7 @@ def eval_llm(
     let_idle_threads_sleep()
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.pipeline.language.opening import parse_backends
+    from trt_workbench.report.llm import timing_failures
 
     chosen = _modes(modes)
     place, file = _inputs(model, text)
@@ -106,6 +107,8 @@ def eval_llm(
     outcome, directory = _evaluate(request, output, report=report)
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
+    for sentence in timing_failures(outcome.metrics):
+        say(f"failed: {sentence}")
     if as_json:
         from trt_workbench.evaluate.llm_files import plain_metrics
 
@@ -113,11 +116,21 @@ def eval_llm(
     else:
         _show(outcome.metrics, directory)
     if outcome.status == "partial":
-        say(f"Interrupted after {outcome.metrics['tokens']} tokens; what was done is kept, marked partial: {directory}")
+        say(f"Interrupted {_reached(outcome.metrics)}; what was done is kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
     if outcome.failures:
         msg = f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}"
         raise CheckFailed(msg)
+    if outcome.timing_error:
+        msg = f"Not everything could be timed; the reasons stand above. What was measured is kept: {directory}"
+        raise type(outcome.timing_error)(msg) from outcome.timing_error
+
+
+def _reached(metrics: dict[str, Any]) -> str:
+    """Say how far an interrupted run came."""
+    if metrics["interrupted"] == "perplexity":
+        return f"after {metrics['tokens']} tokens"
+    return f"while timing (measurements done: {len(metrics['timing'])})"
 
 
 def _modes(text: str) -> tuple[str, ...]:

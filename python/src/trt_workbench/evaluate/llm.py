@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
 from trt_workbench.engine.hashing import hash_file
-from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
 from trt_workbench.evaluate.llm_scores import Scores, score_logits
 from trt_workbench.evaluate.llm_text import (
@@ -27,7 +27,7 @@ from trt_workbench.evaluate.llm_text import (
     plan_windows,
     scored_positions,
 )
-from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
+from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits, provenance_of
@@ -35,6 +35,7 @@ from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, 
 REFERENCE = BackendChoice("torch", "fp32")
 
 Progress = Callable[[int, int], None]
+Part = Literal["perplexity", "timing"]
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,17 @@ class LlmRequest:
 
 @dataclass(frozen=True)
 class LlmOutcome:
-    """How an evaluation ended: "partial" if it was interrupted, and the content of `metrics.json`."""
+    """How an evaluation ended.
+
+    Attributes:
+        status: "partial" if it was interrupted.
+        metrics: the content of `metrics.json`.
+        timing_error: the first reason why a backend could not be timed.
+    """
 
     status: Literal["complete", "partial"]
     metrics: dict[str, Any]
+    timing_error: WorkbenchError | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -145,6 +153,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
         )
+        if request.timing:
+            check_timing(request.timing, self.directory.positions, len(self._tokens))
         self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say, request.graphs)
         self.notes: list[str] = []
         self._batch = request.batch
@@ -166,29 +176,31 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             on_tokens: called with the tokens of the text that are done and their total.
             on_timing: called with the timed repetitions that are done and their total.
 
+        A backend that cannot be timed becomes an entry of `timing_failures`, as long as anything else was measured.
+
         Raises:
             UsageProblem: a model cannot be had on a backend, or a file cannot be written.
             ComponentMissing: a backend cannot serve here.
             CheckFailed: an exported graph does not compute what PyTorch computes.
             DeviceFailure: a device failed or is out of memory.
-            KeyboardInterrupt: interrupted before any window was done.
+            KeyboardInterrupt: interrupted before anything was measured.
         """
-        status: Literal["complete", "partial"] = "complete"
+        interrupted: Part | None = None
         candidates: list[_Candidate] = []
-        timing: list[dict[str, Any]] = []
+        timing = Timing()
         with RecordWriter(folder / "records.jsonl") as records:
             if self.request.perplexity:
                 candidates = self._candidates()
-                status = self._score(candidates, records, on_tokens)
+                interrupted = self._score(candidates, records, on_tokens)
             rows = [self._row(candidate, candidates[0]) for candidate in candidates]
             self._open.close()
-            if self.request.timing and status == "complete":
-                timing = time_models(
-                    self.request.timing, self.request.backends, self._source, self._tokens, records, on_timing
-                )
-        metrics = self._metrics(rows, timing, status)
+            if self.request.timing and not interrupted:
+                interrupted = self._time(self.request.timing, timing, records, on_timing)
+        if timing.error and not (rows or timing.rows):
+            raise timing.error
+        metrics = self._metrics(rows, timing, interrupted)
         write_metrics(folder / "metrics.json", metrics)
-        return LlmOutcome(status, metrics)
+        return LlmOutcome(metrics["status"], metrics, timing.error)
 
     def _candidates(self) -> list[_Candidate]:
         """Open the reference and the backends; the first is the reference."""
@@ -201,7 +213,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
 
     def _score(
         self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
-    ) -> Literal["complete", "partial"]:
+    ) -> Part | None:
+        """Score the windows on every backend; return "perplexity" if that was interrupted."""
         windows = plan_windows(len(self._tokens), self.recipe)
         try:
             while windows:
@@ -213,8 +226,20 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         except KeyboardInterrupt:
             if not candidates[0].scores.tokens:
                 raise
-            return "partial"
-        return "complete"
+            return "perplexity"
+        return None
+
+    def _time(
+        self, request: TimingRequest, timing: Timing, records: RecordWriter, on_timing: Progress | None
+    ) -> Part | None:
+        """Time the backends; return "timing" if that was interrupted."""
+        try:
+            time_models(request, self.request.backends, self._source, self._tokens, records, timing, on_timing)
+        except KeyboardInterrupt:
+            if not self.request.perplexity and not timing.rows:
+                raise
+            return "timing"
+        return None
 
     def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> bool:
         """Score windows on every backend; False if memory ran out and the batch was halved instead."""
@@ -270,9 +295,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "provenance": provenance_of(candidate.model),
         }
 
-    def _metrics(
-        self, rows: list[dict[str, Any]], timing: list[dict[str, Any]], status: Literal["complete", "partial"]
-    ) -> dict[str, Any]:
+    def _metrics(self, rows: list[dict[str, Any]], timing: Timing, interrupted: Part | None) -> dict[str, Any]:
         reference = rows[0] if rows else None
         return {
             "model": {
@@ -299,14 +322,16 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "reference": str(REFERENCE),
             "perplexity": reference["perplexity"] if reference else None,
             "tokens": reference["tokens"] if reference else 0,
-            "bits_per_byte": self._bits_per_byte(reference) if reference and status == "complete" else None,
+            "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
             "max_ppl_increase": self.request.max_ppl_increase,
             "passed": all(row["failure"] is None for row in rows),
             "backends": rows,
-            "timing": timing,
+            "timing": timing.rows,
+            "timing_failures": timing.failures,
             "batch": self._batch,
             "notes": self.notes,
-            "status": status,
+            "status": "partial" if interrupted else "complete",
+            "interrupted": interrupted,
         }
 
     def _bits_per_byte(self, reference: dict[str, Any]) -> float | None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import resource
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.bench.statistics import summarize
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits, provenance_of
@@ -52,58 +54,118 @@ class TimingRequest:
         return max(self.prompts) + (self.new_tokens if generates else 0)
 
 
+@dataclass
+class Timing:
+    """What was timed so far, and what could not be.
+
+    Attributes:
+        rows: one summary for every mode, backend and length of the prompt whose repetitions are all done.
+        failures: one entry for every mode of a backend that failed: its name, the lengths of the prompt that have no
+            summary for that reason, the error and its class.
+        error: the first of the errors.
+    """
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    error: WorkbenchError | None = None
+
+    def fail(self, error: WorkbenchError, missing: Sequence[int], facts: Mapping[str, Any]) -> None:
+        """Add the failure of a mode of a backend."""
+        self.failures.append(
+            {**facts, "missing_prompts": list(missing), "error": str(error), "error_kind": type(error).__name__}
+        )
+        self.error = self.error or error
+        _release_locals(error)
+
+
 def time_models(
     request: TimingRequest,
     choices: Sequence[BackendChoice],
     source: ModelSource,
     tokens: NDArray[np.int64],
     records: RecordWriter,
+    timing: Timing,
     on_progress: Progress | None = None,
-) -> list[dict[str, Any]]:
+) -> None:
     """Time every mode on every backend, one repetition after the other, one model in memory at a time.
 
     PyTorch in fp32 generates as well, untimed if it is not among the backends: its tokens are what the others are
-    compared with.
+    compared with. A backend that fails in a mode does not keep the others from being timed.
 
     Args:
-        request: what is timed.
+        request: what is timed, as `check_timing` lets it pass.
         choices: the backends.
         source: the model.
         tokens: of the text; its beginning is the prompt, each sequence of a batch has its own part.
         records: gets one line a repetition.
+        timing: is filled, so that the caller has what was timed before an interrupt.
         on_progress: called with repetitions done and their total.
 
-    Returns:
-        One summary for every mode, backend and length of the prompt.
-
     Raises:
-        UsageProblem: the sequence is longer than the model's positions, or the text is too short.
-        Otherwise as `open_logits` and `open_cached`.
+        As `open_logits` and `open_cached`, for the tokens to compare with.
     """
-    _check(request, source, len(tokens))
     prompts = {size: tokens[: request.batch * size].reshape(request.batch, size) for size in request.prompts}
     expected = _reference_tokens(request, source, prompts)
-    summaries, done = [], 0
-    total = len(choices) * len(request.modes) * len(prompts) * request.repetitions
-    for choice in choices:
-        for mode in request.modes:
-            with closing(_open(mode, request, choice, source)) as model:
-                for size, prompt in prompts.items():
-                    facts = _facts(choice, request, size)
-                    lines = []
-                    for repetition, run in enumerate(_repeat(mode, model, prompt, request)):
-                        done += 1
-                        line = {"kind": mode, **facts, "repetition": repetition}
-                        lines.append({**line, **_figures(mode, run, prompt.size, expected[size], model)})
-                        records.write(lines[-1])
-                        if on_progress:
-                            on_progress(done, total)
-                    summaries.append({"mode": mode, **facts, **_summary(lines), "provenance": provenance_of(model)})
-    return sorted(summaries, key=lambda row: request.modes.index(row["mode"]))
+    each = len(prompts) * request.repetitions
+    total = len(choices) * len(request.modes) * each
+    work = _Work(request, source, prompts, expected, records, total, on_progress or (lambda *_: None))
+    try:
+        for number, (choice, mode) in enumerate(itertools.product(choices, request.modes)):
+            missing = list(prompts)
+            try:
+                for row in work.summaries(choice, mode, number * each):
+                    timing.rows.append(row)
+                    missing.remove(row["prompt_tokens"])
+            except WorkbenchError as error:
+                timing.fail(error, missing, {"mode": mode, **_facts(choice, request)})
+    finally:
+        timing.rows.sort(key=lambda row: request.modes.index(row["mode"]))
 
 
-def _check(request: TimingRequest, source: ModelSource, available: int) -> None:
-    positions, longest = source.directory.positions, max(request.prompts)
+@dataclass(frozen=True)
+class _Work:
+    """What every backend does: prompts by their length, the tokens that PyTorch generates after them, progress."""
+
+    request: TimingRequest
+    source: ModelSource
+    prompts: Mapping[int, NDArray[np.int64]]
+    expected: Mapping[int, NDArray[np.int64]]
+    records: RecordWriter
+    total: int
+    on_progress: Progress
+
+    def summaries(self, choice: BackendChoice, mode: TimingMode, done: int) -> Iterator[dict[str, Any]]:
+        """Time one mode of one backend after `done` repetitions; yield a summary for each length of the prompt."""
+        with closing(_open(mode, self.request, choice, self.source)) as model:
+            for size, prompt in self.prompts.items():
+                facts = {**_facts(choice, self.request), "prompt_tokens": size}
+                lines = []
+                for repetition, run in enumerate(_repeat(mode, model, prompt, self.request)):
+                    line = {"kind": mode, **facts, "repetition": repetition}
+                    lines.append({**line, **_figures(mode, run, prompt.size, self.expected[size], model)})
+                    self.records.write(lines[-1])
+                    done += 1
+                    self.on_progress(done, self.total)
+                yield {"mode": mode, **facts, **_summary(lines), "provenance": provenance_of(model)}
+
+
+def _release_locals(error: BaseException) -> None:
+    """Let go of what an error's frames hold: a model, or its activations, would be in the way of the next one."""
+    link: BaseException | None = error
+    while link:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+
+
+def check_timing(request: TimingRequest, positions: int | None, available: int) -> None:
+    """Raise UsageProblem for what cannot be timed on any backend.
+
+    Args:
+        request: what is to be timed.
+        positions: of the model; None if it has no limit.
+        available: tokens of the text.
+    """
+    longest = max(request.prompts)
     if positions and request.capacity > positions:
         msg = (
             f"The model has {positions} positions; {request.capacity} tokens do not fit. Pass fewer --prompt or "
@@ -148,13 +210,8 @@ def _once(mode: TimingMode, model: Any, prompt: NDArray[np.int64], request: Timi
     return generate_uncached(model, prompt, 1 if mode == "prefill" else request.new_tokens)
 
 
-def _facts(choice: BackendChoice, request: TimingRequest, prompt: int) -> dict[str, Any]:
-    return {
-        "backend": choice.name,
-        "precision": choice.precision,
-        "batch": request.batch,
-        "prompt_tokens": prompt,
-    }
+def _facts(choice: BackendChoice, request: TimingRequest) -> dict[str, Any]:
+    return {"backend": choice.name, "precision": choice.precision, "batch": request.batch}
 
 
 def _figures(mode: TimingMode, run: Run, prompt_tokens: int, expected: NDArray[np.int64], model: Any) -> dict[str, Any]:

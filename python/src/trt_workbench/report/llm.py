@@ -32,6 +32,7 @@ def write_report(directory: Path) -> Path:
         "llm.html.j2",
         metrics=metrics,
         summary=summarise(metrics),
+        failures=timing_failures(metrics),
         plots={name: image_url(path) for name, path in plots.items()},
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
@@ -75,3 +76,12 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
             f"{best['tokens_per_s']['p50']:.1f} tokens/s (median of {best['repetitions']})."
         )
     return sentences
+
+
+def timing_failures(metrics: dict[str, Any]) -> list[str]:
+    """Say in sentences which backend could not be timed in which mode, and why."""
+    return [
+        f"{row['backend']}:{row['precision']} could not be timed in {row['mode']} (batch {row['batch']}, prompts of "
+        f"{', '.join(map(str, row['missing_prompts']))} tokens): {row['error']}"
+        for row in metrics.get("timing_failures", [])
+    ]

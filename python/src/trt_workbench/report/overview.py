@@ -78,7 +78,9 @@ def _collect(directories: list[Path], output: Path) -> Overview:
             overview.problems += problems(bench.records)
             overview.unstable += unstable(bench.records)
         elif command in ACCURACY:
-            overview.accuracy += _accuracy(command, read_json_object(directory / "metrics.json"))
+            metrics = read_json_object(directory / "metrics.json")
+            overview.accuracy += _accuracy(command, metrics)
+            overview.problems += _not_timed(metrics)
     return overview
 
 
@@ -86,6 +88,20 @@ def _of_run(table: Table, directory: Path) -> Table:
     """Name the run in a table: another may hold the same work, measured elsewhere."""
     name = directory.absolute().name
     return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")
+
+
+def _not_timed(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what eval-llm could not time, in the form of the problems of a bench."""
+    return [
+        {
+            "runtime": f"{row['backend']}:{row['precision']}",
+            "works": [f"{row['mode']} b{row['batch']} prompt {size}" for size in row["missing_prompts"]],
+            "status": "failed",
+            "error": row["error"],
+            "count": None,
+        }
+        for row in metrics.get("timing_failures", [])
+    ]
 
 
 def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
