@@ -105,6 +105,9 @@ def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     assert compared.exit_code == 1
     assert "failed in B" in compared.stdout
     assert trtw("compare", bad, good).exit_code == 0
+    untold = trtw("compare", bad, bad)
+    assert untold.exit_code == 0
+    assert "1 of 1 points have no measurement in either run" in " ".join(untold.stderr.split())
 
 
 def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
@@ -158,6 +161,9 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {n: []}", "scenarios.s.dims.n is wrong: tuple should have at least 1"),
         ("imgsz: [8, 8]", "imgsz: [8, 8], models: []", "scenarios.s.models is wrong: tuple should have at least 1"),
         ("backend: ort-cpu", "backend: ort-cpu, options: {allow_spinning: []}", "allow_spinning is a list to sweep"),
+        ("imgsz: [8, 8]", "imgsz: [[8, 8], [8, 8]]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], models: [m, m]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),
+        ("backend: ort-cpu", "backend: ort-cpu, threads: [1, 1]", "is there twice"),
         ("duration_s: 0.01", "duration_s: .inf", "measure.duration_s is wrong: input should be a finite number"),
     ],
 )
@@ -184,6 +190,13 @@ def test_a_dry_run_knows_the_backends(tmp_path: Path) -> None:
     result = trtw("bench", write(tmp_path, text), "--dry-run")
     assert result.exit_code == 2
     assert "no backend called 'auto'; there are: trt, ort-trt" in result.stderr
+
+
+def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = trtw("report", tmp_path / "run", "--output", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "The output is a file; name a folder" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["gone", "file"])

@@ -93,7 +93,7 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
         only: shell patterns on `Point.label`; a point that fits any of them stays. Empty for all.
 
     Raises:
-        UsageProblem: no point fits.
+        UsageProblem: no point fits, or two are equal.
     """
     points = [
         point
@@ -102,6 +102,12 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
         for runtime in config.runtimes
         for point in _points(work, runtime)
     ]
+    seen: set[str] = set()
+    for point in points:
+        if point.key in seen:
+            msg = f"The point {point.label} is there twice: a list to sweep, or one of models, has two equal values."
+            raise UsageProblem(msg)
+        seen.add(point.key)
     chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
     if not chosen:
         msg = f"No point fits --only {' '.join(only)}; there is, for example: {points[0].label}"

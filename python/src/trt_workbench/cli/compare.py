@@ -55,6 +55,9 @@ def _warn(found: list[Change], tolerance: float) -> None:
             f"{len(unproved)} of {len(found)} points look slower by more than {tolerance:.0%}, but the repetitions are "
             "too few to tell; measure 9 or more."
         )
+    neither = sum(one.a_ms is None and one.b_ms is None for one in found)
+    if neither:
+        say(f"{neither} of {len(found)} points have no measurement in either run and are not part of the verdict.")
     gone = sum(one.outcome == "only in A" for one in found)
     if gone:
         say(f"{gone} of {len(found)} points were measured in A alone and are not part of the verdict.")

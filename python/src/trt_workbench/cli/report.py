@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json
+from trt_workbench.errors import UsageProblem
 
 
 @handled
@@ -21,6 +22,9 @@ def report(
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Write report.html into each run directory again and, with --output, an overview of all of them."""
+    if output is not None and output.exists() and not output.is_dir():
+        msg = f"The output is a file; name a folder: {output}"
+        raise UsageProblem(msg)
     from trt_workbench.report.overview import write_overview
     from trt_workbench.report.rewrite import rewrite_report
 
