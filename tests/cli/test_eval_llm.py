@@ -266,6 +266,16 @@ def test_a_precision_is_refused_before_anything_is_loaded(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -> None:
+    result = invoke(
+        llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", "--limit", "100", "--backends", "torch"
+    )
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Perplexity up to each window" in page
+    assert "Divergence from the reference" not in page
+
+
 def test_a_folder_of_pickles(llm_folder: Folders, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((llm_folder("llama") / "config.json").read_bytes())
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
