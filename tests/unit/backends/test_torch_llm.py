@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.evaluate.llm_files import RecordWriter
-from trt_workbench.evaluate.llm_timing import TimingRequest, time_models
+from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, time_models
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource
 
 Folders = Callable[[str], Path]
@@ -53,9 +53,10 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
 def test_without_a_cache_other_modes_are_timed(llm_folder: Folders, tmp_path: Path) -> None:
     source = ModelSource(examine_llm_directory(llm_folder("mamba")), "cpu", 17, None, lambda _: None)
     request = TimingRequest(("prefill", "generate"), (8,), 6, 1, 0, 1)
+    timing = Timing()
     with RecordWriter(tmp_path / "records.jsonl") as records:
-        rows = time_models(request, (BackendChoice("torch"),), source, TOKENS, records)
-    assert [(row["mode"], row["same_tokens_as_torch"]) for row in rows] == [("prefill", True), ("generate", True)]
+        time_models(request, (BackendChoice("torch"),), source, TOKENS, records, timing)
+    assert [(row["mode"], row["same_tokens_as_torch"]) for row in timing.rows] == [("prefill", True), ("generate", True)]
 
 
 @pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
