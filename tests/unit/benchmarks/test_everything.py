@@ -88,3 +88,33 @@ def test_the_engines_that_are_prepared_are_those_that_the_benches_ask_for(everyt
             if point.backend == "trt":
                 asked.add((point.precision, json.dumps(point.options, sort_keys=True)))
     assert prepared == asked
+
+
+def test_builds_share_the_gpu_and_measurements_have_it_alone(
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = tmp_path / "bin" / "nvidia-cuda-mps-control"
+    control.parent.mkdir()
+    control.write_text(f'#!/bin/sh\nif [ "$1" = -d ]; then echo start; else cat; fi >> {tmp_path}/asked\n')
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", str(control.parent), prepend=os.pathsep)
+    telling = "import os, sys; open(sys.argv[1], 'a').write(os.environ.get('CUDA_MPS_PIPE_DIRECTORY', 'none') + '\\n')"
+    build, timed = (everything.Step(name, ["-c", telling, tmp_path / name]) for name in ("build", "timed"))
+    runner = everything.Runner(tmp_path, 100.0, ["0"])
+    with everything.multi_process_service(tmp_path / "mps") as shared:
+        everything.work_through(everything.Lane([build], [], [timed]), "0", runner, 2, shared)
+    assert (tmp_path / "asked").read_text() == "start\nquit\n"
+    assert (tmp_path / "build").read_text() == f"{tmp_path / 'mps'}\n"
+    assert (tmp_path / "timed").read_text() == "none\n"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with everything.multi_process_service(tmp_path / "mps") as shared:
+        assert shared == {}
+
+
+def test_only_some_of_the_steps(everything: Any, tmp_path: Path) -> None:
+    noting = "import sys; open(sys.argv[1], 'w').close()"
+    runner = everything.Runner(tmp_path, 100.0, ["0"], ["build-a*", "images"])
+    for name in ("build-a1", "build-b", "images"):
+        runner.run(everything.Step(name, ["-c", noting, tmp_path / name]), "0")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["build-a1", "images"]
+    assert not runner.left
