@@ -107,6 +107,9 @@ class DeviceSession:
         self._held = {old: outputs.pop(new) for new, old in self._into.items()}
         return outputs
 
+    def run_at(self, inputs: dict[str, Any], name: str, index: int) -> np.ndarray[Any, Any]:
+        return self.run(inputs)[name][:, index]
+
     def memory_bytes(self) -> dict[str, int]:
         return {"device_state": 1}
 
@@ -151,24 +154,28 @@ class OnTheCpu:
 
 
 @pytest.mark.parametrize("backend", [OrtCudaBackend(), OrtTrtBackend()])
-@pytest.mark.parametrize("family", ["gpt2", "llama", "opt"])
+@pytest.mark.parametrize(("family", "batch"), [("gpt2", 1), ("gpt2", 2), ("llama", 2), ("opt", 1)])
 def test_onnx_runtime_keeps_state_on_a_gpu(
-    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch, backend: OrtCudaBackend | OrtTrtBackend, family: str
+    llm_folder: Folders,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: OrtCudaBackend | OrtTrtBackend,
+    family: str,
+    batch: int,
 ) -> None:
     from trt_workbench.pipeline.language import opening
 
     monkeypatch.setattr(opening, "require_backend", lambda _: OnTheCpu(backend))
-    model = open_cached(BackendChoice(backend.name), source(llm_folder(family)), 2, 6, 26)
+    model = open_cached(BackendChoice(backend.name), source(llm_folder(family)), batch, 6, 26)
     assert isinstance(model, SessionSlots)
     assert {spec.name for spec in model.session.inputs} == {"input_ids", "start"}
     assert [spec.name for spec in model.session.outputs] == ["logits"]
-    prompts = TOKENS[:12].reshape(2, 6)
+    prompts = TOKENS[: 6 * batch].reshape(batch, 6)
     expected = generate_cached(load_torch_llm(examine_llm_directory(llm_folder(family)), device="cpu"), prompts, 20)
     for _ in range(2):  # slots still hold the first sequences the second time
         assert (generate_cached(model, prompts, 20).tokens == expected.tokens).all()
     heads = 2 if family == "llama" else 4
     # keys and values of two layers, twice: one set is read while the other is written
-    assert model.memory_bytes() == {"device_state": 2 * 2 * 2 * (2 * heads * 26 * 8) * 4, "host_state": 0}
+    assert model.memory_bytes() == {"device_state": 2 * 2 * 2 * (batch * heads * 26 * 8) * 4, "host_state": 0}
     model.close()
 
 

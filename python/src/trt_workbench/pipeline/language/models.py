@@ -183,11 +183,15 @@ class SessionSlots:
     def _append(self, input_ids: Tokens) -> Logits:
         if self._position is None:
             raise not_started()
-        feed = {"input_ids": input_ids, "start": np.array([self._position])}
-        outputs = self.session.run({**_cast(feed, self._dtypes), **self._state})
-        self._state = {old: outputs[new] for new, old in self._pairs}
+        feed = _cast({"input_ids": input_ids, "start": np.array([self._position])}, self._dtypes)
+        if not self._pairs and input_ids.shape[1] > 1:
+            last = self.session.run_at(feed, "logits", -1)  # of a prompt, no more than the next token needs
+        else:
+            outputs = self.session.run({**feed, **self._state})
+            self._state = {old: outputs[new] for new, old in self._pairs}
+            last = outputs["logits"][:, -1]
         self._position += input_ids.shape[1]
-        return outputs["logits"][:, -1].astype(np.float32, copy=False)
+        return last.astype(np.float32, copy=False)
 
 
 def not_started() -> UsageProblem:
