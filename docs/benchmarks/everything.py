@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -139,18 +140,26 @@ def shares(gpus: Sequence[str]) -> dict[str, list[int]]:
 
 @contextlib.contextmanager
 def multi_process_service(folder: Path) -> Iterator[dict[str, str]]:
-    """Run CUDA's Multi-Process Service; yields the environment of its clients, empty where it is not installed."""
+    """Run CUDA's Multi-Process Service; yields the environment of its clients, empty where there is none to be had."""
     control = shutil.which("nvidia-cuda-mps-control")
     if not control:
         yield {}
         return
     folder.mkdir(parents=True, exist_ok=True)
     client = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    subprocess.run([control, "-d"], check=True, env={**os.environ, **client})
+    ask = functools.partial(subprocess.run, check=False, env={**os.environ, **client})
+    started = ask([control, "-d"])
+    if started.returncode:
+        ask([control], input=b"quit\n")  # a call that was killed leaves one running
+        started = ask([control, "-d"])
+    if started.returncode:
+        sys.stdout.write("CUDA's Multi-Process Service does not start; builds take turns on the GPU.\n")
+        yield {}
+        return
     try:
         yield client
     finally:
-        subprocess.run([control], input=b"quit\n", check=False, env={**os.environ, **client})
+        ask([control], input=b"quit\n")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
