@@ -104,6 +104,22 @@ def test_trtexec_measures_the_same_shapes_and_streams(tmp_path: Path) -> None:
     assert "--useCudaGraph" not in without
 
 
+def test_a_finding_of_the_memory_checker_counts_in_later_calls_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from measuring import sanitizer
+    from measuring.records import Budget, Recorder, read_records
+
+    checker = tmp_path / "checker"
+    checker.write_text('#!/bin/sh\nshift 4\necho "========= ERROR SUMMARY: $1 errors"\n')
+    checker.chmod(0o755)
+    monkeypatch.setattr(sanitizer, "_runs", lambda *_: {"engines": ["287"], "other": ["0"], "trtexec": ["11"]})
+    for _ in range(2):
+        recorder = Recorder(tmp_path, "sanitizer")
+        assert sanitizer.run_sanitizer(recorder, tmp_path, str(checker), None, Budget(60.0)) == 1
+    assert [record["clean"] for record in read_records(tmp_path, "sanitizer")] == [False, True, False]
+
+
 def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
     from measuring.records import Recorder, read_records
 

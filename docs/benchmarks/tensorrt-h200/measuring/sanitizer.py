@@ -1,4 +1,4 @@
-"""compute-sanitizer's memory checker over a short run: shapes, profiles, slots, graphs, images."""
+"""compute-sanitizer's memory checker over short runs: shapes, profiles, slots, graphs, images."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _BRIEF = ("--warmUp=0", "--duration=0", "--iterations=3")
 def run_sanitizer(recorder: Recorder, plans: Path, binary: str, trtexec: Path | None, budget: Budget) -> int:
     """Run each of `_runs` under the memory checker; return how many of the workbench's did not end without a finding.
 
-    trtexec runs for comparison: kernels of TensorRT that the checker stops are stopped there, too.
+    What an earlier call recorded is not run again and counts as it ended then. trtexec runs for comparison: kernels of
+    TensorRT that the checker stops are stopped there, too.
     """
-    done = {record["run"] for record in read_records(recorder.folder, "sanitizer") if "run" in record}
-    missing = 0
+    records = read_records(recorder.folder, "sanitizer")
+    clean = {record["run"]: record["clean"] for record in records if "run" in record}
     for name, run in _runs(plans, trtexec).items():
-        if name in done:
+        if name in clean:
             continue
         if name == _CORE:  # builds its engines, which takes long under the checker
             with contextlib.suppress(subprocess.TimeoutExpired):
                 subprocess.run(run, capture_output=True, timeout=max(1.0, budget.left_s()), check=False)
-        if not _check(recorder, name, [binary, *_OPTIONS], run, max(1.0, budget.left_s())):
-            missing += name != _REFERENCE
-    return missing
+        clean[name] = _check(recorder, name, [binary, *_OPTIONS], run, max(1.0, budget.left_s()))
+    return sum(not ended_well for name, ended_well in clean.items() if name != _REFERENCE)
 
 
 def _runs(plans: Path, trtexec: Path | None) -> dict[str, list[str]]:
