@@ -87,8 +87,8 @@ public:
     Posted(CopyPool& pool, Job& job) : pool_{pool}, job_{job} {
         {
             const std::scoped_lock lock{pool_.mutex_};
-            pool_.jobs_.push_back(&job_);
             pool_.start();
+            pool_.jobs_.push_back(&job_); // last: what throws before leaves nobody a job that is gone
         }
         pool_.posted_.notify_all();
     }
