@@ -281,10 +281,13 @@ void Slot::collect_outputs(const Call& call, const Prepared& entry) {
         }
         Output& output = outputs_[o];
         output.tensor = &plan_->outputs()[o];
-        output.shape = output_shapes_[o];
-        output.bytes = host_bytes(call, o, output.shape);
-        if (host_index(call, o)) {
-            output.shape.erase(output.shape.begin() + 1);
+        if (const auto index = host_index(call, o)) {
+            Slice slice = slice_at(*output.tensor, output_shapes_[o], *index);
+            output.shape = std::move(slice.shape);
+            output.bytes = slice.bytes();
+        } else {
+            output.shape = output_shapes_[o];
+            output.bytes = byte_size(*output.tensor, output.shape);
         }
         output.on_host = output.tensor->on_host || wants_host(call, o);
         output.host = io_.outputs[o].host.block();
