@@ -32,11 +32,9 @@ void copy_rows(const ImageView& image, const DeviceImage& item, int first, int c
     const int end = first + count;
     while (first < end) {
         const int source = source_row(item, first);
-        int rows = 1; // that lie one behind the other in the source as well: all of them, or two taps
-        if (tight && !item.taps_only) {
-            rows = end - first;
-        } else if (tight && first + 1 < end && source_row(item, first + 1) == source + 1) {
-            rows = 2;
+        int rows = 1; // that lie one behind the other in the source as well
+        while (tight && first + rows < end && source_row(item, first + rows) == source + rows) {
+            ++rows;
         }
         const std::size_t bytes = static_cast<std::size_t>(rows) * row;
         std::memcpy(target, image.pixels + source * image.row_bytes, bytes);
