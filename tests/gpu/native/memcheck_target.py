@@ -33,6 +33,9 @@ def check_runner(plan: bytes) -> None:
                 np.testing.assert_array_equal(runner.run({"x": x})["y"], nets.linear_answer(x))
             y = runner.run({"x": x[:, ::-1]}, device_outputs=True)["y"]
             np.testing.assert_array_equal(y.numpy(), nets.linear_answer(x[:, ::-1]))
+            for _ in range(3):
+                y = runner.run({"x": x}, at={"y": -1})["y"]
+                np.testing.assert_array_equal(y, nets.linear_answer(x)[:, -1])
 
 
 def check_threads(plan: bytes) -> None:
@@ -54,6 +57,14 @@ def check_threads(plan: bytes) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+def check_large(plan: bytes) -> None:
+    """Arrays that several threads copy, and one just below."""
+    with native.Runner(native.Engine(plan)) as runner:
+        for size in ((9 << 17) - 1, 9 << 17, 3_000_001):
+            x = nets.integers(size, seed=size)
+            np.testing.assert_array_equal(runner.run({"x": x})["y"], np.maximum(x, 0))
 
 
 def check_state(plan: bytes) -> None:
@@ -107,6 +118,7 @@ def main(folder: Path) -> int:
     check_runner(dynamic)
     check_threads(dynamic)
     check_bench(dynamic)
+    check_large(plan("elementwise", nets.elementwise(), [{"x": ((1,), (1024,), (1 << 22,))}]))
     check_state(plan("recurrent", nets.recurrent()))
     check_nonzero(plan("nonzero", nets.nonzero()))
     check_images(plan("pictures", nets.pictures(), [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]))
