@@ -245,6 +245,14 @@ def test_a_backend_that_fails_does_not_keep_the_others_from_being_timed(llm_fold
     assert "int3" in timing.failures[-1]["error"]
 
 
+def test_a_full_disk_is_no_failure_of_a_backend(llm_folder: Folders, tmp_path: Path) -> None:
+    request, timing = TimingRequest(("prefill",), prompts=(8,), new_tokens=5, warmup=0, repetitions=2), Timing()
+    (tmp_path / "records.jsonl").symlink_to("/dev/full")
+    with pytest.raises(UsageProblem, match=r"cannot be written \(No space left on device\)"):
+        timed(request, BACKENDS, llm_folder("llama"), tmp_path, timing)
+    assert timing == Timing()
+
+
 def test_a_prompt_that_is_too_long_for_a_backend(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,11 +17,15 @@ from trt_workbench.evaluate.llm_text import Window
 SCHEMA_VERSION = 1
 
 
+class NotWritten(UsageProblem):
+    """A file of the run cannot be written, whatever is measured."""
+
+
 class RecordWriter(AbstractContextManager["RecordWriter"]):
     """Writes `records.jsonl` line by line, so that an interrupted run keeps what was done. A context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raises UsageProblem if that is not possible."""
+        """Open the file. Raises NotWritten if that is not possible."""
         self._path = path
         try:
             self._file = path.open("w", encoding="utf-8")
@@ -64,16 +68,18 @@ class RecordWriter(AbstractContextManager["RecordWriter"]):
         )
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Write one record. Raises UsageProblem if the disk is full."""
+        """Write one record. Raises NotWritten if the disk is full."""
         try:
             self._file.write(json.dumps(_plain({"schema_version": SCHEMA_VERSION, **record}), allow_nan=False) + "\n")
             self._file.flush()
         except OSError as error:
+            with suppress(OSError):
+                self._file.close()  # here, where what is left in its buffer may fail again unseen
             raise _unwritable(self._path, error) from error
 
 
 def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
-    """Write `metrics.json`. Raises UsageProblem if the file cannot be written."""
+    """Write `metrics.json`. Raises NotWritten if the file cannot be written."""
     try:
         write_json(path, plain_metrics(metrics))
     except OSError as error:
@@ -96,5 +102,5 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _unwritable(path: Path, error: OSError) -> UsageProblem:
-    return UsageProblem(f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {path}")
+def _unwritable(path: Path, error: OSError) -> NotWritten:
+    return NotWritten(f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {path}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.bench.statistics import summarize
 from trt_workbench.errors import UsageProblem, WorkbenchError
-from trt_workbench.evaluate.llm_files import RecordWriter
+from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits, provenance_of
 
@@ -102,7 +102,8 @@ def time_models(
         on_progress: called with repetitions done and their total.
 
     Raises:
-        As `open_logits` and `open_cached`, for the tokens to compare with.
+        NotWritten: a record cannot be written.
+        Otherwise as `open_logits` and `open_cached`, for the tokens to compare with.
     """
     prompts = {size: tokens[: request.batch * size].reshape(request.batch, size) for size in request.prompts}
     expected = _reference_tokens(request, source, prompts)
@@ -116,6 +117,8 @@ def time_models(
                 for row in work.summaries(choice, mode, number * each):
                     timing.rows.append(row)
                     missing.remove(row["prompt_tokens"])
+            except NotWritten:
+                raise  # no fault of the backend: the next one's records would be lost as well
             except WorkbenchError as error:
                 timing.fail(error, missing, {"mode": mode, **_facts(choice, request)})
     finally:
