@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import functools
 import json
 import os
@@ -26,7 +27,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class Runner:
             gpu: CUDA's number of the GPU.
             shared: more of the step's environment.
         """
-        if not any(fnmatch(step.name, pattern) for pattern in self._only):
+        if not any(fnmatch.fnmatch(step.name, pattern) for pattern in self._only):
             return
         left_s = self._end - time.monotonic()
         ended_well = self._log / f"{step.name}.done"
@@ -354,6 +354,11 @@ def main() -> int:
     inputs = (options.coco, options.yolov10m, options.yolox, options.minilm, options.trtexec)
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
+    lanes = [core_lane(options), runtime_lane(options)]
+    steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]
+    names = [step.name for step in (*exported(options), *steps)]
+    if unknown := [pattern for pattern in options.only if not fnmatch.filter(names, pattern)]:
+        parser.error(f"no step is called {', nor '.join(unknown)}; there are: {', '.join(names)}")
     gpus = options.gpus.split(",")
     runner = Runner(options.work, options.budget_s, gpus, options.only)
     models = options.work / "models"
@@ -363,7 +368,6 @@ def main() -> int:
             (models / name).symlink_to(given.absolute())
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
-    lanes = [core_lane(options), runtime_lane(options)]
     places = (gpus * 2)[: len(lanes)]
     with multi_process_service(options.work / "mps") as shared, ThreadPoolExecutor(len(gpus)) as pool:
         list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders, shared), lanes, places))

@@ -138,3 +138,14 @@ def test_only_some_of_the_steps(everything: Any, tmp_path: Path) -> None:
         runner.run(everything.Step(name, ["-c", noting, tmp_path / name]), "0")
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["build-a1", "images"]
     assert not runner.left
+
+
+def test_a_pattern_that_fits_no_step_is_refused(
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--work", tmp_path / "work", "--coco", tmp_path, "--only", "slots", "bnech-*"]
+    monkeypatch.setattr(sys, "argv", ["everything.py", *map(str, words)])
+    with pytest.raises(SystemExit, match="2"):
+        everything.main()
+    assert "no step is called bnech-*; there are: export-models, " in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()
