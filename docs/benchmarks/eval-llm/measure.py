@@ -90,15 +90,20 @@ def serving() -> list[str]:
     return [name for name in BACKENDS if availability(name.partition(":")[0]).ok]
 
 
+def is_done(run: Path) -> bool:
+    """Whether there is a run, and not only the part of one that was interrupted."""
+    return run.is_file() and json.loads(run.read_text(encoding="utf-8"))["status"] == "complete"
+
+
 def measure(options: argparse.Namespace) -> bool:
-    """Make every run that is not there; return whether each one was made."""
+    """Make every run that is not there in whole; return whether each one was made."""
     gpt2 = options.output / "models" / "gpt2"
     make_gpt2(gpt2, options.layers)
     backends = options.backends.split(",") if options.backends else serving()
     complete = True
     for name, arguments in runs(options).items():
         target = options.output / name
-        if (options.runs and name not in options.runs.split(",")) or (target / "run.json").is_file():
+        if (options.runs and name not in options.runs.split(",")) or is_done(target / "run.json"):
             continue
         place = [str(gpt2) if argument == "gpt2" else argument for argument in arguments]
         trtw = str(Path(sys.executable).with_name("trtw"))

@@ -21,15 +21,19 @@ from trt_workbench.bench.matrix import expand
 FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
 
 
-@pytest.fixture
-def everything(monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = importlib.util.spec_from_file_location("everything", FILE)
+def script(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "everything", module)
+    monkeypatch.setitem(sys.modules, file.stem, module)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def everything(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return script(FILE, monkeypatch)
 
 
 def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path: Path) -> None:
@@ -52,6 +56,21 @@ def test_what_ended_well_is_not_done_again(everything: Any, tmp_path: Path) -> N
             runner.run(everything.Step(f"ends-{code}", ["-c", counting, tmp_path / str(code), code]), "0")
         assert runner.left == ["ends-1"]
     assert ((tmp_path / "0").read_text(), (tmp_path / "1").read_text()) == ("x", "xx")
+
+
+def test_what_was_interrupted_is_not_done(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = script(everything.LLM, monkeypatch)
+    run = tmp_path / "run.json"
+    whole, bench = everything.Step("llm", ["measure.py"], run), everything.Step("bench", ["bench"], tmp_path)
+    assert everything.remaining(whole) == ["measure.py"]
+    assert not measure.is_done(run)
+    run.write_text('{"status": "partial"}')
+    assert everything.remaining(whole) == ["measure.py"]
+    assert everything.remaining(bench)[1:] == ["bench", "--resume", tmp_path]
+    assert not measure.is_done(run)
+    run.write_text('{"status": "complete"}')
+    assert everything.remaining(whole) == everything.remaining(bench) == ()
+    assert measure.is_done(run)
 
 
 def test_every_gpu_has_its_own_processors(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
