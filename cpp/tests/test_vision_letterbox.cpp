@@ -2,6 +2,7 @@
 
 #include "trtw/error.hpp"
 #include "trtw/vision/half.hpp"
+#include "vision_specs.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,17 +13,6 @@
 using namespace trtw::vision;
 
 namespace {
-
-LetterboxSpec grey_levels(int height, int width) {
-    LetterboxSpec spec;
-    spec.height = height;
-    spec.width = width;
-    spec.scale = 1.0;
-    spec.channels = Channels::bgr;
-    spec.layout = Layout::nhwc;
-    spec.element = Element::uint8;
-    return spec;
-}
 
 std::vector<std::uint8_t> run(const std::vector<std::uint8_t>& pixels, int height, int width,
                               const LetterboxSpec& spec) {
@@ -38,11 +28,11 @@ TEST_CASE("an image of the target's size stays as it is") {
     for (int i = 0; i < 4 * 5 * 3; ++i) {
         pixels.push_back(static_cast<std::uint8_t>(i * 4));
     }
-    CHECK(run(pixels, 4, 5, grey_levels(4, 5)) == pixels);
+    CHECK(run(pixels, 4, 5, grey_level_spec(4, 5)) == pixels);
 }
 
 TEST_CASE("the odd pixel of padding lies at the bottom and the right") {
-    LetterboxSpec spec = grey_levels(10, 13);
+    LetterboxSpec spec = grey_level_spec(10, 13);
     const Geometry centred = letterbox_geometry(10, 10, spec);
     CHECK(centred.new_width == 10);
     CHECK(centred.left == 1);
@@ -52,7 +42,7 @@ TEST_CASE("the odd pixel of padding lies at the bottom and the right") {
 }
 
 TEST_CASE("sizes are rounded as asked, and never to nothing") {
-    LetterboxSpec spec = grey_levels(416, 416);
+    LetterboxSpec spec = grey_level_spec(416, 416);
     CHECK(letterbox_geometry(333, 500, spec).new_height == 277); // 277.056
     CHECK(letterbox_geometry(427, 640, spec).new_height == 278); // 277.55
     spec.rounding = Rounding::down;
@@ -63,7 +53,7 @@ TEST_CASE("sizes are rounded as asked, and never to nothing") {
 }
 
 TEST_CASE("padding is normalised like any grey level") {
-    LetterboxSpec spec = grey_levels(2, 4);
+    LetterboxSpec spec = grey_level_spec(2, 4);
     spec.element = Element::float32;
     spec.scale = 1.0 / 255.0;
     spec.mean = {0.5, 0.5, 0.5};
@@ -79,16 +69,16 @@ TEST_CASE("padding is normalised like any grey level") {
 TEST_CASE("rows may lie apart") {
     const std::vector<std::uint8_t> tight{1, 2, 3, 4, 5, 6};
     const std::vector<std::uint8_t> apart{1, 2, 3, 99, 99, 4, 5, 6};
-    const LetterboxSpec spec = grey_levels(2, 1);
+    const LetterboxSpec spec = grey_level_spec(2, 1);
     std::vector<std::uint8_t> out(spec.item_bytes());
     letterbox_cpu({apart.data(), 2, 1, 5}, spec, out.data());
     CHECK(out == tight);
 }
 
 TEST_CASE("senseless specs and empty images are refused") {
-    LetterboxSpec spec = grey_levels(0, 4);
+    LetterboxSpec spec = grey_level_spec(0, 4);
     CHECK_THROWS_AS(spec.validate(), trtw::UsageProblem);
-    spec = grey_levels(4, 4);
+    spec = grey_level_spec(4, 4);
     CHECK_THROWS_AS(letterbox_geometry(0, 4, spec), trtw::UsageProblem);
     spec.scale = 0.5; // as uint8 there is no normalisation
     CHECK_THROWS_AS(spec.validate(), trtw::UsageProblem);

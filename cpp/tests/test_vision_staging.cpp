@@ -1,6 +1,7 @@
 #include "trtw/vision/staging.hpp"
 
 #include "trtw/error.hpp"
+#include "vision_specs.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,17 +13,6 @@
 using namespace trtw::vision;
 
 namespace {
-
-LetterboxSpec grey_level_spec(int height, int width) {
-    LetterboxSpec spec;
-    spec.height = height;
-    spec.width = width;
-    spec.scale = 1.0;
-    spec.channels = Channels::bgr;
-    spec.layout = Layout::nhwc;
-    spec.element = Element::uint8;
-    return spec;
-}
 
 ImageView of_size(int height, int width) {
     return {nullptr, height, width, std::ptrdiff_t{width} * 3};
