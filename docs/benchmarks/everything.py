@@ -32,6 +32,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
+TESTS = HERE.parents[1] / "tests" / "gpu"
 SHAPES, TINY_LM = (HERE.parents[1] / "models" / name for name in ("shapes-yolov10", "tiny-lm"))
 _LAST_S = 15.0  # too little for any step
 _IMAGES = {"profiles": ["images:1x3x224x224/32x3x224x224/128x3x224x224"]}
@@ -218,8 +219,6 @@ def core_lane(options: argparse.Namespace) -> Lane:
     lane.untimed.append(
         Step("accuracy", [CORE, "accuracy", *common, "--models", models, SHAPES, "--coco", options.coco])
     )
-    tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider"]
-    lane.untimed.append(Step("tests-native", [*tests, HERE.parents[1] / "tests" / "gpu" / "native"]))
     for name in ("slots", "latency", "soak", "threads"):
         rounds = ["--rounds", 3] if name in ("slots", "latency") else []
         lane.timed.append(Step(name, [CORE, name, *common, *rounds]))
@@ -235,6 +234,8 @@ def core_lane(options: argparse.Namespace) -> Lane:
         for model in ("minilm", "bert-base"):
             lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _TEXT) for p in ("fp16", "fp32")]
         lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
+    # alone on the GPU: some fill its memory, or watch how much of it is in use
+    lane.timed.append(tested("tests-native", TESTS / "native"))
     return lane
 
 
@@ -263,8 +264,7 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
     lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
     if options.yolov10m:
         lane.timed.append(benched("detector", keep, ["--model", f"yolov10m={detector}"], "yolov10m"))
-    tests = ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", HERE.parents[1] / "tests" / "gpu"]
-    lane.timed.append(Step("tests-rest", [*tests, "--ignore", HERE.parents[1] / "tests" / "gpu" / "native"]))
+    lane.timed.append(tested("tests-rest", TESTS, "--ignore", TESTS / "native"))
     return lane
 
 
@@ -286,6 +286,11 @@ def benched(config: str, keep: Path, models: Sequence[object], only: str) -> Ste
     output = keep / f"bench-{only}"
     words = ["bench", BENCH / f"{config}.yaml", *models, "--only", f"*{only}*", "--output", output]
     return Step(f"bench-{only}", command(*words), output)
+
+
+def tested(name: str, *words: object) -> Step:
+    """Tests that need a GPU."""
+    return Step(name, ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", *words])
 
 
 def prepare(kind: str, words: Sequence[str]) -> None:
@@ -356,7 +361,8 @@ def main() -> int:
         parser.error(f"there is no {', no '.join(missing)}")
     lanes = [core_lane(options), runtime_lane(options)]
     steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]
-    names = [step.name for step in (*exported(options), *steps)]
+    exports = exported(options)
+    names = [step.name for step in (*exports, *steps)]
     if unknown := [pattern for pattern in options.only if not fnmatch.filter(names, pattern)]:
         parser.error(f"no step is called {', nor '.join(unknown)}; there are: {', '.join(names)}")
     gpus = options.gpus.split(",")
@@ -367,7 +373,7 @@ def main() -> int:
         if given and not (models / name).exists():
             (models / name).symlink_to(given.absolute())
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda step: runner.run(step, gpus[0]), exported(options)))
+        list(pool.map(lambda step: runner.run(step, gpus[0]), exports))
     places = (gpus * 2)[: len(lanes)]
     with multi_process_service(options.work / "mps") as shared, ThreadPoolExecutor(len(gpus)) as pool:
         list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders, shared), lanes, places))
