@@ -29,7 +29,7 @@ scenarios: {{calls: {{kind: arrays}}}}
 
 def trtw(*words: object) -> str:
     """Run a command of the workbench and return its stdout."""
-    line = [sys.executable, "-c", "from trt_workbench.cli.main import main; main()", *map(str, words)]
+    line = [str(Path(sys.executable).with_name("trtw")), *map(str, words)]
     return subprocess.run(line, check=True, capture_output=True, text=True).stdout
 
 

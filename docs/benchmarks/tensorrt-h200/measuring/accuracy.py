@@ -13,7 +13,6 @@ from measuring.engines import plan_path
 from measuring.records import Budget, Recorder, read_records, say
 
 _KEPT = ("AP", "AP50", "AP75", "images", "images_per_s", "detections", "backend", "settings", "latency_ms", "model")
-_EVAL = "from trt_workbench.cli.eval_coco import main; main()"
 _PREPROCESS = "--preprocess"
 
 
@@ -68,7 +67,7 @@ def _embedded_files() -> list[str]:
 def _evaluate(recorder: Recorder, run: str, detector: str, arguments: list[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         line = [*arguments, "--no-report", "--json", "--output", str(Path(folder) / "run")]
-        command = [sys.executable, "-c", _EVAL, *line]
+        command = [str(Path(sys.executable).with_name("trtw")), "eval-coco", *line]
         done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     if done.returncode != 0:
         say(f"{run}: FAILED {done.returncode} {done.stderr.strip()[-600:]}")
