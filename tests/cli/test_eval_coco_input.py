@@ -52,6 +52,13 @@ def test_absent_model(coco: Any) -> None:
     coco.assert_refused(coco.invoke(), "does not exist", str(coco.model))
 
 
+def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
+    words = ["--model", str(coco.model)]
+    coco.assert_refused(coco.invoke_exactly(words), "fits the embedded detector alone", str(coco.model))
+    coco.model.unlink()
+    coco.assert_refused(coco.invoke_exactly(words), "The model file does not exist", str(coco.model))
+
+
 def test_model_with_other_outputs(coco: Any) -> None:
     graph = helper.make_graph(
         [helper.make_node("Identity", ["images"], ["copy"])],

@@ -138,7 +138,8 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     )
 
     if model is not None and images is None and not fits_embedded_dataset(model):
-        msg = f"The embedded dataset fits the embedded detector alone; pass --images and --annotations for: {model}"
+        problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
+        msg = f"{problem if model.exists() else 'The model file does not exist'}: {model}"
         raise UsageProblem(msg)
     if model is None:
         model = embedded_model()
