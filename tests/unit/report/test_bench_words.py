@@ -93,6 +93,11 @@ def test_what_a_runtime_costs_on_a_gpu() -> None:
     assert short.energy_per_item_j is None
 
 
+def test_a_plan_without_a_manifest_executed_it() -> None:
+    provenance = {"tensorrt": "8.6.0", "plan": "a.plan", "manifest": None}
+    assert executed(measured("a", 1.0, provenance=provenance)) == {"a": {"tensorrt": "8.6.0"}}
+
+
 def test_what_executed_and_where() -> None:
     provenance = {
         "tensorrt": "10.16.1",

@@ -176,7 +176,7 @@ def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
         for name, value in provenance.items()
         if name not in ("manifest", "provider_options", "plan") and not name.endswith(("_sha256", "_file"))
     }
-    facts["build_warnings"] = provenance.get("manifest", {}).get("warnings")
+    facts["build_warnings"] = (provenance.get("manifest") or {}).get("warnings")
     texts = {name: _fact(value) for name, value in facts.items() if value not in (None, [], {}, "")}
     return {name.replace("_", " "): text for name, text in texts.items()}
 
