@@ -39,13 +39,15 @@ def runs(options: argparse.Namespace) -> dict[str, list[str]]:
     for batch in (1, 4):
         timing = ["--batch", str(batch), "--prompt", prompts, "--repetitions", "20", "--warmup", "5"]
         made[f"gpt2-prefill-b{batch}"] = ["gpt2", "--modes", "prefill", *timing]
-    made["gpt2-generate-cached"] = ["gpt2", "--modes", "generate-cached", *_generation(context, 5)]
-    made["gpt2-generate"] = ["gpt2", "--modes", "generate", *_generation(context, 3)]
+    for batch, suffix in ((1, ""), (4, "-b4")):
+        sizes = ["--batch", str(batch), *_generation(context)]
+        made[f"gpt2-generate-cached{suffix}"] = ["gpt2", "--modes", "generate-cached", *sizes, "--repetitions", "5"]
+        made[f"gpt2-generate{suffix}"] = ["gpt2", "--modes", "generate", *sizes, "--repetitions", "3"]
     return made
 
 
 def chosen(name: str, backends: list[str]) -> list[str]:
-    """The backends of a run: the processor for perplexity alone, generation in fp16 alone.
+    """The backends of a run: the processor for perplexity alone, generation in fp16 and on TensorRT in fp32, too.
 
     Without a cache every step has another length, for which torch-compile would compile again.
     """
@@ -53,12 +55,13 @@ def chosen(name: str, backends: list[str]) -> list[str]:
         return backends
     if name.startswith("gpt2-prefill"):
         return [one for one in backends if not one.startswith("ort-cpu")]
-    return [one for one in backends if one.endswith(":fp16") and (name.endswith("cached") or "compile" not in one)]
+    generating = [one for one in backends if one.endswith(":fp16") or one == "trt:fp32"]
+    return [one for one in generating if "cached" in name or "compile" not in one]
 
 
-def _generation(context: int, repetitions: int) -> list[str]:
+def _generation(context: int) -> list[str]:
     prompt = min(32, context // 2)
-    return ["--prompt", str(prompt), "--new-tokens", str(context - prompt), "--repetitions", str(repetitions)]
+    return ["--prompt", str(prompt), "--new-tokens", str(context - prompt)]
 
 
 def make_gpt2(folder: Path, layers: int) -> None:
