@@ -204,13 +204,15 @@ def command(*words: object) -> list[object]:
 
 
 def core_lane(options: argparse.Namespace) -> Lane:
-    """The C++ core: engines, slots, images, endurance, accuracy; then classifiers and encoders."""
+    """The C++ core: engines, single calls, images, slots, endurance, accuracy; then classifiers and encoders."""
     work: Path = options.work
     models, keep, plans = work / "models", work / "keep", work / "plans"
     common = ["--plans", work, "--output", keep / "tensorrt-h200"]
     lane = Lane()
     order = ["shapes-fp16-jit", "shapes-fp16-level3", "shapes-fp16", "yolox-nano-fp16", "resnet18-dynamic-fp16"]
     order += ["vit-b64-fp16", "resnet50-b1-fp16", "shapes-fp32", "yolox-nano-fp32", "vit-b1-fp16", "vit-b64-fp32"]
+    if options.yolov10m:
+        order = ["yolov10m-fp16-jit", "yolov10m-fp16-level3", *order]
     lane.builds += [core_engine(options, engine) for engine in order]
     for model in ("resnet50", "vit_b_16"):
         lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _IMAGES) for p in ("fp16", "fp32")]
@@ -219,8 +221,10 @@ def core_lane(options: argparse.Namespace) -> Lane:
     lane.untimed.append(
         Step("accuracy", [CORE, "accuracy", *common, "--models", models, SHAPES, "--coco", options.coco])
     )
-    for name in ("slots", "latency", "soak", "threads"):
-        rounds = ["--rounds", 3] if name in ("slots", "latency") else []
+    if options.yolov10m:
+        lane.timed.append(core_engine(options, "yolov10m-fp16"))  # from the cache
+    for name in ("latency", "images", "slots", "soak", "threads"):
+        rounds = ["--rounds", 3] if name in ("latency", "images", "slots") else []
         lane.timed.append(Step(name, [CORE, name, *common, *rounds]))
     harness = [BENCH / "harness.py", plans / "resnet50-b1-fp16.plan", "--output", keep / "harness.jsonl", "--rounds", 3]
     lane.timed.append(Step("harness", harness, keep / "harness.jsonl"))
@@ -240,13 +244,12 @@ def core_lane(options: argparse.Namespace) -> Lane:
 
 
 def runtime_lane(options: argparse.Namespace) -> Lane:
-    """Images to boxes, language models on every runtime, then YOLOv10m's shape."""
+    """Language models on every runtime, then YOLOv10m's shape."""
     work: Path = options.work
     models, keep, llm = work / "models", work / "keep", work / "llm"
     gpt2, detector = llm / "models" / "gpt2", models / "yolov10m.onnx"
     lane = Lane()
     if options.yolov10m:
-        lane.builds += [core_engine(options, f"yolov10m-fp16-{kind}") for kind in ("jit", "level3")]
         lane.builds += [prepared(f"yolov10m-{p}", detector, p, _YOLO) for p in ("fp16", "fp32")]
     each = [(batch, precision) for batch in (1, 4) for precision in ("fp16", "fp32")]
     for name, words in (
@@ -256,10 +259,6 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
         *((f"prefill-{b}-{p}", ["logits", gpt2, p, b, 1024]) for b, p in each),
     ):
         lane.builds.append(Step(f"prepare-{name}", [__file__, "prepare", *words]))
-    if options.yolov10m:
-        lane.timed.append(core_engine(options, "yolov10m-fp16"))  # from the cache
-    images = [CORE, "images", "--plans", work, "--output", keep / "tensorrt-h200", "--rounds", 3]
-    lane.timed.append(Step("images", images))
     measured = [LLM, "--output", llm, "--runs"]
     runs = ["perplexity", "gpt2-prefill-b1", "gpt2-generate-cached", "gpt2-generate", "gpt2-prefill-b4"]
     runs += ["gpt2-generate-cached-b4", "gpt2-generate-b4"]
