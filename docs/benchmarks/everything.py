@@ -240,6 +240,7 @@ def core_lane(options: argparse.Namespace) -> Lane:
         lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
     # alone on the GPU: some fill its memory, or watch how much of it is in use
     lane.timed.append(tested("tests-native", TESTS / "native"))
+    lane.timed.append(tested("tests-rest", TESTS, "--ignore", TESTS / "native"))
     return lane
 
 
@@ -266,7 +267,6 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
     lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
     if options.yolov10m:
         lane.timed.append(benched("detector", keep, ["--model", f"yolov10m={detector}"], "yolov10m"))
-    lane.timed.append(tested("tests-rest", TESTS, "--ignore", TESTS / "native"))
     return lane
 
 
