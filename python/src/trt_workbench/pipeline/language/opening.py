@@ -151,9 +151,6 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     if choice.name == "trt":
         extra["profiles"] = [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]
         extra["note"] = source.say
-        if "fp16" in choice.precision.split("+"):
-            # else TensorRT keeps the types of the graph for them: twice the memory, and a conversion each way a step
-            extra["io_types"] = dict.fromkeys((*before, *after), "fp16")
     return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
 
 
