@@ -50,7 +50,7 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
         "1 point of sweeps left out, as throughput no longer grew.",
         "partly executed 2 nodes of m on the processor, as it was allowed to.",
     ]
-    assert words[0].startswith("3 works on 4 runtimes: ")
+    assert words[0] == "3 works on 4 runtimes: 63 repetitions measured, 9 of each point."
     assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
 
 
@@ -58,6 +58,11 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
 def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> None:
     run = run_of([one for number in range(runtimes) for one in measured(f"r{number}", 1.0 + number)])
     assert any("no difference of theirs" in sentence for sentence in overall(run, tables(run))) is told
+
+
+def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
+    run = run_of([*measured("a", 1.0), *measured("b", 2.0)[:2]])
+    assert overall(run, tables(run))[0] == "1 work on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
 
 
 def test_a_run_of_failures() -> None:

@@ -32,9 +32,12 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     if not measured:
         return ["Nothing was measured."]
     runtimes = len({record.runtime for record in measured})
+    points = Counter((record.scenario, record.work, record.runtime) for record in measured)
+    fewest, most = min(points.values()), max(points.values())
+    each = f"{most}" if fewest == most else f"{fewest} to {most}"
     return [
         f"{_counted(len(made), 'work')} on {_counted(runtimes, 'runtime')}: "
-        f"{_counted(len(measured), 'repetition')} measured, {run.config['repetitions']} of each point.",
+        f"{_counted(len(measured), 'repetition')} measured, {each} of each point.",
         *_leaders(made),
     ]
 
