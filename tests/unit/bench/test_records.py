@@ -1,6 +1,7 @@
 """Records are read back with care: what is cut short, of another version or wrong is said with its line."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def test_records_come_back(tmp_path: Path, record: Make) -> None:
         (lambda _: "[]\n", "schema version None"),
         (lambda text: text.replace('"batch":1', '"batch":"many"'), "wrong at batch .*:1"),
         (lambda text: text.replace('"batch":1', '"batch":1,"bunch":2'), "wrong at bunch"),
+        (lambda text: re.sub('"latency_ms":{.*?}', '"latency_ms":null', text), r"wrong \(.*latency_ms with p50.*:1"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, record: Make, change: Callable[[str], str], message: str) -> None:

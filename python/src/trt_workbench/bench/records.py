@@ -6,11 +6,11 @@ import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
@@ -92,6 +92,13 @@ class Record(BaseModel):
     provenance: dict[str, Any] = {}
     samples: str | None = None
 
+    @model_validator(mode="after")
+    def _has_what_was_measured(self) -> Self:
+        if self.status == "ok" and "p50" not in (self.latency_ms or {}):
+            msg = "a record that is ok has latency_ms with p50"
+            raise ValueError(msg)
+        return self
+
 
 class RecordFile:
     """Appends records to a file; each is on disk when `append` returns."""
@@ -159,8 +166,8 @@ def _parse(line: str, number: int, path: Path) -> Record:
         return Record.model_validate(document)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
-        name = ".".join(map(str, details["loc"]))
-        msg = f"This record is wrong at {name} ({details['msg'].lower()}): {path}:{number}"
+        place = f" at {'.'.join(map(str, details['loc']))}" if details["loc"] else ""
+        msg = f"This record is wrong{place} ({details['msg'].lower()}): {path}:{number}"
         raise UsageProblem(msg) from error
 
 
