@@ -233,6 +233,8 @@ class NetworkTensor:
 class BuildResult:
     """A built plan and what is known of its making.
 
+    Unless the timing cache was disabled, it holds TensorRT's builder, with its memory, until it is freed.
+
     Attributes:
         plan: what to write to a file.
         timing_cache: for later builds; None where it was disabled.
@@ -266,6 +268,13 @@ class BuildResult:
     def inputs(self) -> tuple[NetworkTensor, ...]: ...
     @property
     def outputs(self) -> tuple[NetworkTensor, ...]: ...
+    def merge_timing_caches(self, caches: Sequence[bytes]) -> bytes:
+        """Join timing caches with the builder of this build; on a conflict the earlier wins.
+
+        Raises:
+            UsageProblem: TensorRT rejects one of them, or the build's timing cache was disabled.
+            DeviceFailure: the GPU fails.
+        """
 
 def build_engine(
     model: str | os.PathLike[str], options: BuildOptions, progress: _ProgressCallback | None = None
@@ -283,14 +292,6 @@ def build_engine(
         ComponentMissing: TensorRT's library, its parser or a library that was asked for is absent.
         DeviceFailure: no GPU can be used, it failed, or its memory does not suffice.
         Cancelled: `progress` returned False.
-    """
-
-def merge_timing_caches(caches: Sequence[bytes]) -> bytes:
-    """Join timing caches; on a conflict the earlier wins.
-
-    Raises:
-        UsageProblem: TensorRT rejects one of them.
-        DeviceFailure: no GPU can be used.
     """
 
 def unsupported_operators(op_types: Sequence[str]) -> list[str]:

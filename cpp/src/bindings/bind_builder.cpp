@@ -10,7 +10,9 @@
 #include "trtw/engine/precision.hpp"
 #include "trtw/engine/timing_cache.hpp"
 #include "trtw/engine/types.hpp"
+#include "trtw/error.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,7 +25,7 @@ namespace trtw::bindings {
 
 namespace {
 
-// What Python keeps of a build: TensorRT's own memory is gone by then.
+// What Python keeps of a build: of TensorRT's own objects the builder alone, to merge timing caches.
 struct Built {
     py::bytes plan;
     py::object timing_cache = py::none();
@@ -68,6 +70,20 @@ Built build_engine(const py::object& model, const te::BuildOptions& given,
     return built;
 }
 
+py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& caches) {
+    const std::shared_ptr<te::TimingCacheMerger> merger = self.rest.merger;
+    if (!merger) {
+        throw UsageProblem("the timing cache of this build was disabled, and it kept no builder to merge others");
+    }
+    const std::vector<std::string> copies{caches.begin(), caches.end()};
+    std::string merged;
+    {
+        const py::gil_scoped_release unlocked;
+        merged = merger->merge(copies);
+    }
+    return merged;
+}
+
 void bind_result(py::module_& m) {
     py::class_<te::TensorDescription>(m, "NetworkTensor", "An input or output of the network that was parsed.")
         .def_readonly("name", &te::TensorDescription::name)
@@ -78,7 +94,9 @@ void bind_result(py::module_& m) {
         .def_readonly("is_input", &te::TensorDescription::is_input)
         .def_readonly("is_shape_tensor", &te::TensorDescription::is_shape_tensor);
     const auto rest = [](auto member) { return [member](const Built& self) { return self.rest.*member; }; };
-    py::class_<Built>(m, "BuildResult", "A built plan and what is known of its making.")
+    py::class_<Built>(m, "BuildResult",
+                      "A built plan and what is known of its making. Unless the timing cache was disabled, it "
+                      "holds TensorRT's builder, with its memory, until it is freed.")
         .def_readonly("plan", &Built::plan)
         .def_readonly("timing_cache", &Built::timing_cache, "Bytes; None where the timing cache was disabled.")
         .def_readonly("calibration_cache", &Built::calibration_cache, "Bytes; None without calibration.")
@@ -98,20 +116,11 @@ void bind_result(py::module_& m) {
                                    return lines;
                                })
         .def_property_readonly("inputs", [](const Built& self) { return tuple_of(self.rest.inputs); })
-        .def_property_readonly("outputs", [](const Built& self) { return tuple_of(self.rest.outputs); });
-}
-
-py::bytes merge_timing_caches(const std::vector<py::bytes>& caches) {
-    std::vector<std::string> copies;
-    for (const py::bytes& cache : caches) {
-        copies.emplace_back(cache);
-    }
-    std::string merged;
-    {
-        const py::gil_scoped_release unlocked;
-        merged = te::merge_timing_caches(copies);
-    }
-    return merged;
+        .def_property_readonly("outputs", [](const Built& self) { return tuple_of(self.rest.outputs); })
+        .def("merge_timing_caches", &merge_timing_caches, py::arg("caches"),
+             "Joins timing caches with the builder of this build; on a conflict the earlier wins.\n\n"
+             "Raises:\n    UsageProblem: TensorRT rejects one of them, or the build's timing cache was disabled.\n"
+             "    DeviceFailure: The GPU fails.");
 }
 
 std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types) {
@@ -145,9 +154,6 @@ void bind_builder(py::module_& m) {
           "    ComponentMissing: TensorRT's library or its parser is absent.\n"
           "    DeviceFailure: The GPU fails or its memory does not suffice.\n"
           "    Cancelled: `progress` returned False.");
-    m.def("merge_timing_caches", &merge_timing_caches, py::arg("caches"),
-          "Joins timing caches; on a conflict the earlier wins.\n\n"
-          "Raises:\n    UsageProblem: TensorRT rejects one of them.\n    DeviceFailure: No GPU can be used.");
     m.def("unsupported_operators", &unsupported_operators, py::arg("op_types"),
           "Returns those of the ONNX operators that TensorRT's parser does not import, plugins aside.\n\n"
           "Raises:\n    DeviceFailure: No GPU can be used.");

@@ -46,6 +46,7 @@ public:
         configure();
         serialize();
         describe();
+        keep_builder();
         return std::move(result_);
     }
 
@@ -145,6 +146,13 @@ private:
         result_.skipped_tactics = capture_.count("Skipping tactic") + capture_.count("skipping tactic");
         const auto warnings = capture_.warnings();
         result_.warnings.insert(result_.warnings.end(), warnings.begin(), warnings.end());
+    }
+
+    // It belongs to the result from now on, and so outlives network and configuration, as it has to.
+    void keep_builder() {
+        if (result_.timing_cache) {
+            result_.merger = std::make_shared<TimingCacheMerger>(std::move(builder_), options_.device);
+        }
     }
 
     void report(std::string_view phase, int step, int total) {

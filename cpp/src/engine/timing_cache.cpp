@@ -1,6 +1,6 @@
 #include "trtw/engine/timing_cache.hpp"
 
-#include "trtw/engine/api.hpp"
+#include "trtw/device/check.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/version.hpp"
 #include "trtw/error.hpp"
@@ -69,10 +69,15 @@ std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::I
     return std::unique_ptr<nvinfer1::IHostMemory>{cache != nullptr ? cache->serialize() : nullptr};
 }
 
-std::string merge_timing_caches(const std::vector<std::string>& caches) {
-    const auto builder = create_builder();
-    const std::unique_ptr<nvinfer1::IBuilderConfig> config{builder->createBuilderConfig()};
+std::string TimingCacheMerger::merge(const std::vector<std::string>& caches) {
+    const std::lock_guard locked{mutex_};
+    TRTW_CUDA(cudaSetDevice(device_));
     const LogCapture capture{logger().buffer()};
+    // not the build's own configuration, which refers to what is gone by now
+    const std::unique_ptr<nvinfer1::IBuilderConfig> config{builder_->createBuilderConfig()};
+    if (!config) {
+        throw DeviceFailure("TensorRT could not create a builder configuration: " + reason(capture));
+    }
     const auto merged = read_cache(*config, {});
     for (const std::string& bytes : caches) {
         const auto cache = read_cache(*config, bytes);

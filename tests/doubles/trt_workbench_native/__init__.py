@@ -97,10 +97,6 @@ def drain_log() -> list[tuple[str, str]]:
     return [("info", "a line of the log")]
 
 
-def merge_timing_caches(caches: list[bytes]) -> bytes:
-    return b"".join(caches)
-
-
 def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleNamespace:
     if log := os.environ.get("TRTW_DOUBLE_LOG"):
         with Path(log).open("a", encoding="utf-8") as file:
@@ -124,6 +120,7 @@ def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleName
         warnings=[],
         inputs=engine.inputs,
         outputs=engine.outputs,
+        merge_timing_caches=lambda caches: bytes(sorted(set().union(*caches))),
     )
 
 

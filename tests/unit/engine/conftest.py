@@ -93,10 +93,8 @@ class NativeDouble(ModuleType):
             warnings=["slow", "slow"],
             inputs=[SimpleNamespace(name="x", dtype="float32", shape=[1, 4])],
             outputs=[SimpleNamespace(name="y", dtype="float32", shape=[1, 4])],
+            merge_timing_caches=b"+".join,
         )
-
-    def merge_timing_caches(self, caches: list[bytes]) -> bytes:
-        return b"".join(caches)
 
 
 @pytest.fixture

@@ -96,6 +96,15 @@ def test_timings_are_shared_between_builds(make_model: MakeModel, native_double:
     assert native_double.builds[2][1].disable_timing_cache
 
 
+def test_timings_of_a_concurrent_build_are_merged_by_the_build_itself(
+    make_model: MakeModel, native_double: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "shared.timing"
+    native_double.before_build = lambda: path.write_bytes(b"x")
+    assert build(prepare_build(make_model(), BuildSettings(timing_cache=path))).notes == ()
+    assert path.read_bytes() == b"x+t"
+
+
 def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     def fail() -> None:
         msg = "out of memory"

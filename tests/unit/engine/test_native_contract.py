@@ -82,7 +82,7 @@ def test_run_and_bench_options_exist() -> None:
         ),
         ("BenchResult", ["throughput_qps", "warmup_queries", "graph", "graph_fallback", "__len__"]),
         ("BuildResult", ["plan", "timing_cache", "build_s", "layer_count", "skipped_tactics", "warnings"]),
-        ("BuildResult", ["inputs", "outputs"]),
+        ("BuildResult", ["inputs", "outputs", "merge_timing_caches"]),
         ("Engine", ["inputs", "outputs", "tensors", "num_profiles", "device_memory_bytes", "metadata"]),
         ("EngineTensor", ["name", "is_input", "dtype", "shape", "location", "is_shape_tensor", "format", "profiles"]),
         ("EngineTensor", ["values"]),

@@ -1,5 +1,6 @@
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,55 @@ def test_the_larger_is_kept_where_two_cannot_be_merged(
     assert note is not None
     assert "magic tag" in note
     assert path.read_bytes() == kept
+
+
+def test_other_builds_load_and_save_during_a_merge(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"ax")
+    merged = []
+
+    def other_build() -> None:
+        earlier = load_timing_cache(path, strict=True)
+        assert save_timing_cache(path, earlier, merge(earlier, b"y"), merge) is None
+
+    def slow(first: bytes, second: bytes) -> bytes:
+        merged.append((first, second))
+        if len(merged) == 1:
+            other.submit(other_build).result(10)  # never ends while the lock is held
+        return merge(first, second)
+
+    with ThreadPoolExecutor(1) as other:
+        assert save_timing_cache(path, b"a", b"ab", slow) is None
+    assert path.read_bytes() == b"abxy"
+    assert merged == [(b"ax", b"ab"), (b"axy", b"abx")]
+
+
+def test_what_is_written_while_a_merge_is_refused_is_merged_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"x")
+
+    def refuse_once(first: bytes, second: bytes) -> bytes:
+        if first == b"x":
+            path.write_bytes(b"y")
+            msg = "magic tag"
+            raise UsageProblem(msg)
+        return merge(first, second)
+
+    note = save_timing_cache(path, b"a", b"ab", refuse_once)
+    assert note is not None
+    assert path.read_bytes() == b"aby"
+
+
+def test_a_file_that_is_gone_after_a_merge_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"ax")
+
+    def remove(first: bytes, second: bytes) -> bytes:
+        path.unlink()
+        return merge(first, second)
+
+    assert save_timing_cache(path, b"a", b"ab", remove) is None
+    assert path.read_bytes() == b"abx"
 
 
 def test_a_file_that_nobody_changed_meanwhile_is_replaced_without_a_merge(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 #include "trtw/engine/build_options.hpp"
 #include "trtw/engine/progress.hpp"
+#include "trtw/engine/timing_cache.hpp"
 #include "trtw/engine/types.hpp"
 
 #include <NvInfer.h>
@@ -18,6 +19,7 @@ namespace trtw::engine {
 struct BuildResult {
     std::shared_ptr<nvinfer1::IHostMemory> plan;
     std::shared_ptr<nvinfer1::IHostMemory> timing_cache; ///< null where the timing cache was disabled
+    std::shared_ptr<TimingCacheMerger> merger;           ///< holds the builder; null where timing_cache is
     std::string calibration_cache;                       ///< empty without calibration
     double parse_s = 0;
     double build_s = 0;              ///< TensorRT's build alone, calibration included

@@ -6,7 +6,9 @@
 #include <NvInfer.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trtw::engine {
@@ -21,8 +23,21 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
 /// The configuration's timing cache after a build; null where it has none.
 std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config);
 
-/// One cache with the entries of all; on a conflict the earlier wins. Throws UsageProblem for one that TensorRT
-/// rejects.
-std::string merge_timing_caches(const std::vector<std::string>& caches);
+/// Joins timing caches with the builder of a finished build: TensorRT 8.6 takes about ten seconds to make another.
+class TimingCacheMerger {
+public:
+    /// `device` is the one that the builder was made on.
+    TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device)
+        : builder_{std::move(builder)}, device_{device} {}
+
+    /// One cache with the entries of all; on a conflict the earlier wins. Makes the device current for the calling
+    /// thread. Throws UsageProblem for a cache that TensorRT rejects.
+    [[nodiscard]] std::string merge(const std::vector<std::string>& caches);
+
+private:
+    std::mutex mutex_; // a builder serves one thread at a time
+    std::unique_ptr<nvinfer1::IBuilder> builder_;
+    int device_;
+};
 
 } // namespace trtw::engine

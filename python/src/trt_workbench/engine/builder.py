@@ -246,8 +246,9 @@ def _build(
     # at once, before anything else can fail
     path = cache.store(digest, result.plan, manifest)
     if timings and result.timing_cache:
-        merged = timing_cache.save_timing_cache(timings, earlier or b"", result.timing_cache, _merge_timings)
-        notes += [merged] if merged else []
+        merge = partial(_merge_timings, result)
+        unmerged = timing_cache.save_timing_cache(timings, earlier or b"", result.timing_cache, merge)
+        notes += [unmerged] if unmerged else []
     for text in notes:
         note(text)
     return BuiltEngine(path, manifest, built=True, notes=tuple(notes))
@@ -264,9 +265,9 @@ def _timing_cache(settings: BuildSettings, target: Target) -> tuple[Path | None,
     return path, timing_cache.load_timing_cache(path, strict=settings.timing_cache_strict)
 
 
-def _merge_timings(first: bytes, second: bytes) -> bytes:
+def _merge_timings(result: Any, first: bytes, second: bytes) -> bytes:
     with native.translated():
-        merged: bytes = native.require("merge_timing_caches")([first, second])
+        merged: bytes = result.merge_timing_caches([first, second])
     return merged
 
 

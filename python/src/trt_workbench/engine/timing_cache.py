@@ -1,4 +1,4 @@
-"""Timing caches: kernel timings shared between builds, one file per TensorRT version and GPU, merged under a lock."""
+"""Timing caches: kernel timings shared between builds, one file per TensorRT version and GPU, replaced under a lock."""
 
 from __future__ import annotations
 
@@ -43,11 +43,14 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
 def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) -> str | None:
     """Write the timings of a build back, merged only with what another build wrote meanwhile.
 
+    Nothing is merged while the lock is held, so that builds which end together do not wait for each other. What
+    another build writes during a merge is merged in turn.
+
     Args:
         path: the file.
         earlier: the bytes that the build started from.
         built: the bytes that the build returned, which include `earlier`.
-        merge: joins two caches into one.
+        merge: joins two caches into one; may take long.
 
     Returns:
         A note if not all timings of concurrent builds could be kept; None if all is well.
@@ -55,23 +58,24 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
     Raises:
         OSError: the folder is not writable.
     """
-    with _lock(path):
-        now = path.read_bytes() if path.is_file() else b""
-        if now in (b"", earlier) or now == built:
-            write_bytes(path, built)
-            return None
+    ours, seen, note = built, earlier, None
+    while True:
+        with _lock(path):
+            now = path.read_bytes() if path.is_file() else b""
+            if now in (b"", seen, ours):
+                write_bytes(path, ours)
+                return note
+        seen = now
         try:
-            merged = merge(now, built)
+            ours = merge(now, ours)
         except WorkbenchError as error:
             # Both may be sound: TensorRT 8.6 refuses some that it wrote itself. A damaged one goes with the next
             # build, which starts from it in vain and then replaces it.
-            write_bytes(path, max(now, built, key=len))
-            return (
+            ours = max(now, ours, key=len)
+            note = (
                 "Another build changed the timing cache at the same time, and both could not be joined "
                 f"({error}); the larger was kept: {path}"
             )
-        write_bytes(path, merged)
-        return None
 
 
 def _lock(path: Path) -> filelock.BaseFileLock:
