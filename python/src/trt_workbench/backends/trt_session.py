@@ -116,7 +116,8 @@ class TrtSession(Session):
         if fixed is not None and count > fixed:
             msg = f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
             raise UsageProblem(msg)
-        batch = [*images, *[_NO_IMAGE] * (fixed - count)] if fixed is not None else images
+        lacking = 0 if fixed is None else fixed - count
+        batch = [*images, *[_NO_IMAGE] * lacking] if lacking else images
         try:
             images_of_call = native.require("ImageBatch")(batch, self._letterbox_spec(transform))
             outputs = self._runner.run({self.inputs[0].name: images_of_call})
@@ -124,7 +125,8 @@ class TrtSession(Session):
             if problem := native.translation(error):
                 raise problem from error
             raise
-        return {name: array[:count] for name, array in self._typed(outputs).items()}
+        outputs = self._typed(outputs)
+        return {name: array[:count] for name, array in outputs.items()} if lacking else outputs
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], plan: MeasurePlan) -> Samples:
         """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
@@ -164,7 +166,7 @@ class TrtSession(Session):
     def _letterbox_spec(self, transform: ImageTransform) -> Any:
         """Return the core's form of `transform`; that of the last one is kept, as a caller seldom changes it."""
         last = self._last_spec  # read once: calls of other threads may replace it
-        if last is None or last[0] != transform:
+        if last is None or (last[0] is not transform and last[0] != transform):
             last = self._last_spec = (transform, native.require("LetterboxSpec")(**dataclasses.asdict(transform)))
         return last[1]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -55,16 +56,29 @@ def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
             f"the model's input {transform.height}x{transform.width}."
         )
         raise UsageProblem(msg)
-    ratio = min(transform.height / height, transform.width / width)
-    if not transform.scale_up:
+    size = (transform.height, transform.width)
+    return _fit((height, width), size, transform.placement, transform.rounding, transform.scale_up)
+
+
+# Kept, as the images of one camera have one size.
+@functools.lru_cache(maxsize=64)
+def _fit(
+    source: tuple[int, int],
+    target: tuple[int, int],
+    placement: Literal["centre", "top-left"],
+    rounding: Literal["nearest", "down"],
+    scale_up: bool,
+) -> Geometry:
+    ratio = min(target[0] / source[0], target[1] / source[1])
+    if not scale_up:
         ratio = min(ratio, 1.0)
-    nearest = transform.rounding == "nearest"
-    new_height, new_width = (max(1, round(side) if nearest else int(side)) for side in (height * ratio, width * ratio))
+    to_pixels = round if rounding == "nearest" else int
+    height, width = (max(1, to_pixels(side * ratio)) for side in source)
     top = left = 0
-    if transform.placement == "centre":
-        top = round((transform.height - new_height) / 2 - 0.1)
-        left = round((transform.width - new_width) / 2 - 0.1)
-    return Geometry(new_width / width, new_height / height, left, top, (height, width))
+    if placement == "centre":
+        top = round((target[0] - height) / 2 - 0.1)
+        left = round((target[1] - width) / 2 - 0.1)
+    return Geometry(width / source[1], height / source[0], left, top, source)
 
 
 def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDArray[np.uint8], Geometry]:
@@ -134,7 +148,7 @@ def preprocess(
 
 def place_boxes(boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
     """Map xyxy boxes [K, 4] from source pixels to input pixels."""
-    scale, shift = _scale_and_shift(geometry)
+    scale, shift, _ = _vectors(geometry)
     return boxes * scale + shift
 
 
@@ -144,18 +158,23 @@ def restore_boxes(boxes: NDArray[np.float32], geometry: Geometry, *, clip: bool)
     `clip` confines them to the image. It changes average precision a little: whether the reference evaluation of a
     model does it is in `Family.clips_boxes`.
     """
-    scale, shift = _scale_and_shift(geometry)
-    restored: NDArray[np.float32] = (boxes - shift) / scale
-    if not clip:
-        return restored
+    scale, shift, size = _vectors(geometry)
+    restored = boxes - shift
+    restored /= scale
+    if clip:
+        restored.clip(0.0, size, out=restored)
+    return restored
+
+
+@functools.lru_cache(maxsize=64)
+def _vectors(geometry: Geometry) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Return scale, shift and the source's size, as x, y, x, y. The arrays are shared: read-only."""
     height, width = geometry.source
-    return np.clip(restored, 0.0, np.array([width, height, width, height], np.float32), out=restored)
-
-
-def _scale_and_shift(geometry: Geometry) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    scale = np.array([geometry.scale_x, geometry.scale_y] * 2, np.float32)
-    shift = np.array([geometry.left, geometry.top] * 2, np.float32)
-    return scale, shift
+    pairs = (geometry.scale_x, geometry.scale_y), (geometry.left, geometry.top), (width, height)
+    scale, shift, size = (np.array(pair * 2, np.float32) for pair in pairs)
+    for array in (scale, shift, size):
+        array.flags.writeable = False
+    return scale, shift, size
 
 
 def _affine(transform: ImageTransform) -> tuple[list[float], list[float]]:

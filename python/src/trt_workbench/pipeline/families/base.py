@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -168,12 +169,12 @@ class Family(abc.ABC):
         found = self._candidates(image, settings.conf)
         if not np.isfinite(found.boxes).all():
             raise _not_finite(self.output)
-        iou = settings.iou if settings.iou is not None else self.default_iou
-        if self.default_iou is None or iou is None:
-            keep = np.argsort(-found.scores, kind="stable")[: settings.max_dets].astype(np.intp)
+        if self.default_iou is None:
+            keep = (-found.scores).argsort(kind="stable")[: settings.max_dets]
         else:
+            iou = self.default_iou if settings.iou is None else settings.iou
             keep = class_aware_nms(found.boxes, found.scores, found.labels, iou, settings.max_dets)
-        return Detections(found.boxes[keep], found.scores[keep], found.labels[keep])
+        return Detections(found.boxes.take(keep, axis=0), found.scores.take(keep), found.labels.take(keep))
 
     @abc.abstractmethod
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
@@ -184,7 +185,7 @@ class Family(abc.ABC):
         if not scores.size:
             return
         low, high = float(scores.min()), float(scores.max())
-        if not (np.isfinite(low) and np.isfinite(high)):
+        if not (math.isfinite(low) and math.isfinite(high)):
             raise _not_finite(self.output)
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
             msg = (

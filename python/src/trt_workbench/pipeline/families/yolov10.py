@@ -43,12 +43,13 @@ class YoloV10(Family):
             raise UsageProblem(msg)
         scores = image[:, 4]
         self._check_scores(scores)
-        rows = image[scores > conf]
-        labels = rows[:, 5].astype(np.int64)
-        if (labels != rows[:, 5]).any() or (labels < 0).any():
+        rows = image.compress(scores > conf, axis=0)
+        classes = rows[:, 5]
+        labels = classes.astype(np.int64)
+        if not (labels == classes).all() or labels.min(initial=0) < 0:
             msg = f"The sixth column of output {self.output} does not hold classes; it takes {self.shape_text}."
             raise UsageProblem(msg)
-        if self.class_count is not None and (labels >= self.class_count).any():
+        if self.class_count is not None and labels.max(initial=0) >= self.class_count:
             msg = f"Output {self.output} holds class {labels.max()}, but the model names {self.class_count} classes."
             raise UsageProblem(msg)
         return Detections(rows[:, :4], rows[:, 4], labels)
