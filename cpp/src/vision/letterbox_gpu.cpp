@@ -76,7 +76,6 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
         items[i].pixels = target + offsets[i];
     }
     std::copy(items.begin(), items.end(), reinterpret_cast<DeviceImage*>(host));
-    TRTW_CUDA(cudaMemcpyAsync(target, host, table_bytes, cudaMemcpyHostToDevice, stream));
     const auto offset_of = [&](const Piece& piece) {
         return offsets[piece.image] + static_cast<std::size_t>(piece.first) * pitch(items[piece.image]);
     };
@@ -86,9 +85,9 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
     };
     const auto transfer = [&](std::size_t index) {
         const Piece& piece = pieces[index];
-        const std::size_t offset = offset_of(piece);
-        const std::size_t bytes = static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
-        TRTW_CUDA(cudaMemcpyAsync(target + offset, host + offset, bytes, cudaMemcpyHostToDevice, stream));
+        const std::size_t end = offset_of(piece) + static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
+        const std::size_t begin = index == 0 ? 0 : offset_of(piece); // the table lies before the first piece
+        TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, end - begin, cudaMemcpyHostToDevice, stream));
     };
     device::run_pieces(total, pieces.size(), std::ref(copy), std::ref(transfer));
     launch_letterbox(reinterpret_cast<const DeviceImage*>(target), static_cast<int>(images.size()), spec, output,
