@@ -122,17 +122,21 @@ TEST_CASE("staged rows are the taps of the rows of the result, in order, or all 
 
 TEST_CASE("rows are copied tightly, whatever the distance of the source's") {
     std::mt19937 random{1};
-    for (const int gap : {0, 5}) {
-        for (const int height : {1, 16, 17, 33, 95}) {
-            const Picture picture{height, 3, random, gap};
-            const DeviceImage item = stage(picture.view, grey_level_spec(16, 16));
-            std::vector<std::uint8_t> staged(static_cast<std::size_t>(staged_rows(item)) * 9 + 1, 0xEE);
-            staged.back() = 0xAB;
-            copy_rows(picture.view, item, 0, staged_rows(item), staged.data());
-            CHECK(staged.back() == 0xAB); // nothing behind the last row
-            for (int row = 0; row < staged_rows(item); ++row) {
-                const std::uint8_t* source = picture.view.pixels + source_row(item, row) * picture.view.row_bytes;
-                CHECK(std::equal(source, source + 9, staged.data() + std::ptrdiff_t{row} * 9));
+    for (const int width : {3, 1100, 1400, 4097}) { // tiny, below a page, above one, and two rows above 24 KiB
+        const auto bytes = std::ptrdiff_t{width} * 3;
+        for (const int gap : {0, 5, 1500}) {
+            for (const int height : {1, 16, 17, 33, 38, 95}) {
+                const Picture picture{height, width, random, gap};
+                const DeviceImage item = stage(picture.view, grey_level_spec(16, std::max(width, 16)));
+                const int rows = staged_rows(item);
+                std::vector<std::uint8_t> staged(static_cast<std::size_t>(rows * bytes) + 1, 0xEE);
+                staged.back() = 0xAB;
+                copy_rows(picture.view, item, 0, rows, staged.data());
+                CHECK(staged.back() == 0xAB); // nothing behind the last row
+                for (int row = 0; row < rows; ++row) {
+                    const std::uint8_t* source = picture.view.pixels + source_row(item, row) * picture.view.row_bytes;
+                    CHECK(std::equal(source, source + bytes, staged.data() + row * bytes));
+                }
             }
         }
     }
