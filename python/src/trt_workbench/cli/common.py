@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from trt_workbench.errors import INTERRUPTED, UsageProblem, WorkbenchError
+from trt_workbench.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_MENDS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room or choose another place with --output"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
+}
 
 BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
 BackendExtraOption = Annotated[
@@ -83,10 +86,19 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 return command(*args, **kwargs)
         except WorkbenchError as error:
             _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
+        except BrokenPipeError:
+            raise  # the reader of stdout has gone, as `head` does: typer ends without a word
         except OSError as error:
-            mend = "; make room or choose another place with --output" if error.errno in _FULL else ""
+            mend = f"; {_MENDS[error.errno]}" if error.errno in _MENDS else ""
             where = f": {error.filename}" if error.filename else ""
             _fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
+        except MemoryError as error:
+            reason = f" ({error})" if str(error) else ""
+            _fail(
+                f"Out of memory{reason}; ask for smaller shapes or a smaller batch.",
+                DeviceFailure.exit_code,
+                debug=bool(kwargs.get("debug")),
+            )
         except KeyboardInterrupt:
             _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
 
