@@ -93,6 +93,23 @@ def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[s
     assert text in error
 
 
+def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["a"]), helper.make_node("EfficientNMS_TRT", ["a"], ["y"], "nms")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+
+    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
+    assert (code, "--no-check" in error) == (2, True)
+    assert not (tmp_path / "out.onnx").exists()
+
+    code, out, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--no-check", "--json")
+    assert code == 0, error
+    assert any("No Op registered for EfficientNMS_TRT" in finding for finding in json.loads(out)["findings"])
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["EfficientNMS_TRT"]
+
+
 def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
     code, _, error = run(model, "-o", tmp_path)
     assert code == 2
