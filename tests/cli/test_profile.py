@@ -137,6 +137,22 @@ def test_dynamic_dimensions_need_a_shape(tmp_path: Path, profiled: Profiled, trt
 
 
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
+def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path, trtw: Trtw) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [1, 3])],
+    )
+    path = tmp_path / "half.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+    result = trtw("profile", path, "--backend", "ort-cpu")
+
+    assert result.exit_code == 2
+    assert "cannot exchange y of type tensor(bfloat16)" in result.stderr
+
+
 def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled) -> None:
     document = profiled(SHARED / "models" / "yolox_nano.onnx")
     operations = document["sides"]["target"]["operations"]

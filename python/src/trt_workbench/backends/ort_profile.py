@@ -56,6 +56,8 @@ def profiled_runs(
         if missing := [name for name, _ in providers if name not in session.get_providers()]:
             msg = f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
             raise ComponentMissing(msg)
+        for node in session.get_outputs():
+            tensor_spec(node, model, backend)  # refuses what a run could not return
         inputs = dict(feed([tensor_spec(node, model, backend) for node in session.get_inputs()]))
         for _ in range(runs):
             session.run(None, inputs)
