@@ -161,22 +161,44 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
     assert all((run / name).read_bytes() == content for name, content in samples.items())
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
-    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
-    run = tmp_path / "run"
+def _end_while_measuring(config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
     program = "from trt_workbench.cli.main import main; main()"
     command = [sys.executable, "-c", program, "bench", str(config), "--output", str(run)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".run.*/records.jsonl")):
+    while not list(run.parent.glob(f".{run.name}.*/records.jsonl")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(0.3)
     os.kill(process.pid, ending)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    return process.returncode, said
+
+
+def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, tmp_path: Path) -> None:
+    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
+    run = tmp_path / "run"
+    _end_while_measuring(config, run, signal.SIGKILL)
+    assert not run.exists()
+    (staging,) = tmp_path.glob(".run.*.staging")
+    kept = {(record.key, record.repetition) for record in measured(staging)}
+
+    document = json.loads((staging / "config.json").read_text())
+    (staging / "config.json").write_text(json.dumps({**document, "repetitions": 1}))
+    resumed = trtw("bench", "--resume", staging)
+
+    assert resumed.exit_code == 0, resumed.stderr
+    assert kept <= {(record.key, record.repetition) for record in measured(run)}
+    assert json.loads((run / "run.json").read_text())["status"] == "complete"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
+    config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
+    run = tmp_path / "run"
+    code, said = _end_while_measuring(config, run, ending)
+    assert code == 130, said
     assert "--resume" in said
     assert json.loads((run / "run.json").read_text())["status"] == "partial"
     assert measured(run)

@@ -17,7 +17,7 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.rundir import run_directory
+from trt_workbench.bench.rundir import destination_of, run_directory
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 
@@ -55,7 +55,8 @@ class PlannedBench:
         """Measure, write the report and move everything into the run directory.
 
         Args:
-            output: the run directory to write; None for the default place. A resumed run goes where it was.
+            output: the run directory to write; None for the default place. A resumed run goes where it was,
+                one that was killed where it was to go.
             skip_unavailable: leave out backends that cannot serve here instead of failing.
             progress: as in `BenchRun`.
             report: writes the report into a folder that holds everything else.
@@ -65,7 +66,7 @@ class PlannedBench:
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
         """
-        with run_directory("bench", self.earlier or output) as run:
+        with run_directory("bench", destination_of(self.earlier) if self.earlier else output) as run:
             reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
             if not skip_unavailable:
                 require_available(reasons)

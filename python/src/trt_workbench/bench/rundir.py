@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 import secrets
 import shutil
 import sys
@@ -19,6 +20,7 @@ from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
 Status = Literal["complete", "partial"]
+_STAGING = re.compile(r"\.(?P<name>.+)\.\d{8}T\d{6}Z-[0-9a-f]{6}\.staging")
 
 
 class RunDirectory:
@@ -113,6 +115,12 @@ def run_directory(command: str, destination: Path | None = None) -> Iterator[Run
         yield directory
     finally:
         directory.discard()
+
+
+def destination_of(folder: Path) -> Path:
+    """Return where a staging folder, which a run that was killed leaves, was to go; any other folder as it is."""
+    found = _STAGING.fullmatch(folder.absolute().name)
+    return folder.absolute().with_name(found["name"]) if found else folder
 
 
 def _holds_other_things(folder: Path) -> bool:
