@@ -175,6 +175,8 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled
         (["{model}", "--shape", "x:9x9"], 2, "cannot profile the model"),
         (["{model}", "--backend", "torch"], 2, "has no profiler by layer"),
         (["{model}", "--profile", "1"], 2, "ort-cpu has none"),
+        (["{model}", "--trust"], 2, "--trust is of TensorRT engines"),
+        (["{model}", "--device", "1"], 2, "--option device_id=1"),
         (["{plan}"], 3, "Backend trt cannot serve here"),
         (["{plan}", "--backend", "ort-cpu"], 2, "A plan runs on the backend trt"),
         (["{model}", "--against", "{folder}"], 2, "run directory is incomplete"),

@@ -104,6 +104,7 @@ def profile(
     # before anything slow: a wrong argument must not cost a build
     work = _workload(request, request.target, request.precision, request.backend)
     other = _other(request, work)
+    _refuse_unused(request, [side for side in (work, other) if isinstance(side, Workload)])
     with run_directory(COMMAND, output) as directory:
         filling = _Filling(request, directory, say)
         filling.add(work, "target")
@@ -207,6 +208,15 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
         iterations=request.iterations,
         profile=request.profile if on_tensorrt else None,
     )
+
+
+def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
+    """Raise UsageProblem if an option says how to load an engine, and there is none."""
+    given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
+    if unused := [flag for flag, value in given.items() if value and all(side.backend != "trt" for side in sides)]:
+        instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if unused[0] == "--device" else ""
+        msg = f"{unused[0]} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}."
+        raise UsageProblem(msg)
 
 
 def _other(request: ProfileRequest, work: Workload) -> Workload | Profile | None:
