@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.export_llm import export_llm
+from trt_workbench.onnxtools.export_llm import NEWEST_OPSET, OLDEST_OPSET
 
 Folders = Callable[[str], Path]
 
@@ -41,7 +42,8 @@ def test_json(llm_folder: Folders, tmp_path: Path) -> None:
         (("--opset", "17", "--tensorrt", "10"), "give one of them"),
         (("--tensorrt", "7"), "8.6, 10, 11"),
         (("--graphs", "decoder"), "logits, cached, static"),
-        (("--opset", "30"), "Opset 30"),
+        (("--opset", str(NEWEST_OPSET + 1)), "Invalid value for '--opset'"),
+        (("--opset", str(OLDEST_OPSET - 1)), "Invalid value for '--opset'"),
         (("--graphs", "static", "--cache-length", "65"), "64 positions"),
         (("--graphs", "logits,cached", "--batch", "2"), "are of the static graph"),
         (("--cache-length", "32"), "are of the static graph"),

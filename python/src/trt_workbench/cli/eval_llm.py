@@ -63,7 +63,7 @@ def eval_llm(
     warmup: Annotated[int, typer.Option(min=0, help="Repetitions that do not count when timing.")] = 1,
     repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
     device: Annotated[str, typer.Option(help="Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto",
-    opset: Annotated[int, typer.Option(help="ONNX operator set of the exported graphs.")] = 17,
+    opset: Annotated[int, typer.Option(min=14, max=20, help="ONNX operator set of the exported graphs.")] = 17,
     graphs: Annotated[
         Path | None, typer.Option(help="Folder of export-llm to take the graphs from, instead of exporting them.")
     ] = None,

@@ -29,7 +29,9 @@ def export_llm(
     graphs: Annotated[
         str, typer.Option(help="logits (one forward pass), cached (past and present), static (fixed cache length).")
     ] = "logits",
-    opset: Annotated[int | None, typer.Option(help="ONNX operator set; 17, which TensorRT 8.6 reads.")] = None,
+    opset: Annotated[
+        int | None, typer.Option(min=14, max=20, help="ONNX operator set; 17, which TensorRT 8.6 reads, by default.")
+    ] = None,
     tensorrt: Annotated[
         str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
     ] = None,
