@@ -45,6 +45,12 @@ class ImageTransform:
     layout: Literal["nchw", "nhwc"] = "nchw"
     dtype: Literal["float32", "float16", "uint8"] = "float32"
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of one image's tensor in the memory order of `layout`."""
+        size = (self.height, self.width)
+        return (3, *size) if self.layout == "nchw" else (*size, 3)
+
 
 @runtime_checkable
 class ImageSession(Protocol):

@@ -73,6 +73,7 @@ class ImageToBoxes:
         height, width = work.imgsz or (720, 1280)
         self.items = work.batch
         self._session = session
+        self._device = session if isinstance(session, ImageSession) else None
         self._family = recognise(session.inputs, session.outputs, session.metadata, family=family)
         self._transform = self._family.transform()
         self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
@@ -81,13 +82,14 @@ class ImageToBoxes:
 
     def once(self) -> None:
         """Turn the images into boxes once."""
-        if isinstance(self._session, ImageSession):
-            outputs = self._session.run_images(self._images, self._transform)
+        if self._device is not None:
+            outputs = self._device.run_images(self._images, self._transform)
             geometries = [plan_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
         else:
-            prepared = [preprocess(image, self._transform) for image in self._images]
-            geometries = [geometry for _, geometry in prepared]
-            batch = np.stack([tensor for tensor, _ in prepared])
+            # not kept: calls of other threads may be in flight
+            batch = np.empty((self.items, *self._transform.shape), self._transform.dtype)
+            pairs = zip(self._images, batch, strict=True)
+            geometries = [preprocess(image, self._transform, tensor)[1] for image, tensor in pairs]
             outputs = self._session.run({self._input.name: batch})
         for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
             restore_boxes(found.boxes, geometry, clip=self._family.clips_boxes)

@@ -47,9 +47,7 @@ class HostFeed:
         self.concurrency = session.concurrency
         self._session, self._transform, self._fixed = session, transform, fixed_batch
         self._input = session.inputs[0].name
-        size = (transform.height, transform.width)
-        images = fixed_batch or batch
-        self._shape = (images, 3, *size) if transform.layout == "nchw" else (images, *size, 3)
+        self._shape = (fixed_batch or batch, *transform.shape)
 
     def new_batch(self) -> NDArray[Any]:
         """Return a tensor of the model's input."""
