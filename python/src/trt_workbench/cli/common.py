@@ -201,10 +201,20 @@ def single_command_app(command: Callable[..., Any]) -> typer.Typer:
 
 
 def stdout_console(*, quiet: bool) -> Console:
-    """Return the console for results. With `quiet` (under --json) it prints nothing."""
-    from rich.console import Console
+    """Return the console for results. With `quiet` (under --json) it prints nothing.
 
-    return Console(quiet=quiet, soft_wrap=False)
+    Where a table is wider than the terminal, its cells are broken; rich alone would cut figures short.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    class Whole(Console):
+        def print(self, *objects: Any, **more: Any) -> None:
+            for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
+                column.overflow = "fold"
+            super().print(*objects, **more)
+
+    return Whole(quiet=quiet, soft_wrap=False)
 
 
 def stderr_console() -> Console:

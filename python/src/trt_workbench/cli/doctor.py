@@ -17,7 +17,7 @@ _STYLES = {"ok": "green", "absent": "yellow", "problem": "red"}
 def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
     """Examine this machine: driver, GPU, libraries, runtimes and backends. Exit code 3 if something must be mended."""
     from rich.markup import escape
-    from rich.table import Column, Table
+    from rich.table import Table
 
     from trt_workbench.backends.registry import availabilities
     from trt_workbench.engine.native import examine_core
@@ -33,7 +33,7 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
-        table = Table("component", "state", Column("found", overflow="fold"), Column("mend", overflow="fold"))
+        table = Table("component", "state", "found", "mend")
         for finding in findings:
             style = _STYLES[finding.state]
             table.add_row(

@@ -19,13 +19,13 @@ _MIB = 1 << 20
 
 def print_manifest(console: Console, manifest: Manifest) -> None:
     """Print inputs, outputs, profiles, and what the engine was made from and with."""
-    from rich.table import Column, Table
+    from rich.table import Table
 
     tensors = Table("", "name", "dtype", "shape", title="Inputs and outputs")
     for kind, group in (("input", manifest.inputs), ("output", manifest.outputs)):
         for tensor in group:
             tensors.add_row(kind, escape(tensor.name), tensor.dtype, escape(_shape(tensor)))
-    facts = Table("property", Column("value", overflow="fold"), title="Engine")
+    facts = Table("property", "value", title="Engine")
     for name, value in _facts(manifest):
         facts.add_row(name, escape(value))
     console.print(tensors, facts)
