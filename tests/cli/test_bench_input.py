@@ -131,7 +131,7 @@ def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
 def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> None:
     config = write(
         tmp_path,
-        "models: {m: {needs: a file with images.}}\nruntimes: [{backend: ort-cpu}]\n"
+        "models: {m: {needs: a file with images}}\nruntimes: [{backend: ort-cpu}]\n"
         "scenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
     )
     missing = trtw("bench", config, "--dry-run")
@@ -157,9 +157,9 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         ("backend: ort-cpu", "backend: ort-cpu, precision: []", "precision"),
         ("backend: ort-cpu", "backend: ort-cpu, options: {profile_shape: dynamic}", "no option 'profile_shape'"),
         ("kind: arrays", "kind: image-to-boxes", "takes images of any size"),
-        ("imgsz: [8, 8]", "imgsz: [8, 8], batch: []", "scenarios.s.batch is wrong: tuple should have at least 1 item"),
-        ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {n: []}", "scenarios.s.dims.n is wrong: tuple should have at least 1"),
-        ("imgsz: [8, 8]", "imgsz: [8, 8], models: []", "scenarios.s.models is wrong: tuple should have at least 1"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], batch: []", "scenarios.s.batch is wrong: it needs 1 or more entries"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {n: []}", "scenarios.s.dims.n is wrong: it needs 1 or more entries"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], models: []", "scenarios.s.models is wrong: it needs 1 or more entries"),
         ("backend: ort-cpu", "backend: ort-cpu, options: {allow_spinning: []}", "allow_spinning is a list to sweep"),
         ("imgsz: [8, 8]", "imgsz: [[8, 8], [8, 8]]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),
         ("imgsz: [8, 8]", "imgsz: [8, 8], models: [m, m]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),

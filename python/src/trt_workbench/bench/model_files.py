@@ -74,7 +74,8 @@ def _file(name: str, entry: ModelEntry) -> Path:
     if entry.embedded is not None:
         return embedded_path(entry.embedded)
     if entry.path is None:
-        msg = f"Model {name} has no file yet: {entry.needs} Then pass --model {name}=PATH."
+        what = (entry.needs or "").rstrip(".")
+        msg = f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH."
         raise UsageProblem(msg)
     if entry.path.is_dir():
         return examine_llm_directory(entry.path).path

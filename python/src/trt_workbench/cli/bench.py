@@ -32,7 +32,9 @@ def bench(
         str | None, typer.Argument(help="YAML file, or the name of a shipped configuration; smoke by default.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="List the shipped configurations and stop.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, list the points and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the configuration, list the points and stop.")
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option(help="Measure points that fit a pattern (scenario/work/runtime); repeatable.")
     ] = None,

@@ -140,6 +140,8 @@ def _nearness(details: ErrorDetails) -> tuple[int, bool]:
 def _reason(details: ErrorDetails) -> str:
     if details["type"] == "value_error":
         return str(details["ctx"]["error"])
+    if details["type"] == "too_short":
+        return f"it needs {details['ctx']['min_length']} or more entries"
     return details["msg"][0].lower() + details["msg"][1:]
 
 
