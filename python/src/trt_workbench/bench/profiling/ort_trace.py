@@ -57,7 +57,8 @@ def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        msg = f"ONNX Runtime's profile cannot be read ({error}): {path}"
+        # ONNX Runtime writes on without a word where the disk is full
+        msg = f"ONNX Runtime's profile cannot be read ({error}); is there room where --output points to? File: {path}"
         raise UsageProblem(msg) from error
     events = [event for event in document if isinstance(event, dict) and event.get("ph") == "X"]
     runs = sorted(
