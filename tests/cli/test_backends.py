@@ -5,7 +5,7 @@ import json
 from typer.testing import CliRunner
 
 from trt_workbench.backends.registry import availabilities, backend_names
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 
 def test_backends_lists_all_six() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import worker_process
 from trt_workbench.bench.records import Record, read_records
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 

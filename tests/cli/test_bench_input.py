@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
 from trt_workbench.bench.records import Record, read_records
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"

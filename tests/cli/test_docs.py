@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 VERSION = "#define NV_TENSORRT_MAJOR 10\n#define NV_TENSORRT_MINOR 16\n#define NV_TENSORRT_PATCH 1\n"
 

@@ -72,7 +72,7 @@ def test_timing_alone(llm_folder: Folders, tmp_path: Path) -> None:
 
 def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders, tmp_path: Path) -> None:
     from trt_workbench.backends.registry import availability
-    from trt_workbench.cli.main import app
+    from trt_workbench.cli.app import app
 
     if availability("ort-cuda").ok:
         pytest.skip("ort-cuda can serve here")
@@ -152,7 +152,7 @@ def interrupted(ending: signal.Signals, after: int, out: Path, folder: Path, *op
 def test_an_interrupt_while_timing_keeps_a_partial_run(
     llm_folder: Folders, tmp_path: Path, ending: signal.Signals, modes: str, after: int, timed: int
 ) -> None:
-    from trt_workbench.cli.main import app
+    from trt_workbench.cli.app import app
 
     out = tmp_path / "out"
     process = interrupted(ending, after, out, llm_folder("llama"), "--modes", modes)

@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from trt_workbench.cli import build_engine
+from trt_workbench.cli.app import app
 from trt_workbench.cli.common import single_command_app
-from trt_workbench.cli.main import app
 
 
 def sections(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 SHARED = Path(os.environ.get("TRTW_SHARED", Path(__file__).parents[3] / "shared"))

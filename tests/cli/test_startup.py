@@ -1,4 +1,4 @@
-"""`--help` answers at once: no command imports a heavy library before it is asked to work."""
+"""A call starts well: `--help` imports nothing heavy, and Ctrl-C is handled from the first moment."""
 
 import json
 import subprocess
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
+from trt_workbench.errors import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", "tokenizers", "safetensors"}
@@ -26,6 +27,17 @@ try:
 except SystemExit as error:
     code = error.code
 sys.stderr.write(json.dumps([code, sorted({name.split(".")[0] for name in sys.modules})]))
+"""
+
+_INTERRUPTED_CALL = """
+import importlib, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+module, function = sys.argv.pop(1).split(":")
+getattr(importlib.import_module(module), function)()
 """
 
 
@@ -54,3 +66,11 @@ def test_help_of_a_command_imports_nothing_heavy(command: str) -> None:
 
 def test_a_heavy_import_would_be_found() -> None:
     assert called("numpy:get_include")[1] & HEAVY == {"numpy"}
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS))
+def test_ctrl_c_while_a_console_script_starts_is_no_traceback(script: str) -> None:
+    call = [sys.executable, "-c", _INTERRUPTED_CALL, SCRIPTS[script], "--help"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "")
+    assert done.stderr == "error: Interrupted; nothing was begun.\n"

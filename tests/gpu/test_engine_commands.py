@@ -17,7 +17,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.letterbox import preprocess
 

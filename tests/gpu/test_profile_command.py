@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.bench.profiling.nsight import NCU, NSYS, Tool, find_tool
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 from trt_workbench.errors import ComponentMissing
 
 pytestmark = pytest.mark.gpu

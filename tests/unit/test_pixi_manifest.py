@@ -21,7 +21,7 @@ from taskrunner.machine import Machine
 from taskrunner.manifest import load
 from taskrunner.resolve import all_tasks, resolve
 from taskrunner.versions import version_tuple
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("TRTW_SHARED", ROOT.parent / "shared"))

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.engines.common import DOUBLES, Trtw, write_model
 from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.main import app
+from trt_workbench.cli.app import app
 
 
 @pytest.fixture

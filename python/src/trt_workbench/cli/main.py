@@ -1,78 +1,43 @@
-"""`trtw`: every command under one name."""
+"""The console scripts. Importing this module imports next to nothing: Ctrl-C is to be handled from the first moment."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from trt_workbench import __version__
-from trt_workbench.cli import (
-    backends,
-    bench,
-    build_engine,
-    build_ort,
-    compare,
-    doctor,
-    eval_coco,
-    eval_llm,
-    export_llm,
-    infer_engine,
-    inspect_engine,
-    partitions,
-    profile,
-    refit_engine,
-    report,
-    sanitize_onnx,
-    setup_tensorrt,
-)
-from trt_workbench.cli.common import PanelCommand
-
-app = typer.Typer(
-    name="trtw",
-    help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"trt-workbench {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """From an ONNX file to a TensorRT deployment decision that can be trusted."""
-
-
-app.command("build-engine", cls=PanelCommand)(build_engine.build_engine)
-app.command("infer-engine", cls=PanelCommand)(infer_engine.infer_engine)
-app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
-app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
-app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
-app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
-app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
-app.command("bench", cls=PanelCommand)(bench.bench)
-app.command("profile", cls=PanelCommand)(profile.profile)
-app.command("compare", cls=PanelCommand)(compare.compare)
-app.command("report", cls=PanelCommand)(report.report)
-app.command("backends", cls=PanelCommand)(backends.backends)
-app.command("doctor", cls=PanelCommand)(doctor.doctor)
-app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
-app.command("partitions", cls=PanelCommand)(partitions.partitions)
-app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
-app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
+import sys
 
 
 def main() -> None:
     """Run `trtw`."""
-    app()
+    _run("app")
+
+
+def build_engine() -> None:
+    """Run `build-engine`."""
+    _run("build_engine")
+
+
+def infer_engine() -> None:
+    """Run `infer-engine`."""
+    _run("infer_engine")
+
+
+def eval_coco() -> None:
+    """Run `eval-coco`."""
+    _run("eval_coco")
+
+
+def eval_llm() -> None:
+    """Run `eval-llm`."""
+    _run("eval_llm")
+
+
+def _run(module: str) -> None:
+    """Import a module of commands and call its `main`. What a running command keeps, `handled` says."""
+    try:
+        from importlib import import_module
+
+        import_module(f"trt_workbench.cli.{module}").main()
+    except KeyboardInterrupt:
+        from trt_workbench.errors import INTERRUPTED
+
+        sys.stderr.write("error: Interrupted; nothing was begun.\n")
+        sys.exit(INTERRUPTED)
