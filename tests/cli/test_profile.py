@@ -136,7 +136,6 @@ def test_dynamic_dimensions_need_a_shape(tmp_path: Path, profiled: Profiled, trt
     assert "--shape x:" in refused.stderr
 
 
-@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
 def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path, trtw: Trtw) -> None:
     graph = helper.make_graph(
         [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)],
@@ -153,6 +152,7 @@ def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path, trtw: Trt
     assert "cannot exchange y of type tensor(bfloat16)" in result.stderr
 
 
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
 def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled) -> None:
     document = profiled(SHARED / "models" / "yolox_nano.onnx")
     operations = document["sides"]["target"]["operations"]
