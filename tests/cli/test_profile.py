@@ -177,6 +177,8 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled
         (["{model}", "--profile", "1"], 2, "ort-cpu has none"),
         (["{model}", "--trust"], 2, "--trust is of TensorRT engines"),
         (["{model}", "--device", "1"], 2, "--option device_id=1"),
+        (["{model}", "--launches", "5"], 2, "add --ncu"),
+        (["{model}", "--timeout", "5"], 2, "add --nsys or --ncu"),
         (["{plan}"], 3, "Backend trt cannot serve here"),
         (["{plan}", "--backend", "ort-cpu"], 2, "A plan runs on the backend trt"),
         (["{model}", "--against", "{folder}"], 2, "run directory is incomplete"),
@@ -199,6 +201,12 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
     assert text in result.stderr
     assert len([line for line in result.stderr.splitlines() if line.startswith("error: ")]) == 1
     assert not list((tmp_path / "out").glob("profile/*"))
+
+
+def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(model: Path, trtw: Trtw) -> None:
+    result = trtw("profile", model, "--against", "fp16", "--backend", "ort-cpu")
+    assert result.exit_code == 2
+    assert "note: Profiling" not in result.stderr
 
 
 @pytest.mark.parametrize(("flag", "package"), [("--nsys", "nsight-systems-cli"), ("--ncu", "nsight-compute")])

@@ -33,6 +33,19 @@ def test_every_backend_is_usable_or_says_why_not() -> None:
             assert state.mend or "`" in state.reason, f"{name} names no mend"
 
 
+@pytest.mark.parametrize(
+    ("name", "served", "unknown"),
+    [("ort-cpu", "fp32", "fp16"), ("ort-cuda", "fp16", "bf16"), ("ort-trt", "bf16", "fp8"), ("torch", "bf16", "int8")],
+)
+def test_a_precision_is_refused_without_a_model(name: str, served: str, unknown: str) -> None:
+    if name == "torch":
+        pytest.importorskip("torch")
+    backend = registry.get_backend(name)
+    backend.check_precision(served)
+    with pytest.raises(UsageProblem, match=f"Backend {name} .* '{unknown}'"):
+        backend.check_precision(unknown)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backend_has_the_name_it_is_asked_by(name: str) -> None:
     if importlib.util.find_spec(registry._BACKENDS[name].module) is None:

@@ -186,6 +186,9 @@ class Backend(abc.ABC):
     def availability(self) -> Availability:
         """Say whether this backend can serve here. Never raises; may import the runtime."""
 
+    def check_precision(self, precision: str) -> None:  # noqa: B027 - a backend may leave it to the load
+        """Raise UsageProblem for a precision that this backend serves with no model; needs neither model nor device."""
+
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.
 

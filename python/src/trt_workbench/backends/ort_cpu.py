@@ -56,6 +56,15 @@ class OrtCpuBackend(Backend):
             return Availability(ok=False, reason=reason, mend=_MEND, versions=versions)
         return Availability(ok=True, versions=versions)
 
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem unless `precision` stands for "as exported"."""
+        if precision != "fp32":
+            msg = (
+                f"Backend ort-cpu runs a model in the precision it was exported in and cannot be asked for "
+                f"{precision!r}; leave the precision out or name a file that has it."
+            )
+            raise UsageProblem(msg)
+
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
             import onnxruntime as ort
@@ -64,7 +73,7 @@ class OrtCpuBackend(Backend):
             raise ComponentMissing(msg) from error
         from trt_workbench.onnxtools.preflight import examine_model
 
-        _check_precision(options.precision)
+        self.check_precision(options.precision)
         check_counts(options)
         extra = checked_extra(self.name, CPU_OPTIONS, options.extra)
         examine_model(model)
@@ -111,12 +120,3 @@ class OrtCpuSession(Session):
 
     def _close(self) -> None:
         self._session = None
-
-
-def _check_precision(precision: str) -> None:
-    if precision != "fp32":
-        msg = (
-            f"Backend ort-cpu runs a model in the precision it was exported in and cannot be asked for "
-            f"{precision!r}; leave the precision out or convert the model."
-        )
-        raise UsageProblem(msg)

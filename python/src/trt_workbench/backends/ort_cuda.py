@@ -11,7 +11,7 @@ from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, check_counts
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
-from trt_workbench.backends.ort_precision import model_in_precision
+from trt_workbench.backends.ort_precision import check_known, model_in_precision
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing
 
@@ -50,6 +50,10 @@ class OrtCudaBackend(Backend):
     def availability(self) -> Availability:
         """Say whether the CUDA provider and the libraries that it links can be opened, and whether a GPU answers."""
         return gpu_availability(CUDA_PROVIDER)
+
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem for an unknown precision."""
+        check_known(self.name, precision)
 
     def plan(self, model: Path, options: SessionOptions) -> LoadPlan:
         """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.

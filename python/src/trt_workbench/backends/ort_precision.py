@@ -35,6 +35,7 @@ def model_in_precision(
         UsageProblem: the precision is unknown here, or the file cannot be had in it.
         ComponentMissing: the converter is not part of the installed ONNX Runtime.
     """
+    check_known(backend, precision)
     if precision == "fp32":
         return model, {"precision": "as exported"}
     if precision == "int8":
@@ -42,13 +43,17 @@ def model_in_precision(
             msg = f"The model has no QuantizeLinear nodes, so {backend} cannot run it in int8; quantize it: {model}"
             raise UsageProblem(msg)
         return model, {"precision": "as exported", "quantized": True}
-    if precision != "fp16":
-        msg = f"Backend {backend} runs fp32 (as exported), fp16 or int8, not {precision!r}."
-        raise UsageProblem(msg)
     if _float_types(model) == {"float16"}:
         return model, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, facts, keep_fp32)
     return converted, {"precision": "fp16", **record}
+
+
+def check_known(backend: str, precision: str) -> None:
+    """Raise UsageProblem for a precision that no model can be had in."""
+    if precision not in ("fp32", "fp16", "int8"):
+        msg = f"Backend {backend} runs fp32 (as exported), fp16 or int8, not {precision!r}."
+        raise UsageProblem(msg)
 
 
 def _float_types(model: Path) -> set[str]:

@@ -13,7 +13,7 @@ from trt_workbench.backends.extra_options import checked_extra
 from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config, tensor_spec, translated
 from trt_workbench.backends.ort_gpu import ProviderOptions
 from trt_workbench.backends.ort_preload import preload
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing
 
 BACKENDS = ("ort-cpu", "ort-cuda", "ort-trt")
 Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
@@ -92,14 +92,9 @@ def _plan(backend: str, model: Path, options: SessionOptions) -> _Plan:
 
 
 def _cpu_plan(model: Path, options: SessionOptions) -> _Plan:
-    from trt_workbench.backends.ort_cpu import CPU_OPTIONS
+    from trt_workbench.backends.ort_cpu import CPU_OPTIONS, OrtCpuBackend
     from trt_workbench.onnxtools.preflight import examine_model
 
-    if options.precision != "fp32":
-        msg = (
-            f"Backend ort-cpu runs a model in the precision it was exported in, not in {options.precision!r}; name the "
-            f"file that has it: {model}"
-        )
-        raise UsageProblem(msg)
+    OrtCpuBackend().check_precision(options.precision)
     examine_model(model)
     return model, [(CPU_PROVIDER, {})], checked_extra("ort-cpu", CPU_OPTIONS, options.extra)

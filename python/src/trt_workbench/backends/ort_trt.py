@@ -45,6 +45,12 @@ class OrtTrtBackend(Backend):
         """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers."""
         return gpu_availability(TENSORRT_PROVIDER)
 
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem for an unknown precision."""
+        if precision not in ("fp32", *_FLAGS):
+            msg = f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {precision!r}."
+            raise UsageProblem(msg)
+
     def plan(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadPlan:
         """Return what a session would be made with. Needs neither TensorRT nor a GPU.
 
@@ -107,10 +113,8 @@ class OrtTrtBackend(Backend):
     ) -> tuple[Path, dict[str, Any]]:
         """Set the provider's flags for the precision that was asked for, or convert the model where there are none."""
         asked = options.precision
+        self.check_precision(asked)
         flag = _FLAGS.get(asked)
-        if asked != "fp32" and flag is None:
-            msg = f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {asked!r}."
-            raise UsageProblem(msg)
         chosen = sorted(name for name in _FLAGS.values() if extra[name])
         if asked == "fp32" and chosen:
             msg = f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."

@@ -56,6 +56,10 @@ class TorchBackend(Backend):
         """Say whether PyTorch can be imported and is new enough; versions tell the device."""
         return torch_availability()
 
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem for an unknown precision; needs PyTorch."""
+        chosen_precision(self.name, precision)
+
     def _load(self, model: Path, options: SessionOptions) -> Session:
         extra = checked_extra(self.name, _OPTIONS, options.extra)
         loaded, device, record = self._prepare(model, options, extra)

@@ -98,6 +98,7 @@ def profile(
         ComponentMissing: the backend, `nsys` or `ncu` is missing.
         DeviceFailure: the device failed.
     """
+    _refuse_unrecorded(request)
     for tool in (NSYS, NCU):
         if tool.command in request.tools:
             find_tool(tool)
@@ -192,6 +193,7 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
     if path.suffix not in serving.file_kinds:
         msg = f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
         raise UsageProblem(msg)
+    serving.check_precision(precision)
     on_tensorrt = serving.name == "trt"
     if request.profile is not None and not on_tensorrt:
         msg = f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
@@ -208,6 +210,16 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
         iterations=request.iterations,
         profile=request.profile if on_tensorrt else None,
     )
+
+
+def _refuse_unrecorded(request: ProfileRequest) -> None:
+    """Raise UsageProblem if an option says how to record kernels, and none are recorded."""
+    if request.launches != ProfileRequest.launches and not request.ncu:
+        msg = "--launches is of Nsight Compute; add --ncu, or leave it out."
+        raise UsageProblem(msg)
+    if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
+        msg = "--timeout is of Nsight's recordings; add --nsys or --ncu, or leave it out."
+        raise UsageProblem(msg)
 
 
 def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
