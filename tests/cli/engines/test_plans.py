@@ -60,6 +60,29 @@ def test_a_plan_without_manifest_needs_trust(trtw: Trtw, plan: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "words", [("inspect-engine", "{plan}", "--manifest-only"), ("refit-engine", "{plan}", "{model}", "-o", "new.plan")]
+)
+def test_trust_is_not_advised_where_the_manifest_is_needed(
+    trtw: Trtw, plan: Path, model: Path, words: tuple[str, ...]
+) -> None:
+    asked = [word.format(model=model, plan=plan) for word in words]
+    plan.write_bytes(plan.read_bytes() + b"more")
+    replaced = trtw(*asked)
+    plan.with_name(plan.name + ".json").unlink()
+    for refused, text in ((replaced, "tampered with"), (trtw(*asked), "has no manifest")):
+        assert refused.exit_code == 2
+        assert text in refused.stderr
+        assert "`build-engine MODEL.onnx`" in refused.stderr
+        assert "--trust" not in refused.stderr
+
+
+def test_a_manifest_is_not_shown_on_trust(trtw: Trtw, plan: Path) -> None:
+    refused = trtw("inspect-engine", plan, "--manifest-only", "--trust")
+    assert refused.exit_code == 2
+    assert "leave one out" in refused.stderr
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
         ("TRTW_DOUBLE_VERSION", "11.1.0", "built by TensorRT 10.16.1, this machine has 11.1.0"),

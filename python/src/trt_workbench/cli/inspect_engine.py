@@ -19,6 +19,7 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.errors import UsageProblem
 
 
 @handled
@@ -35,10 +36,13 @@ def inspect_engine(
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Show an engine's inputs, outputs, profiles, origin and layers. The manifest is checked against the plan first."""
+    if manifest_only and trust:
+        msg = f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"
+        raise UsageProblem(msg)
     from trt_workbench.engine.inspection import inspect_plan
     from trt_workbench.engine.loading import read_plan
 
-    checked = read_plan(plan, trust=trust)
+    checked = read_plan(plan, trust=trust, advise_trust=not manifest_only)
     found = None if manifest_only else inspect_plan(checked, allow_host_code=allow_host_code, device=device)
     for note in (*checked.notes, *(found.notes if found else ())):
         print_note(stderr_console(), note)

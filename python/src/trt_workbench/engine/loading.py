@@ -48,12 +48,13 @@ class LoadedEngine:
     notes: tuple[str, ...] = ()
 
 
-def read_plan(path: Path, *, trust: bool = False) -> CheckedPlan:
+def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> CheckedPlan:
     """Read a plan whole and check it against its manifest; needs neither GPU nor TensorRT.
 
     Args:
         path: the plan.
         trust: accept a plan without a manifest, or one that does not match.
+        advise_trust: name `--trust` as a mend; not where the manifest is what is needed.
 
     Raises:
         UsageProblem: the file is absent or empty, or not to be trusted.
@@ -79,7 +80,7 @@ def read_plan(path: Path, *, trust: bool = False) -> CheckedPlan:
         return CheckedPlan(path, data, digest, None, ("The plan's damaged manifest was ignored (--trust).",))
     if manifest is None:
         if not trust:
-            msg = f"The plan has no manifest ({manifest_path(path).name}). {TRUST} {path}"
+            msg = f"The plan has no manifest ({manifest_path(path).name}). {TRUST if advise_trust else REBUILD} {path}"
             raise UsageProblem(msg)
         return CheckedPlan(path, data, digest, None, ("The plan has no manifest (--trust).",))
     if manifest.engine.sha256 == digest:
@@ -88,7 +89,8 @@ def read_plan(path: Path, *, trust: bool = False) -> CheckedPlan:
         size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
         msg = (
             f"The plan is not the one that its manifest describes ({size}SHA-256 {digest[:16]}… instead of "
-            f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} {TRUST} {path}"
+            f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} "
+            f"{TRUST + ' ' if advise_trust else ''}{path}"
         )
         raise UsageProblem(msg)
     return CheckedPlan(path, data, digest, None, ("The plan does not match its manifest (--trust).",))
