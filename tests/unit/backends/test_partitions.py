@@ -53,6 +53,16 @@ def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytes
     assert [(node.operator, node.provider) for node in found.nodes] == [("Abs", TRT), ("Unique", CUDA)]
 
 
+def test_strings_are_not_predicted_as_tensorrts(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["x"], ["a"], "first"), helper.make_node("Identity", ["a"], ["y"], "second")]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, [4]) for name in ("x", "y"))
+    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(made, tmp_path / "m.onnx")
+    found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
+    assert {(node.provider, node.reason) for node in found.nodes} == {(CUDA, "dtype: TensorRT has no strings")}
+    assert found.subgraphs[0].inputs == ({"name": "x", "dtype": "string", "shape": [4], "size_bytes": None},)
+
+
 def test_what_the_runtime_says_counts_and_reasons_are_added(
     onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

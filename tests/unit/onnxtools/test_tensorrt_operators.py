@@ -30,6 +30,9 @@ def test_the_table_names_each_operator_once() -> None:
         (OperatorUse("Resize", ("float32",), attributes={"mode": b"linear"}), ""),
         (OperatorUse("ScatterND", ("float32",), attributes={"reduction": b"add"}), "attribute"),
         (OperatorUse("LayerNormalization", ("float32",), outputs=3), "output"),
+        (OperatorUse("Where", ("bool", "float32", "string")), "dtype: TensorRT has no strings"),
+        (OperatorUse("Cast", ("float32",), attributes={"to": 8}), "dtype: TensorRT has no strings"),
+        (OperatorUse("Cast", ("float32",), attributes={"to": 10}), ""),
     ],
 )
 def test_the_reason_names_operator_dtype_shape_or_size(use: OperatorUse, reason: str) -> None:

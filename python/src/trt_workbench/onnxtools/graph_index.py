@@ -16,7 +16,10 @@ from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """Type and shape of a tensor, as far as shape inference tells; a dynamic dimension is its symbol or None."""
+    """Type and shape of a tensor, as far as shape inference tells; a dynamic dimension is its symbol or None.
+
+    The type is numpy's name, or "string".
+    """
 
     dtype: str | None
     shape: Shape | None
@@ -24,9 +27,11 @@ class TensorFacts:
     @property
     def size_bytes(self) -> int | None:
         """Size in memory; None if a dimension or the type is not known before running."""
-        if self.dtype is None or self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
+        if self.dtype in (None, "string") or self.shape is None or not all(isinstance(dim, int) for dim in self.shape):
             return None
-        size = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(_ONNX_NAMES[self.dtype])).itemsize
+        size = onnx.helper.tensor_dtype_to_np_dtype(
+            onnx.TensorProto.DataType.Value(_ONNX_NAMES[str(self.dtype)])
+        ).itemsize
         for dim in self.shape:
             size *= int(dim or 0)
         return int(size)
@@ -128,6 +133,8 @@ def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
 
 
 def _dtype(element: int) -> str | None:
-    if element in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
+    if element == onnx.TensorProto.UNDEFINED:
         return None
+    if element == onnx.TensorProto.STRING:
+        return "string"
     return str(onnx.helper.tensor_dtype_to_np_dtype(element).name)

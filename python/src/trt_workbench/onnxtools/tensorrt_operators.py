@@ -60,6 +60,7 @@ _CONSTANT_INPUTS = {
     **{name: (1,) for name in TYPES if name.startswith("Reduce")},
 }
 _LARGEST_K = 3840
+_STRING = 8  # TensorProto.STRING
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class OperatorUse:
 
     Attributes:
         operator: name, `domain::Name` outside the standard domain.
-        input_types: numpy dtype names, None where unknown; one per input.
+        input_types: numpy dtype names or "string", None where unknown; one per input.
         constant_inputs: which inputs are constants; one per input.
         constant_values: values of constant inputs of one element, by place.
         rank: of the first input, None where unknown.
@@ -90,6 +91,8 @@ def why_not(use: OperatorUse) -> str:
     types = TYPES.get(use.operator)
     if types is None:
         return "operator: TensorRT's parser does not import it"
+    if "string" in use.input_types:
+        return "dtype: TensorRT has no strings"
     place = _TYPED_INPUT.get(use.operator, 0)
     dtype = use.input_types[place] if place < len(use.input_types) else None
     if dtype is not None and dtype not in types:
@@ -136,12 +139,17 @@ def _grid_sample(use: OperatorUse) -> str:
     return "" if use.rank in (4, None) else f"shape: the input has to be of rank 4, not {use.rank}"
 
 
+def _cast(use: OperatorUse) -> str:
+    return "dtype: TensorRT has no strings" if use.attributes.get("to") == _STRING else ""
+
+
 def _first_output(use: OperatorUse) -> str:
     return "" if use.outputs == 1 else "output: only the first one is supported"
 
 
 _RULES: Mapping[str, Callable[[OperatorUse], str]] = {
     "AveragePool": _pooling,
+    "Cast": _cast,
     "GridSample": _grid_sample,
     "LayerNormalization": _first_output,
     "LpPool": _pooling,
