@@ -125,7 +125,7 @@ def test_nan_and_infinity_fail_the_check(trtw: Trtw, plan: Path, tmp_path: Path)
     [
         (("-i", "z=x.npy"), "has no input 'z'"),
         (("-i", "absent.npy"), "does not exist"),
-        (("-i", "{x}"), "holds 1 arrays, the model takes x float32"),
+        (("-i", "{x}"), "holds 1 array, the model takes x float32"),
         (("-i", "x={x}", "-i", "x={y}"), "given twice"),
         (("-i", "{wide}", "-i", "{y}"), r"has shape [2, 4]"),
         (("-i", "{double}", "-i", "{y}"), "is float64, the model takes"),
@@ -185,6 +185,7 @@ def test_measuring_keeps_every_sample(trtw: Trtw, plan: Path, tmp_path: Path) ->
 
 def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
     shown = trtw("infer-engine", *measuring(plan, "--no-transfers", "--no-cuda-graph", "--block"))
+    assert "Measuring.\n" in shown.stderr
     assert shown.exit_code == 0
     assert "Throughput 1000.0 queries/s" in shown.stdout
     assert "CUDA graph off" in shown.stdout

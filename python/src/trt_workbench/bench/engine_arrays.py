@@ -140,9 +140,10 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
                 named[chosen] = array
     left = [spec.name for spec in specs if spec.name not in named]
     if len(left) != len(unnamed):
-        have = len(named) + len(unnamed)
+        count = len(named) + len(unnamed)
+        have = "1 array" if count == 1 else f"{count} arrays"
         where = parts[0][1] if parts else name
-        msg = f"Sample {name} holds {have} arrays, the model takes {'; '.join(map(str, specs))}: {where}"
+        msg = f"Sample {name} holds {have}, the model takes {'; '.join(map(str, specs))}: {where}"
         raise UsageProblem(msg)
     named |= dict(zip(left, unnamed, strict=True))
     return Sample(name, {spec.name: named[spec.name] for spec in specs})

@@ -101,5 +101,7 @@ def _measured(
     """Measure on the first sample's inputs, if that is asked for."""
     if settings is None:
         return None
-    say(f"Measuring for about {opened.seconds(settings):.0f} s.")
+    seconds = opened.seconds(settings)
+    # below a second, the least number of calls may take longer
+    say(f"Measuring for about {seconds:.0f} s." if seconds >= 1 else "Measuring.")
     return opened.measure(first, settings)
