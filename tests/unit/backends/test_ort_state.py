@@ -101,6 +101,14 @@ def test_state_goes_on_where_one_index_of_an_output_is_fetched(model: Path) -> N
                 np.testing.assert_array_equal(session.run_at({"x": x}, "y", -1), expected[:, -1])
 
 
+def test_an_index_that_does_not_exist_keeps_the_state(model: Path) -> None:
+    with bound(model, state=STATE) as session:
+        for x, expected in zip(steps(), by_hand(model, steps()), strict=True):
+            with pytest.raises(UsageProblem, match="has no index 9"):
+                session.run_at({"x": x}, "y", 9)
+            np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
+
+
 def test_two_sessions_keep_their_own(model: Path) -> None:
     inputs = steps(1), steps(2)
     with bound(model, state=STATE) as one, bound(model, state=STATE) as other:

@@ -116,6 +116,7 @@ class Slot:
         """
         buffers = self._execute(inputs, on_device=False)
         found = self._collect(buffers)
+        self._advance()
         if buffers.runs < 2:
             buffers.runs += 1
             # not the first: a text that grows by a token has other shapes each time, and memory would be locked in vain
@@ -140,7 +141,9 @@ class Slot:
             position = next(place for place, spec in enumerate(self._outputs) if spec.name == name)
             value = buffers.binding.get_outputs()[position]
             check_index(name, value.shape(), index)
-            return self._binding.host.fetch_at(value, self._outputs[position].dtype, index)
+            found = self._binding.host.fetch_at(value, self._outputs[position].dtype, index)
+            self._advance()
+            return found
         finally:
             if not self._binding.cuda_graph:
                 # else each set of buffers would keep an output of this size on the device
@@ -172,8 +175,12 @@ class Slot:
         buffers.binding.synchronize_inputs()
         session.run_with_iobinding(buffers.binding, self._run_options(buffers.graph))
         buffers.binding.synchronize_outputs()
-        state.advance()
         return buffers
+
+    def _advance(self) -> None:
+        """Let the state go on; after a run whose outputs cannot be returned, it stays as it was."""
+        assert self._state is not None
+        self._state.advance()
 
     def _collect(self, buffers: _Buffers) -> dict[str, NDArray[Any]]:
         # in the order in which they were first bound, state last
