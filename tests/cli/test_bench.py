@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import worker_process
 from trt_workbench.bench.records import Record, read_records
+from trt_workbench.bench.rundir import run_directory
 from trt_workbench.cli.app import app
 
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
@@ -191,6 +192,17 @@ def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, 
     assert resumed.exit_code == 0, resumed.stderr
     assert kept <= {(record.key, record.repetition) for record in measured(run)}
     assert json.loads((run / "run.json").read_text())["status"] == "complete"
+
+
+def test_a_run_that_goes_on_is_not_resumed(config: Path, tmp_path: Path) -> None:
+    assert trtw("bench", config, "--output", tmp_path / "run").exit_code == 0
+    with run_directory("bench", tmp_path / "other") as live:
+        for name in ("config.json", "records.jsonl", "samples"):
+            (tmp_path / "run" / name).rename(live.path / name)
+        refused = trtw("bench", "--resume", live.path)
+        assert refused.exit_code == 2
+        assert "Another process is still writing this run" in refused.stderr
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])

@@ -1,9 +1,12 @@
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from trt_workbench.bench.rundir import run_directory
+from trt_workbench.bench.rundir import run_directory, taken_over
 from trt_workbench.errors import UsageProblem
 
 
@@ -17,6 +20,33 @@ def test_a_committed_run_is_whole(tmp_path: Path) -> None:
     assert document["images"] == 3
     assert json.loads((tmp_path / "run" / "env.json").read_text())["python"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from trt_workbench.bench.rundir import RunDirectory
+run = RunDirectory("bench", Path(sys.argv[1]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_staging_folder_of_a_killed_run_is_taken_over_once(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED, tmp_path / "run"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (staging,) = tmp_path.iterdir()
+    for _ in range(2):
+        with taken_over(staging), pytest.raises(UsageProblem, match="goes on with it"), taken_over(staging):
+            pass
+
+
+def test_a_finished_run_is_not_locked(tmp_path: Path) -> None:
+    with run_directory("bench", tmp_path / "run") as run:
+        with pytest.raises(UsageProblem, match="still writing"), taken_over(run.path):
+            pass
+        run.commit("complete")
+    with taken_over(tmp_path / "run"):
+        assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["env.json", "run.json"]
 
 
 def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.rundir import destination_of, run_directory
+from trt_workbench.bench.rundir import destination_of, run_directory, taken_over
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 
@@ -62,11 +63,13 @@ class PlannedBench:
             report: writes the report into a folder that holds everything else.
 
         Raises:
-            UsageProblem: the output cannot be written, or a backend is unknown.
+            UsageProblem: the output cannot be written, a backend is unknown, or the earlier run still goes on.
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
         """
-        with run_directory("bench", destination_of(self.earlier) if self.earlier else output) as run:
+        destination = destination_of(self.earlier) if self.earlier else output
+        alone = taken_over(self.earlier) if self.earlier else nullcontext()
+        with alone, run_directory("bench", destination) as run:
             reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
             if not skip_unavailable:
                 require_available(reasons)

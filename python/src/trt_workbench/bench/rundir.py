@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import filelock
+
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import collect_environment
@@ -20,6 +22,7 @@ from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
 Status = Literal["complete", "partial"]
+_LOCK = ".lock"
 _STAGING = re.compile(r"\.(?P<name>.+)\.\d{8}T\d{6}Z-[0-9a-f]{6}\.staging")
 
 
@@ -69,8 +72,11 @@ class RunDirectory:
             )
             raise UsageProblem(msg)
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
+        # tells a run that goes on from one that was killed; the system gives the lock back with the process
+        self._lock = filelock.FileLock(self.path / _LOCK)
         try:
             self.path.mkdir(parents=True)
+            self._lock.acquire()
             write_json(self.path / "env.json", collect_environment(sys.argv))
         except OSError as error:
             self.discard()
@@ -89,6 +95,7 @@ class RunDirectory:
         """
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         write_json(self.path / "run.json", {**self.document, "ended_at": ended, "status": status, **facts})
+        self._unlock()
         if not self.destination.exists():
             self.path.rename(self.destination)
             return self.destination
@@ -101,6 +108,11 @@ class RunDirectory:
     def discard(self) -> None:
         """Remove the staging folder and whatever it holds."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()
+
+    def _unlock(self) -> None:
+        self._lock.release()
+        (self.path / _LOCK).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -121,6 +133,25 @@ def destination_of(folder: Path) -> Path:
     """Return where a staging folder, which a run that was killed leaves, was to go; any other folder as it is."""
     found = _STAGING.fullmatch(folder.absolute().name)
     return folder.absolute().with_name(found["name"]) if found else folder
+
+
+@contextmanager
+def taken_over(folder: Path) -> Iterator[None]:
+    """Go on with a run, alone: the staging folder that a killed one left is locked; a finished run needs no lock.
+
+    Raises:
+        UsageProblem: the process that fills the staging folder is alive, or another one goes on with it.
+    """
+    if destination_of(folder) == folder:
+        yield
+        return
+    try:
+        held = filelock.FileLock(folder / _LOCK).acquire(timeout=0)
+    except filelock.Timeout:
+        msg = f"Another process is still writing this run or goes on with it; wait for its end, or end it: {folder}"
+        raise UsageProblem(msg) from None
+    with held:
+        yield
 
 
 def _holds_other_things(folder: Path) -> bool:
