@@ -305,7 +305,7 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         get_backend("trt").load(Path(model), SessionOptions(precision=precision, extra=json.loads(options))).close()
         return
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.pipeline.language.export import DEFAULT_OPSET
+    from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
     from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
 
     folder, precision, *sizes = words

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.export_llm import export_llm
-from trt_workbench.onnxtools.export_llm import NEWEST_OPSET, OLDEST_OPSET
+from trt_workbench.onnxtools.opsets import NEWEST_OPSET, OLDEST_OPSET
 
 Folders = Callable[[str], Path]
 

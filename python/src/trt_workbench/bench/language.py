@@ -13,7 +13,7 @@ from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
-from trt_workbench.pipeline.language.export import DEFAULT_OPSET
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
 

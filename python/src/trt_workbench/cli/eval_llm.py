@@ -19,6 +19,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.system.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def eval_llm(
     warmup: Annotated[int, typer.Option(min=0, help="Repetitions that do not count when timing.")] = 1,
     repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
     device: Annotated[str, typer.Option(help="Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto",
-    opset: Annotated[int, typer.Option(min=14, max=20, help="ONNX operator set of the exported graphs.")] = 17,
+    opset: Annotated[
+        int, typer.Option(min=OLDEST_OPSET, max=NEWEST_OPSET, help="ONNX operator set of the exported graphs.")
+    ] = DEFAULT_OPSET,
     graphs: Annotated[
         Path | None, typer.Option(help="Folder of export-llm to take the graphs from, instead of exporting them.")
     ] = None,

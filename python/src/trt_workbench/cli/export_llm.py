@@ -18,6 +18,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET, OPSETS
 from trt_workbench.system.threads import let_idle_threads_sleep
 
 
@@ -30,7 +31,12 @@ def export_llm(
         str, typer.Option(help="logits (one forward pass), cached (past and present), static (fixed cache length).")
     ] = "logits",
     opset: Annotated[
-        int | None, typer.Option(min=14, max=20, help="ONNX operator set; 17, which TensorRT 8.6 reads, by default.")
+        int | None,
+        typer.Option(
+            min=OLDEST_OPSET,
+            max=NEWEST_OPSET,
+            help=f"ONNX operator set; {DEFAULT_OPSET}, which TensorRT 8.6 reads, by default.",
+        ),
     ] = None,
     tensorrt: Annotated[
         str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
@@ -77,9 +83,6 @@ def export_llm(
 
 
 def _opset(opset: int | None, tensorrt: str | None) -> int:
-    from trt_workbench.onnxtools.export_llm import OPSETS
-    from trt_workbench.pipeline.language.export import DEFAULT_OPSET
-
     if opset is not None and tensorrt is not None:
         msg = "--opset and --tensorrt both choose the operator set; give one of them."
         raise UsageProblem(msg)

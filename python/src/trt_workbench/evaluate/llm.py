@@ -29,6 +29,7 @@ from trt_workbench.evaluate.llm_text import (
 )
 from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits, provenance_of
 
@@ -72,7 +73,7 @@ class LlmRequest:
     limit: int | None = None
     max_ppl_increase: float = 0.01
     device: str = "auto"
-    opset: int = 17
+    opset: int = DEFAULT_OPSET
     graphs: Path | None = None
     threads: int | None = None
     perplexity: bool = True

@@ -13,6 +13,7 @@ import onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 GraphKind = Literal["logits", "cached", "static"]
 GRAPHS: tuple[GraphKind, ...] = get_args(GraphKind)
 
-# Newest operator set that the parser of a TensorRT release reads in full and that PyTorch's tracing exporter writes.
-OPSETS = {"8.6": 17, "10": 20, "11": 20}
-OLDEST_OPSET, NEWEST_OPSET = 14, 20
 # protobuf holds 2 GiB; the graph itself needs some of it
 INLINE_LIMIT_BYTES = 2_000_000_000
 
@@ -64,7 +62,7 @@ def export_graph(
     kind: GraphKind,
     path: Path,
     *,
-    opset: int = 17,
+    opset: int = DEFAULT_OPSET,
     cache_length: int | None = None,
     batch: int | None = None,
     inline_limit_bytes: int = INLINE_LIMIT_BYTES,

@@ -22,13 +22,13 @@ from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
 from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
 MANIFEST = "export.json"
-DEFAULT_OPSET = 17
 DEFAULT_CACHE_LENGTH = 1024
 # Raised when the way of exporting changes, so that files exported before are not taken again.
 _RECIPE = 3
