@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trt_workbench.backends.base import Availability, Backend
@@ -94,10 +95,15 @@ def require_backend(name: str, suffix: str = ".onnx") -> Backend:
     return get_backend(name)
 
 
-def _entry(name: str) -> _Entry:
+def check_name(name: str, also: Sequence[str] = ()) -> None:
+    """Raise UsageProblem, which tells the names, those of `also` too, unless a backend is called `name`."""
     if name not in _BACKENDS:
-        msg = f"There is no backend called {name!r}; {did_you_mean(name, [AUTO, *_BACKENDS])}"
+        msg = f"There is no backend called {name!r}; {did_you_mean(name, [*also, *_BACKENDS])}"
         raise UsageProblem(msg)
+
+
+def _entry(name: str) -> _Entry:
+    check_name(name, also=[AUTO])
     return _BACKENDS[name]
 
 

@@ -11,6 +11,7 @@ from trt_workbench.engine.builder import build, prepare_build
 from trt_workbench.engine.loading import LoadedEngine, load_engine
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import batch_profile
+from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
@@ -31,6 +32,10 @@ class TrtBackend(Backend):
             first = target.missing[0]
             return Availability(ok=False, reason=first.reason, mend=first.mend, versions=versions)
         return Availability(ok=True, versions=versions)
+
+    def check_precision(self, precision: str) -> None:
+        """Raise UsageProblem for an unknown type; types may be joined, such as int8+fp16."""
+        load_settings(None, {"precision": precision})
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         from trt_workbench.backends.trt_session import TrtSession

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from trt_workbench.backends.registry import backend_names
+from trt_workbench.backends.registry import check_name
 from trt_workbench.bench.matrix import Point
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
-from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.errors import ComponentMissing, UsageProblem
 
 
 def require_known(points: Iterable[Point]) -> None:
     """Raise UsageProblem if there is no backend of the name that a point asks for."""
     for backend in dict.fromkeys(point.backend for point in points):
-        if backend not in backend_names():
-            msg = f"There is no backend called {backend!r}; {did_you_mean(backend, backend_names())}"
-            raise UsageProblem(msg)
+        check_name(backend)
 
 
 def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -> dict[str, str]:

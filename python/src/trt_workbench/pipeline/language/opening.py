@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.registry import AUTO, backend_names, require_backend
+from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
 from trt_workbench.backends.torch_llm import PRECISIONS, TorchLlm, load_torch_llm
-from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -102,7 +101,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
 def check_precision(choice: BackendChoice) -> None:
     """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
     if choice.name == "trt":
-        load_settings(None, {"precision": choice.precision})  # types may be joined, such as int8+fp16
+        get_backend(choice.name).check_precision(choice.precision)
     elif choice.precision not in (known := _PRECISIONS[choice.name]):
         msg = f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
         raise UsageProblem(msg)
