@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.artefacts import read_document
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.documents import read_document, read_json, read_json_lines
+from trt_workbench.report.documents import read_json, read_json_lines
 
 
 @dataclass(frozen=True)

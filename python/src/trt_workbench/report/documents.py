@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import SCHEMA_VERSION, read_document
+from trt_workbench.bench.artefacts import SCHEMA_VERSION
 from trt_workbench.errors import UsageProblem
-
-__all__ = ["read_document", "read_json", "read_json_lines"]
 
 
 def read_json(path: Path) -> Any:

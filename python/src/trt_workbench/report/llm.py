@@ -7,8 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.artefacts import read_document
 from trt_workbench.engine.files import write_text
-from trt_workbench.report.documents import read_document, read_json_lines
+from trt_workbench.report.documents import read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
 
