@@ -43,7 +43,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
     with get_backend("trt").load(plan, SessionOptions()) as session:
         family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")
         transform, settings = family.transform(), DecodeSettings(conf=0.25)
-        tensor = np.empty((1, 3, transform.height, transform.width), transform.dtype)
+        tensor = np.empty((1, *transform.shape), transform.dtype)
 
         def boxes(outputs: dict[str, Any], geometry: Any) -> Any:
             found = family.decode(outputs, settings)[0]

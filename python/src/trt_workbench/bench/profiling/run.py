@@ -225,9 +225,10 @@ def _refuse_unrecorded(request: ProfileRequest) -> None:
 def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
     """Raise UsageProblem if an option says how to load an engine, and there is none."""
     given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
-    if unused := [flag for flag, value in given.items() if value and all(side.backend != "trt" for side in sides)]:
-        instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if unused[0] == "--device" else ""
-        msg = f"{unused[0]} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}."
+    flag = next((flag for flag, value in given.items() if value), None)
+    if flag and all(side.backend != "trt" for side in sides):
+        instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if flag == "--device" else ""
+        msg = f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}."
         raise UsageProblem(msg)
 
 
