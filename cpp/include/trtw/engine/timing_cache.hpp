@@ -23,8 +23,8 @@ std::vector<std::string> apply_timing_cache(nvinfer1::IBuilderConfig& config, co
 /// The configuration's timing cache after a build; null where it has none.
 std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::IBuilderConfig& config);
 
-/// Joins timing caches with the builder of a finished build. With TensorRT 8.6 on an H200, builds that each made another
-/// one for it, under a common lock, ended eleven seconds apart.
+/// Joins timing caches with the builder of a finished build. With TensorRT 8.6 on an H200, builds that each made
+/// another one for it, under a common lock, ended eleven seconds apart.
 class TimingCacheMerger {
 public:
     /// `device` is the one that the builder was made on.
