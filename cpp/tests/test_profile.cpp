@@ -54,6 +54,21 @@ TEST_CASE("a profile of fixed shapes holds each input to its own") {
     CHECK(problem({profile}, fixed).empty());
 }
 
+TEST_CASE("a dimension is settled where all profiles leave it one value") {
+    const ProfileInput& ids = kInputs.front();
+    const auto with = [](std::int64_t min, std::int64_t max) {
+        return Profile{{{"ids", {{1, min}, {1, max}, {1, max}}}}, {}};
+    };
+    using Dims = std::vector<std::int64_t>;
+    CHECK(settled_shape(ids, {}) == Dims{-1, -1});
+    CHECK(settled_shape(ids, {with(1, 64)}) == Dims{1, -1});
+    CHECK(settled_shape(ids, {with(64, 64)}) == Dims{1, 64});
+    CHECK(settled_shape(ids, {with(64, 64), with(64, 64)}) == Dims{1, 64});
+    CHECK(settled_shape(ids, {with(1, 1), with(64, 64)}) == Dims{1, -1});
+    CHECK(settled_shape(ids, {with(64, 64), with(1, 64)}) == Dims{1, -1});
+    CHECK(settled_shape(kInputs.back(), {with(64, 64)}) == Dims{8, 4});
+}
+
 TEST_CASE("a model of fixed shapes needs no profile, a dynamic one does") {
     CHECK(problem({}, {{"x", {1, 3}, {}, false}}).empty());
     CHECK(mentions(problem({}), "'ids' is dynamic (-1x-1)"));

@@ -209,10 +209,10 @@ def core_lane(options: argparse.Namespace) -> Lane:
     models, keep, plans = work / "models", work / "keep", work / "plans"
     common = ["--plans", work, "--output", keep / "tensorrt-h200"]
     lane = Lane()
-    order = ["shapes-fp16-level3", "shapes-fp16", "yolox-nano-fp16", "resnet18-dynamic-fp16"]
+    order = ["shapes-fp16-level3", "shapes-fp16-b1", "shapes-fp16", "yolox-nano-fp16", "resnet18-dynamic-fp16"]
     order += ["vit-b64-fp16", "resnet50-b1-fp16", "shapes-fp32", "yolox-nano-fp32", "vit-b1-fp16", "vit-b64-fp32"]
     if options.yolov10m:
-        order = ["yolov10m-fp16-level3", *order]
+        order = ["yolov10m-fp16-level3", "yolov10m-fp16-b1", *order]
     lane.builds += [core_engine(options, engine) for engine in order]
     for model in ("resnet50", "vit_b_16"):
         lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _IMAGES) for p in ("fp16", "fp32")]

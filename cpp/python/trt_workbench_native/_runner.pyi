@@ -431,6 +431,14 @@ class Runner:
             UsageProblem: an input is no state, a value does not fit, or a call is in flight.
             DeviceFailure: the device failed.
         """
+    def state(self) -> dict[str, DeviceArray]:
+        """Return what the next call reads for each state input that has a value.
+
+        Nothing is copied: later calls write over these arrays. Another runner's `reset_state` takes them.
+
+        Raises:
+            UsageProblem: a call is in flight.
+        """
     def memory_bytes(self) -> dict[str, int]:
         """Return what all slots hold, graphs and weights left out.
 

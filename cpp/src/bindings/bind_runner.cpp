@@ -119,10 +119,26 @@ public:
             inputs.push_back(state_value(py::str(item.first), item.second, keep));
         }
         const py::gil_scoped_release unlocked;
-        runner->reset_state();
-        for (const auto& [index, input] : inputs) {
-            runner->set_state(index, input);
+        runner->reset_state(inputs);
+    }
+
+    py::dict state() {
+        const std::shared_ptr<te::Runner> runner = open();
+        py::dict values;
+        for (const auto& [output, name] : options_.state) {
+            const std::size_t index = input_index(name);
+            te::StateValue value = [&] {
+                const py::gil_scoped_release unlocked;
+                return runner->state_value(index);
+            }();
+            if (value.memory) {
+                const te::TensorInfo& tensor = plan_->inputs()[index];
+                const std::size_t bytes = te::byte_size(tensor, value.shape);
+                values[name.c_str()] =
+                    DeviceArray{std::move(value.memory), std::move(value.shape), tensor.dtype, bytes, plan_->device()};
+            }
         }
+        return values;
     }
 
     [[nodiscard]] te::SlotStatus status() const { return open()->status(); }
@@ -311,6 +327,8 @@ void bind_py_runner(py::module_& m) {
              py::arg("slot") = 0, "Returns a writable view of a slot's pinned input buffer.")
         .def("reset_state", &PyRunner::reset_state, py::arg("values") = py::none(),
              "Forgets all state, then sets the named values.")
+        .def("state", &PyRunner::state,
+             "Returns what the next call reads for each state input that has a value; later calls write over it.")
         .def("memory_bytes", &memory_bytes, "Returns what all slots hold, graphs and weights left out.")
         .def("counters", &counters, "Returns strided_copies and in_place_inputs.")
         .def("close", &PyRunner::close, "Waits for the calls in flight and releases memory; safe to call twice.")

@@ -15,7 +15,7 @@ namespace trtw::device {
 
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20U;
+constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
 constexpr int most_helpers = 3; // chosen, not measured: the memory they share is soon the limit
 
 int helpers_of_process() {

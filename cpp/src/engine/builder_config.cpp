@@ -10,6 +10,7 @@
 #include "trtw/engine/version.hpp"
 #include "trtw/error.hpp"
 
+#include <algorithm>
 #include <span>
 
 // Version 10 deprecates flags and sources that 11 removed; they are used where the headers have them.
@@ -125,6 +126,21 @@ void add_profile(nvinfer1::IBuilder& builder, nvinfer1::IBuilderConfig& config, 
     if (!profile->isValid() || config.addOptimizationProfile(profile) < 0) {
         throw UsageProblem("TensorRT refused an optimisation profile: " + capture.errors());
     }
+}
+
+// Makes dimensions static to which the profiles leave one value: TensorRT folds what depends on them and has faster
+// kernels for them. Returns whether no input is dynamic any more and no profile is needed.
+bool settle_inputs(nvinfer1::INetworkDefinition& network, const std::vector<Profile>& profiles) {
+    bool all_static = true;
+    for (const ProfileInput& input : profile_inputs(network)) {
+        const std::vector<std::int64_t> shape = settled_shape(input, profiles);
+        if (shape != input.shape) {
+            find_network_io(network, input.name, "profiles").setDimensions(to_dims(shape, input.name));
+        }
+        const bool dynamic = std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+        all_static = all_static && !dynamic && !input.is_shape_tensor;
+    }
+    return all_static;
 }
 
 void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
@@ -281,16 +297,20 @@ void check_supported(const BuildOptions& o) {
     }
 }
 
-void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
-                    nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles) {
-    const std::vector<ProfileInput> inputs = profile_inputs(network);
-    validate_profiles(profiles, inputs);
+void apply_profiles(nvinfer1::IBuilder& builder, nvinfer1::INetworkDefinition& network,
+                    nvinfer1::IBuilderConfig& config, const BuildOptions& options) {
+    std::vector<Profile> profiles = options.profiles;
+    validate_profiles(profiles, profile_inputs(network));
+    // Calibration data has shapes of its own.
+    if (!options.calibration && settle_inputs(network, profiles)) {
+        profiles.clear();
+    }
     for (const Profile& profile : profiles) {
         add_profile(builder, config, profile);
     }
     // Without a profile TensorRT builds such an engine, but then makes no context of it (pytorch/TensorRT#2516).
     if (profiles.empty() && has_open_shapes(network)) {
-        add_profile(builder, config, fixed_profile(inputs));
+        add_profile(builder, config, fixed_profile(profile_inputs(network)));
 #if NV_TENSORRT_MAJOR < 10
         // as later versions always do: nobody chose this profile, so it may not limit the engine to one context
         config.setPreviewFeature(PreviewFeature::kPROFILE_SHARING_0806, true);

@@ -131,6 +131,22 @@ Profile fixed_profile(const std::vector<ProfileInput>& inputs) {
     return profile;
 }
 
+std::vector<std::int64_t> settled_shape(const ProfileInput& input, const std::vector<Profile>& profiles) {
+    std::vector<std::int64_t> shape = input.shape;
+    for (std::size_t i = 0; i < shape.size() && !profiles.empty(); ++i) {
+        const auto leaves_one = [&](const Profile& profile) {
+            const auto found = profile.shapes.find(input.name);
+            const auto first = profiles.front().shapes.find(input.name);
+            return found != profile.shapes.end() && found->second.min[i] == found->second.max[i] &&
+                   found->second.min[i] == first->second.min[i];
+        };
+        if (shape[i] < 0 && std::all_of(profiles.begin(), profiles.end(), leaves_one)) {
+            shape[i] = profiles.front().shapes.at(input.name).min[i];
+        }
+    }
+    return shape;
+}
+
 void validate_profiles(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs) {
     if (profiles.empty()) {
         for (const ProfileInput& input : inputs) {

@@ -139,12 +139,14 @@ void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
     pool_.release(slot);
 }
 
-void Runner::set_state(std::size_t input, const Input& value) {
-    with_idle_slot(0, "setting its state", [&](Slot& slot) { slot.set_state(input, value); });
+void Runner::reset_state(const std::vector<std::pair<std::size_t, Input>>& values) {
+    with_idle_slot(0, "resetting its state", [&](Slot& slot) { slot.reset_state(values); });
 }
 
-void Runner::reset_state() {
-    with_idle_slot(0, "resetting its state", [](Slot& slot) { slot.reset_state(); });
+StateValue Runner::state_value(std::size_t input) {
+    StateValue value;
+    with_idle_slot(0, "reading its state", [&](Slot& slot) { value = slot.state_value(input); });
+    return value;
 }
 
 std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {

@@ -303,6 +303,14 @@ void Slot::set_state(std::size_t input, const Input& value) {
     generation_ += state_.set(input, value, compute_.get()) ? 1 : 0;
 }
 
+void Slot::reset_state(const std::vector<std::pair<std::size_t, Input>>& values) {
+    state_.reset();
+    for (const auto& [input, value] : values) {
+        set_state(input, value);
+    }
+    TRTW_CUDA(cudaStreamSynchronize(compute_.get()));
+}
+
 std::shared_ptr<device::PinnedMemory> Slot::input_block(std::size_t input, std::size_t bytes) {
     generation_ += io_.inputs[input].host.reserve(bytes) ? 1 : 0;
     return io_.inputs[input].host.block();

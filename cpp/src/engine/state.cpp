@@ -85,7 +85,9 @@ bool StateStore::set(std::size_t input, const Input& value, cudaStream_t stream)
         TRTW_CUDA(cudaStreamSynchronize(stream));
     } else {
         TRTW_CUDA(cudaMemcpyAsync(buffer.data(), value.data, bytes, cudaMemcpyDefault, stream));
-        TRTW_CUDA(cudaStreamSynchronize(stream));
+        if (value.source == Source::host) {
+            TRTW_CUDA(cudaStreamSynchronize(stream));
+        }
     }
     pair.shape = value.shape;
     pair.has_value = true;
@@ -127,6 +129,11 @@ void StateStore::advance(const std::vector<Shape>& output_shapes) {
         pair.shape = output_shapes[pair.output];
     }
     parity_ = 1 - parity_;
+}
+
+StateValue StateStore::value(std::size_t input) const {
+    const Pair& pair = pairs_[static_cast<std::size_t>(by_input_[input])];
+    return pair.has_value ? StateValue{pair.buffers[reading()].block(), pair.shape} : StateValue{};
 }
 
 void* StateStore::input_address(std::size_t input) const noexcept {

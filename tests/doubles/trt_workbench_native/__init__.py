@@ -203,14 +203,14 @@ class Runner:
         for name in (*self.pairs, *self.pairs.values()):
             if name not in known:
                 raise UsageProblem(f"State names {name!r}, which the engine does not have.")
-        self.state = _zeros(engine, self.pairs)
+        self._state = _zeros(engine, self.pairs)
 
     def run(
         self, inputs: Mapping[str, Any], *, outputs: Sequence[str] | None = None, at: Mapping[str, int] | None = None
     ) -> dict[str, Any]:
         assert not self.closed
         arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
-        arrays |= self.state
+        arrays |= self._state
         for tensor in self.engine.inputs:
             for low, _, high in tensor.profiles:
                 shape = arrays[tensor.name].shape
@@ -218,9 +218,15 @@ class Runner:
                     raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
         found = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
-        self.state = {name: found.pop(output) for output, name in self.pairs.items()}
+        self._state = {name: found.pop(output) for output, name in self.pairs.items()}
         chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
         return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+
+    def state(self) -> dict[str, Any]:
+        return dict(self._state)
+
+    def reset_state(self, values: Mapping[str, Any] | None = None) -> None:
+        self._state = _zeros(self.engine, self.pairs) | dict(values or {})
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"

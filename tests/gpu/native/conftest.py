@@ -45,6 +45,8 @@ def plans(native: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         "fixed": (nets.linear(4),),
         "dynamic": (nets.linear("n"), nets.TWO_PROFILES, None, nets.SHARING),
         "exclusive": (nets.linear("n"), nets.TWO_PROFILES),
+        "settled": (nets.linear("n"), [{"x": ((4, nets.WIDTH),) * 3}]),
+        "part settled": (nets.pictures(), [{"images": ((2, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]),
         "pair": (nets.pair(),),
         "recurrent": (nets.recurrent(),),
         "nonzero": (nets.nonzero(),),

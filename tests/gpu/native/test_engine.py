@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from trt_nets import Engines, integers, linear_answer
 
 Plans = Callable[[str], bytes]
 
@@ -46,6 +48,21 @@ def test_tensors_are_described(native: Any, plans: Plans) -> None:
     assert engine.num_layers >= 1
     assert engine.device_memory_bytes >= 0
     assert engine.metadata == ""
+
+
+def test_what_the_profiles_leave_no_choice_is_static(native: Any, plans: Plans, engines: Engines) -> None:
+    engine = engines("settled")
+    assert (engine.inputs[0].shape, engine.outputs[0].shape) == ((4, 16), (4, 5))
+    x = integers(4, 16)
+    with native.Runner(engine, native.RunnerOptions(slots=2)) as runner:  # nothing is exclusive without a profile
+        tickets = [runner.submit({"x": x}), runner.submit({"x": -x})]
+        for ticket, array in zip(tickets, (x, -x), strict=True):
+            np.testing.assert_array_equal(runner.wait(ticket)["y"], linear_answer(array))
+        with pytest.raises(native.UsageProblem):
+            runner.run({"x": integers(3, 16)})
+    images = native.Engine(plans("part settled")).inputs[0]
+    assert images.shape == (-1, 3, 32, 48)
+    assert images.profiles == (((2, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48)),)
 
 
 def test_a_header_with_metadata_is_skipped(native: Any, plans: Plans) -> None:

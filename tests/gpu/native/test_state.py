@@ -45,6 +45,25 @@ def test_state_may_be_given_and_read(native: Any, engines: Engines) -> None:
             np.testing.assert_array_equal(second["h_next"], (h / 2 + x) / 2 + x)
 
 
+def test_one_runner_takes_the_state_of_another(native: Any, engines: Engines) -> None:
+    options = native.RunnerOptions(state=PAIR)
+    x = [integers(1, 8, seed=seed) for seed in range(6)]
+    expected = steps(x, np.zeros((1, 8), np.float32))
+    with native.Runner(engines("recurrent"), options) as first, native.Runner(engines("recurrent"), options) as second:
+        assert first.state() == {}
+        for step in x[:3]:
+            first.run({"x": step})
+        second.run({"x": x[5]})  # what it held is forgotten
+        state = first.state()
+        assert {name: array.shape for name, array in state.items()} == {"h": (1, 8)}
+        second.reset_state(state)
+        for step, answer in zip(x[3:], expected[3:], strict=True):
+            np.testing.assert_array_equal(second.run({"x": step})["y"], answer)
+        np.testing.assert_array_equal(first.run({"x": x[3]})["y"], expected[3])  # nothing was taken away
+        first.reset_state()
+        assert first.state() == {}
+
+
 def test_a_refused_call_keeps_the_state(native: Any, engines: Engines) -> None:
     with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR)) as runner:
         x = [integers(1, 8, seed=seed) for seed in range(2)]

@@ -1,5 +1,7 @@
 """Timing modes on PyTorch and ONNX Runtime: the same tokens everywhere, one record a repetition."""
 
+from __future__ import annotations
+
 import json
 import weakref
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
@@ -23,6 +25,7 @@ from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.backends.ort_gpu import load_gpu_session
 from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch_llm import load_torch_llm
 from trt_workbench.backends.trt_options import split_options
 from trt_workbench.evaluate.llm_files import RecordWriter
@@ -89,31 +92,33 @@ def test_the_static_graph_generates_the_same(llm_folder: Folders, batch: int | N
     model.close()
 
 
-class DeviceSession:
-    """A session that keeps the state itself, as TensorRT's does."""
+class DeviceSession(StateSession):
+    """Keeps state between calls, as a session on a device does, and takes what its profile allows."""
 
-    def __init__(self, session: Any, state: dict[str, str]) -> None:
-        self._session, self._into = session, state
-        self.inputs = tuple(spec for spec in session.inputs if spec.name not in state.values())
-        self.outputs = tuple(spec for spec in session.outputs if spec.name not in state)
-        self._held = {
-            spec.name: np.zeros(spec.shape, spec.dtype) for spec in session.inputs if spec.name in state.values()
+    def __init__(self, session: Session, options: SessionOptions) -> None:
+        self._session, self._into = session, dict(options.extra["state"])
+        self._longest = 6 if options.extra["profiles"] == ["input_ids:2x1/2x6/2x6"] else 1
+        self.inputs = tuple(spec for spec in session.inputs if spec.name not in self._into.values())
+        self.outputs = tuple(spec for spec in session.outputs if spec.name not in self._into)
+        self.held: dict[str, Any] = {
+            spec.name: np.zeros(spec.shape, spec.dtype) for spec in session.inputs if spec not in self.inputs
         }
-        self.provenance: dict[str, Any] = {}
-
-    def run(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        assert set(inputs) == {"input_ids", "start"}
-        outputs = self._session.run({**inputs, **self._held})
-        self._held = {old: outputs.pop(new) for new, old in self._into.items()}
-        return outputs
-
-    def run_at(self, inputs: dict[str, Any], name: str, index: int) -> np.ndarray[Any, Any]:
-        return self.run(inputs)[name][:, index]
+        self.provenance = {"longest": self._longest}
+        self.memory = {"device_state": self._longest, "pinned": 1}
 
     def memory_bytes(self) -> dict[str, int]:
-        return {"device_state": 1}
+        return self.memory
 
-    def close(self) -> None:
+    def take_state(self, other: DeviceSession) -> None:
+        self.held = other.held
+
+    def _infer(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        assert inputs["input_ids"].shape[1] <= self._longest
+        outputs = self._session.run({**inputs, **self.held})
+        self.held = {old: outputs.pop(new) for new, old in self._into.items()}
+        return outputs
+
+    def _close(self) -> None:
         self._session.close()
 
 
@@ -121,25 +126,54 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     """What is asked of `trt`, from a double of its backend that runs the graph on ONNX Runtime."""
     from trt_workbench.pipeline.language import opening
 
-    seen: dict[str, Any] = {}
+    seen: list[Any] = []
+    loaded: list[DeviceSession] = []
 
     class Double:
         def load(self, path: Path, options: SessionOptions) -> DeviceSession:
-            seen.update(options.extra)
+            seen.append(options.extra)
             split_options(options)  # the backend itself knows every option and can read the profiles
-            return DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), dict(options.extra["state"]))
+            loaded.append(DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options))
+            return loaded[-1]
 
     monkeypatch.setattr(opening, "require_backend", lambda _: Double())
     directory, prompts = examine_llm_directory(llm_folder("llama")), TOKENS[:12].reshape(2, 6)
     model = open_cached(BackendChoice("trt", "fp16"), source(llm_folder("llama")), 2, 6, 26)
-    assert seen["profiles"] == ["input_ids:2x1", "input_ids:2x1/2x6/2x6"]
-    assert seen["state"]["present.1.value"] == "past_key_values.1.value"
-    assert len(seen["state"]) == 4
+    assert [extra["profiles"] for extra in seen] == [["input_ids:2x1/2x6/2x6"], ["input_ids:2x1"]]
+    for extra in seen:
+        assert extra["state"]["present.1.value"] == "past_key_values.1.value"
+        assert len(extra["state"]) == 4
     expected = generate_cached(load_torch_llm(directory, device="cpu"), prompts, 20).tokens
     for _ in range(2):
         assert (generate_cached(model, prompts, 20).tokens == expected).all()
-    assert model.memory_bytes() == {"device_state": 1}
+    assert model.provenance == {"longest": 1, "prompts": {"longest": 6}}
+    assert model.memory_bytes() == {"device_state": 7, "pinned": 2}
+    assert loaded[1].memory == {"device_state": 1, "pinned": 1}
     model.close()
+    for session in loaded:
+        with pytest.raises(UsageProblem, match="closed"):
+            session.run({})
+
+
+def test_a_second_engine_that_cannot_be_loaded_closes_the_first(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trt_workbench.pipeline.language import opening
+
+    loaded: list[DeviceSession] = []
+
+    class Double:
+        def load(self, path: Path, options: SessionOptions) -> DeviceSession:
+            if loaded:
+                raise DeviceFailure("Out of memory.")  # noqa: EM101 - stands for a backend's own
+            loaded.append(DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options))
+            return loaded[-1]
+
+    monkeypatch.setattr(opening, "require_backend", lambda _: Double())
+    with pytest.raises(DeviceFailure):
+        open_cached(BackendChoice("trt"), source(llm_folder("llama")), 2, 6, 26)
+    with pytest.raises(UsageProblem, match="closed"):
+        loaded[0].run({})
 
 
 class OnTheCpu:

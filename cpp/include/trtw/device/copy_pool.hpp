@@ -57,11 +57,11 @@ private:
 };
 
 /// Work on at least so many bytes is shared between threads. For less, waking them costs more than it saves. Measured
-/// with one helper on a processor of its own that had slept for 0.6 ms, where one thread copies 25 GB/s: of memory that
-/// no cache holds, shared 2 MB took 15 to 25 % longer than alone, 4.1 MB 1 to 5 % longer and 6.2 MB 6 to 11 % less, in
-/// pieces of 128 to 512 KiB alike; of memory in a cache, 6.2 MB still took 7 to 13 % longer. Where a thread copies
-/// slower, less would be worth sharing. A picture of 640 x 640 in fp32 is above it.
-constexpr std::size_t shared_copy_bytes = std::size_t{9} << 19U;
+/// with one helper that had slept for 0.6 ms, on the host of an H200, where one thread copies 8 to 12 GB/s: of memory
+/// that no cache holds, shared 2 MB took 31 to 38 % less than alone, 4.1 MB 36 to 39 % less, 6.2 MB 46 % less, in
+/// pieces of 128 to 512 KiB; of memory in a cache, 2 MB 19 to 27 % less, but 0.9 MB 20 to 48 % longer. Where a thread
+/// copies 25 GB/s, shared 2 MB took 15 to 25 % longer and 6.2 MB 6 to 11 % less.
+constexpr std::size_t shared_copy_bytes = 2'000'000;
 
 /// Does pieces that copy `bytes` together: in the process's pool where that is worth it, else on this thread alone.
 void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& work, const CopyPool::Done& done);
@@ -69,8 +69,8 @@ void run_pieces(std::size_t bytes, std::size_t pieces, const CopyPool::Work& wor
 /// Told on the calling thread, in order, of what was copied.
 using Copied = std::function<void(std::size_t offset, std::size_t bytes)>;
 
-/// Copies memory that does not overlap in pieces of 1 MiB, large memory with several threads. What `copied` throws ends
-/// the copy; no thread touches either memory afterwards.
+/// Copies memory that does not overlap in pieces of 512 KiB, large memory with several threads. What `copied` throws
+/// ends the copy; no thread touches either memory afterwards.
 void copy_in_pieces(void* target, const void* source, std::size_t bytes, const Copied& copied);
 
 /// The same, where nobody waits for the pieces.

@@ -14,10 +14,11 @@ namespace trtw::engine {
 /// Throws UsageProblem for options that this TensorRT version does not have.
 void check_supported(const BuildOptions& options);
 
-/// Adds the profiles, after validating them against the network. A network of fixed inputs in which a shape depends on
-/// the data gets a profile of its own where none is given.
-void apply_profiles(nvinfer1::IBuilder& builder, const nvinfer1::INetworkDefinition& network,
-                    nvinfer1::IBuilderConfig& config, const std::vector<Profile>& profiles);
+/// Adds the profiles, after validating them against the network. Dimensions of inputs to which the profiles leave one
+/// value become static, unless there is calibration data, whose shapes are its own. A network of fixed inputs in which
+/// a shape depends on the data gets a profile of its own.
+void apply_profiles(nvinfer1::IBuilder& builder, nvinfer1::INetworkDefinition& network,
+                    nvinfer1::IBuilderConfig& config, const BuildOptions& options);
 
 /// Sets flags, limits, tactic sources, timing cache and formats. Returns warnings that are no reason to stop. A tactic
 /// source that is on by default is switched off, with a warning, where its library cannot be used; one that was asked

@@ -36,6 +36,9 @@ struct ProfileInput {
 /// The one shape of every input, for inputs of fixed shapes alone. Scalars have no range to give.
 Profile fixed_profile(const std::vector<ProfileInput>& inputs);
 
+/// The input's shape with every dimension settled to which all profiles leave one and the same value.
+std::vector<std::int64_t> settled_shape(const ProfileInput& input, const std::vector<Profile>& profiles);
+
 /// Checks profiles against the network's inputs before TensorRT sees them: names, ranks, min <= opt <= max,
 /// static dimensions kept, every dynamic input covered, equal ranges for dimensions of one symbol.
 /// Throws UsageProblem that names the profile and the input.

@@ -49,9 +49,11 @@ public:
     std::uint64_t submit(const Call& call);
     Finished wait(std::uint64_t ticket);
 
-    /// Sets the value that the next call reads for a state input. With one slot only, as all state is.
-    void set_state(std::size_t input, const Input& value);
-    void reset_state();
+    /// Forgets all state, then copies values that the next call reads, by the index of their state input. With one
+    /// slot only, as all state is.
+    void reset_state(const std::vector<std::pair<std::size_t, Input>>& values = {});
+    /// What the next call reads for a state input, which calls from then on write over; no memory without a value.
+    [[nodiscard]] StateValue state_value(std::size_t input);
     std::shared_ptr<device::PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
 
     [[nodiscard]] const Plan& plan() const noexcept { return *plan_; }

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace trtw::engine {
 
@@ -44,14 +45,16 @@ public:
     [[nodiscard]] SlotStatus status() const;
     /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.
     std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes);
-    void set_state(std::size_t input, const Input& value);
-    void reset_state() noexcept { state_.reset(); }
+    /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied.
+    void reset_state(const std::vector<std::pair<std::size_t, Input>>& values);
+    [[nodiscard]] StateValue state_value(std::size_t input) const { return state_.value(input); }
     [[nodiscard]] cudaStream_t compute_stream() const noexcept { return compute_.get(); }
 
 private:
     using Clock = std::chrono::steady_clock;
 
     // Working out what a call needs (slot_prepare.cpp).
+    void set_state(std::size_t input, const Input& value);
     void take_state(const Call& call);
     void take_shapes(const Call& call);
     void stage_shape_tensors(const Call& call);

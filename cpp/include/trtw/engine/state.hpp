@@ -11,6 +11,12 @@
 
 namespace trtw::engine {
 
+/// A state input's value on the device.
+struct StateValue {
+    std::shared_ptr<device::DeviceMemory> memory;
+    Shape shape;
+};
+
 /// One pair has two buffers: a call reads one and writes the other, then they change roles.
 class StateStore {
 public:
@@ -25,7 +31,8 @@ public:
     [[nodiscard]] int pair_of_input(std::size_t input) const noexcept { return by_input_[input]; }
     [[nodiscard]] int pair_of_output(std::size_t output) const noexcept { return by_output_[output]; }
 
-    /// Gives an input its value for the next call; the copy is done when this returns. True when an address changed.
+    /// Gives an input its value for the next call. Of a host array the copy is done when this returns, of a device
+    /// array it is under way on the stream. True when an address changed.
     bool set(std::size_t input, const Input& value, cudaStream_t stream);
     /// Forgets every value: the next call starts from zeros where the shape is fixed, else needs values.
     void reset() noexcept;
@@ -39,6 +46,8 @@ public:
     void advance(const std::vector<Shape>& output_shapes);
 
     [[nodiscard]] void* input_address(std::size_t input) const noexcept;
+    /// What the next call reads for an input; without a value, no memory.
+    [[nodiscard]] StateValue value(std::size_t input) const;
     [[nodiscard]] const std::shared_ptr<device::DeviceMemory>& output_block(std::size_t output) const noexcept;
     [[nodiscard]] std::size_t device_bytes() const noexcept;
 

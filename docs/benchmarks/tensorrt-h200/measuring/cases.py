@@ -33,9 +33,10 @@ def _classifier(model: str, precision: str, batch: int) -> EngineCase:
     return EngineCase(f"{model}-b{batch}.onnx", precision)
 
 
-def _detector(model: str, precision: str, level: int | None = 1) -> EngineCase:
+def _detector(model: str, precision: str, level: int | None = 1, profile: str = "") -> EngineCase:
     # With its defaults TensorRT 8.6 builds one in fp16 for many minutes, and at level 1 alone longer than 150 s.
-    return EngineCase(model, precision, level=level, tactic_sources=(*TACTIC_SOURCES, "-JIT_CONVOLUTIONS"))
+    sources = (*TACTIC_SOURCES, "-JIT_CONVOLUTIONS")
+    return EngineCase(model, precision, (profile,) if profile else (), level=level, tactic_sources=sources)
 
 
 # In the order in which they are built: what the pairs need comes first.
@@ -58,6 +59,8 @@ ENGINES = {
         {"input": (1, 3, 224, 224)},
     ),
     "yolov10m-fp16": _detector("yolov10m.onnx", "fp16"),
+    "shapes-fp16-b1": _detector("shapes-yolov10.onnx", "fp16", profile="images:1x3x320x320"),
+    "yolov10m-fp16-b1": _detector("yolov10m.onnx", "fp16", profile="images:1x3x640x640"),
     # How much preprocessing can save depends on the engine. Beside other builds the first took 517 s; the second had
     # not ended after 600 s, nor either of them with just-in-time convolutions after 420 s.
     "shapes-fp16-level3": _detector("shapes-yolov10.onnx", "fp16", None),
@@ -98,7 +101,7 @@ ANCHORS: dict[str, tuple[float | None, float | None, float | None]] = {
 
 LATENCY_ENGINES = ("resnet50-b1-fp16", "vit-b1-fp16", "vit-b64-fp16", "shapes-fp16")
 SLOT_ENGINES = ("resnet50-b1-fp16", "vit-b64-fp16")
-IMAGE_ENGINES = tuple(f"{model}-fp16{kind}" for model in ("shapes", "yolov10m") for kind in ("", "-level3"))
+IMAGE_ENGINES = tuple(f"{model}-fp16{kind}" for model in ("shapes", "yolov10m") for kind in ("", "-b1", "-level3"))
 IMAGE_SIZES = ((480, 640), (720, 1280), (1080, 1920))
 SOAK_ENGINE = "resnet18-dynamic-fp16"
 THREADS_ENGINE = "resnet50-b1-fp16"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from trt_workbench.backends.base import Session, TensorSpec, check_inputs, closed
+from trt_workbench.backends.base import TensorSpec, check_inputs, closed
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
@@ -26,7 +27,7 @@ _EXTENSION_TYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
 _NO_IMAGE = np.zeros((1, 1, 3), np.uint8)
 
 
-class TrtSession(Session):
+class TrtSession(StateSession):
     """An engine with one execution context, streams and buffers for each call in flight.
 
     Attributes:
@@ -104,6 +105,11 @@ class TrtSession(Session):
         """Let state inputs start from zeros again. Raises UsageProblem if a call is in flight."""
         with native.translated():
             self._runner.reset_state()
+
+    def take_state(self, other: Self) -> None:
+        """Copy what the other runner's next call would read, as `StateSession` describes."""
+        with native.translated():
+            self._runner.reset_state(other._runner.state())
 
     def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""

@@ -41,7 +41,6 @@ class Worker:
     def _load(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.bench.matrix import point_from_dict
         from trt_workbench.bench.scenarios import load_model, make_scenario
-        from trt_workbench.pipeline.language.opening import provenance_of
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         started = time.perf_counter()
@@ -55,19 +54,18 @@ class Worker:
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
             "items": self._scenario.items,
-            "provenance": provenance_of(self._session),
+            "provenance": dict(self._session.provenance),
         }
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.backends.measuring import MeasurePlan
         from trt_workbench.bench.records import write_samples
-        from trt_workbench.pipeline.language.opening import provenance_of
 
         samples = self._scenario.measure(MeasurePlan(**request["plan"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
         write_samples(Path(request["samples"]), columns)
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat
-        return {"wall_s": samples.wall_s, "provenance": provenance_of(self._session)}
+        return {"wall_s": samples.wall_s, "provenance": dict(self._session.provenance)}
 
 
 def _availability(request: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, check_timin
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits, provenance_of
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits
 
 REFERENCE = BackendChoice("torch", "fp32")
 
@@ -293,7 +293,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "inference_s": candidate.inference_s,
             "input_tokens_per_s": candidate.input_tokens / candidate.inference_s,
             "failure": failure,
-            "provenance": provenance_of(candidate.model),
+            "provenance": dict(candidate.model.provenance),
         }
 
     def _metrics(self, rows: list[dict[str, Any]], timing: Timing, interrupted: Part | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from trt_workbench.bench.statistics import summarize
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits, provenance_of
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
 
 TimingMode = Literal["prefill", "generate", "generate-cached"]
 TIMING_MODES: tuple[TimingMode, ...] = get_args(TimingMode)
@@ -149,7 +149,7 @@ class _Work:
                     self.records.write(lines[-1])
                     done += 1
                     self.on_progress(done, self.total)
-                yield {"mode": mode, **facts, **_summary(lines), "provenance": provenance_of(model)}
+                yield {"mode": mode, **facts, **_summary(lines), "provenance": dict(model.provenance)}
 
 
 def _release_locals(error: BaseException) -> None:

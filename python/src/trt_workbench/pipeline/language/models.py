@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.backends.state_session import StateSession
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph, state_names
 
@@ -18,6 +19,10 @@ Tokens = NDArray[np.int64]
 
 class LogitsModel(Protocol):
     """Runs whole sequences without a cache."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the model, for the record."""
 
     def logits(self, input_ids: Tokens) -> Logits:
         """Return the logits, float32 [B,S,V], of sequences int64 [B,S].
@@ -39,6 +44,10 @@ class LogitsModel(Protocol):
 
 class CachedModel(Protocol):
     """Runs sequences token by token with keys and values that are kept."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the model, for the record."""
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
         """Start sequences with a prompt, int64 [B,S], that will reach `capacity` tokens; return logits [B,V] after it.
@@ -68,6 +77,11 @@ class SessionLogits:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._dtypes = {spec.name: spec.dtype for spec in session.inputs}
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the graph."""
+        return self.session.provenance
 
     def logits(self, input_ids: Tokens) -> Logits:
         """Run the graph once without padding."""
@@ -100,6 +114,11 @@ class SessionCache:
         self._shapes = {spec.name: spec.shape for spec in session.inputs if spec.name in self._before}
         self._state: dict[str, NDArray[Any]] = {}
         self._length = 0
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the graph."""
+        return self.session.provenance
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
         """Run the prompt after keys and values of length 0."""
@@ -151,6 +170,11 @@ class SessionSlots:
         self._state: dict[str, NDArray[Any]] = {}
         self._position: int | None = None
 
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the graph."""
+        return self.session.provenance
+
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
         """Run the prompt at position 0; what earlier sequences left behind is never seen."""
         if capacity > self._capacity:
@@ -162,11 +186,11 @@ class SessionSlots:
                 name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
                 for name, shape in self._shapes.items()
             }
-        return self._append(input_ids)
+        return self._prompt(input_ids)
 
     def step(self, tokens: Tokens) -> Logits:
         """Append one token."""
-        return self._append(tokens[:, None])
+        return self._append(self.session, tokens[:, None])
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds, else the size of the keys and values on the host."""
@@ -180,18 +204,55 @@ class SessionSlots:
         self._state = {}
         self.session.close()
 
-    def _append(self, input_ids: Tokens) -> Logits:
+    def _prompt(self, input_ids: Tokens) -> Logits:
+        return self._append(self.session, input_ids)
+
+    def _append(self, session: Session, input_ids: Tokens) -> Logits:
         if self._position is None:
             raise not_started()
         feed = _cast({"input_ids": input_ids, "start": np.array([self._position])}, self._dtypes)
         if not self._pairs and input_ids.shape[1] > 1:
-            last = self.session.run_at(feed, "logits", -1)  # of a prompt, no more than the next token needs
+            last = session.run_at(feed, "logits", -1)  # of a prompt, no more than the next token needs
         else:
-            outputs = self.session.run({**feed, **self._state})
+            outputs = session.run({**feed, **self._state})
             self._state = {old: outputs[new] for new, old in self._pairs}
             last = outputs["logits"][:, -1]
         self._position += input_ids.shape[1]
         return last.astype(np.float32, copy=False)
+
+
+class TwoSessionSlots(SessionSlots):
+    """The `static` graph in two sessions with state: one for prompts of any length, a faster one for single tokens.
+
+    Where the length of a call is fixed, a compiler knows every shape of the graph.
+    """
+
+    def __init__(self, prompts: StateSession, steps: StateSession, graph: ExportedGraph) -> None:
+        """Take sessions with the graph's state; they are closed with this model."""
+        super().__init__(steps, graph)
+        self.prompts, self._steps = prompts, steps
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the graph for single tokens, and under `prompts` for prompts."""
+        return {**super().provenance, "prompts": dict(self.prompts.provenance)}
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Return what both sessions hold, by purpose."""
+        total = super().memory_bytes()
+        for purpose, size in self.prompts.memory_bytes().items():
+            total[purpose] = total.get(purpose, 0) + size
+        return total
+
+    def close(self) -> None:
+        """Release both sessions."""
+        self.prompts.close()
+        super().close()
+
+    def _prompt(self, input_ids: Tokens) -> Logits:
+        last = self._append(self.prompts, input_ids)
+        self._steps.take_state(self.prompts)
+        return last
 
 
 def not_started() -> UsageProblem:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
+from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch_llm import PRECISIONS, TorchLlm, load_torch_llm
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.pipeline.language.export import ExportSettings, Note, exported_graph, graph_from_export
-from trt_workbench.pipeline.language.models import CachedModel, LogitsModel, SessionCache, SessionLogits, SessionSlots
+from trt_workbench.pipeline.language.models import (
+    CachedModel,
+    LogitsModel,
+    SessionCache,
+    SessionLogits,
+    SessionSlots,
+    TwoSessionSlots,
+)
 
 _TORCH = {"torch": False, "torch-compile": True}
 # Where a cache may grow by a token a step; elsewhere buffers, graphs or engines are made for one shape.
@@ -132,7 +141,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     """Open a model for sequences with a cache: `batch` prompts of `prompt` tokens that grow to `capacity`.
 
     Runtimes of ONNX files keep the keys and values on a GPU, where every step has the same shapes; on the CPU they hand
-    them back and forth.
+    them back and forth. TensorRT gets one engine for prompts and one for steps of a single token.
 
     Raises:
         As `open_logits`.
@@ -147,10 +156,21 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
     extra: dict[str, Any] = {"state": dict(zip(after, before, strict=True))}
-    if choice.name == "trt":
-        extra["profiles"] = [f"input_ids:{batch}x1", f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]
-        extra["note"] = source.say
-    return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
+    if choice.name != "trt":
+        return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
+    extra["note"] = source.say
+
+    def load(lengths: str) -> StateSession:
+        options = _options(choice, source, {**extra, "profiles": [f"input_ids:{lengths}"]})
+        session = backend.load(graph.path, options)
+        assert isinstance(session, StateSession)
+        return session
+
+    with ExitStack() as opened:
+        prompts = opened.enter_context(load(f"{batch}x1/{batch}x{prompt}/{batch}x{prompt}"))
+        steps = load(f"{batch}x1")
+        opened.pop_all()
+    return TwoSessionSlots(prompts, steps, graph)
 
 
 def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
@@ -168,9 +188,3 @@ def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
 
 def _options(choice: BackendChoice, source: ModelSource, extra: Mapping[str, Any]) -> SessionOptions:
     return SessionOptions(threads=source.threads, precision=choice.precision, extra={**extra, **source.options})
-
-
-def provenance_of(model: Any) -> dict[str, Any]:
-    """Return what executes an opened model, for the record."""
-    holder = getattr(model, "session", model)
-    return dict(holder.provenance)
