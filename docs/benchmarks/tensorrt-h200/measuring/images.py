@@ -57,27 +57,33 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
             outputs = session.run_images([image], transform)  # type: ignore[attr-defined]
             return boxes(outputs, plan_geometry(image.shape[0], image.shape[1], transform))
 
-        ways = {"host": on_host, "device": on_device}
+        ways = {"host": on_host, "host_one_thread": on_host, "device": on_device}
+        threads = cv2.getNumThreads()
         engine_ms = _engine_ms(session.loaded.engine, session.inputs[0].name, tensor)  # type: ignore[attr-defined]
         for measured, (size, number) in enumerate(left):
             if not budget.allows(_ROUND_S):
                 return measured
             image = scene(*size)
-            found = {way: _time(ways[way], image) for way in list(ways)[:: 1 if number % 2 == 0 else -1]}
+            found = {}
+            for way in list(ways)[:: 1 if number % 2 == 0 else -1]:
+                cv2.setNumThreads(1 if way == "host_one_thread" else threads)
+                found[way] = _time(ways[way], image)
+            cv2.setNumThreads(threads)
             facts = {
                 "engine": name,
                 "size": list(size),
                 "round": number,
                 "input": [transform.height, transform.width],
-                "opencv_threads": cv2.getNumThreads(),
+                "opencv_threads": threads,
                 "engine_ms": engine_ms,
                 "summary_ms": {way: summary(ms) for way, ms in found.items()},
                 "boxes": {way: len(run(image)) for way, run in ways.items()},
                 "speedup": float(np.median(found["host"]) / np.median(found["device"])),
             }
             recorder.add("images", facts, found)
-            host, device = (float(np.median(found[way])) for way in ("host", "device"))
-            say(f"{name} {size} round {number}: host {host:.3f} ms, device {device:.3f} ms, {host / device:.2f} x")
+            host, one, device = (float(np.median(found[way])) for way in ways)
+            times = f"host {host:.3f} ms, with one thread {one:.3f} ms, device {device:.3f} ms"
+            say(f"{name} {size} round {number}: {times}, {host / device:.2f} x")
     return len(left)
 
 

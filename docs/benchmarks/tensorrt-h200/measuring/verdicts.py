@@ -126,28 +126,33 @@ def accuracy_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def image_rows(records: Sequence[Record]) -> list[Row]:
-    """Return, by engine and image size: rounds, medians of host, device and engine in ms, speed-ups, verdict.
+    """Return, by engine and image size: rounds, medians of device, engine and host in ms, speed-ups, verdict.
 
-    There are two speed-ups: of all that the engine's own time is taken from, and of the whole.
+    Of the host there are two, with all processors and with one. With all of them there are two speed-ups: of all that
+    the engine's own time is taken from, and of the whole.
     """
     groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
     for record in records:
         groups[record["engine"], *record["size"]].append(record)
     rows = []
     for (engine, height, width), found in groups.items():
-        host, device = (statistics.median(r["summary_ms"][way]["median"] for r in found) for way in ("host", "device"))
+        device, host, one = (_median_ms(found, way) for way in ("device", "host", "host_one_thread"))
+        assert device is not None
+        assert host is not None
         speedup = statistics.median(record["speedup"] for record in found)
-        judged = verdict(met=speedup >= LEAST_PREPROCESS_SPEEDUP)
-        where = f"{engine}, {width}x{height}"
         alone = [record["engine_ms"] for record in found if "engine_ms" in record]
         engine_ms = statistics.median(alone) if alone else None
-        around = (
-            ["-", "-"]
-            if engine_ms is None
-            else [f"{engine_ms:.3f}", f"{(host - engine_ms) / (device - engine_ms):.1f}"]
-        )
-        rows.append([where, str(len(found)), f"{host:.3f}", f"{device:.3f}", *around, f"{speedup:.2f}", judged])
+        figures = [f"{device:.3f}", "-" if engine_ms is None else f"{engine_ms:.3f}"]
+        figures += ["-", "-"] if one is None else [f"{one:.3f}", f"{one / device:.2f}"]
+        figures += [f"{host:.3f}", "-" if engine_ms is None else f"{(host - engine_ms) / (device - engine_ms):.1f}"]
+        judged = verdict(met=speedup >= LEAST_PREPROCESS_SPEEDUP)
+        rows.append([f"{engine}, {width}x{height}", str(len(found)), *figures, f"{speedup:.2f}", judged])
     return rows
+
+
+def _median_ms(records: Sequence[Record], way: str) -> float | None:
+    medians = [record["summary_ms"][way]["median"] for record in records if way in record["summary_ms"]]
+    return statistics.median(medians) if medians else None
 
 
 def table(head: Iterable[str], rows: Iterable[Row]) -> str:
