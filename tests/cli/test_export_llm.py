@@ -45,8 +45,8 @@ def test_json(llm_folder: Folders, tmp_path: Path) -> None:
         (("--opset", str(NEWEST_OPSET + 1)), "Invalid value for '--opset'"),
         (("--opset", str(OLDEST_OPSET - 1)), "Invalid value for '--opset'"),
         (("--graphs", "static", "--cache-length", "65"), "64 positions"),
-        (("--graphs", "logits,cached", "--batch", "2"), "are of the static graph"),
-        (("--cache-length", "32"), "are of the static graph"),
+        (("--graphs", "logits,cached", "--batch", "2"), "are of the static and step graphs"),
+        (("--cache-length", "32"), "are of the static and step graphs"),
     ],
 )
 def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], message: str) -> None:

@@ -97,7 +97,7 @@ class DeviceSession(StateSession):
 
     def __init__(self, session: Session, options: SessionOptions) -> None:
         self._session, self._into = session, dict(options.extra["state"])
-        self._longest = 6 if options.extra["profiles"] == ["input_ids:2x1/2x6/2x6"] else 1
+        self._longest = 6 if "profiles" in options.extra else 1
         self.inputs = tuple(spec for spec in session.inputs if spec.name not in self._into.values())
         self.outputs = tuple(spec for spec in session.outputs if spec.name not in self._into)
         self.held: dict[str, Any] = {
@@ -139,7 +139,9 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     monkeypatch.setattr(opening, "require_backend", lambda _: Double())
     directory, prompts = examine_llm_directory(llm_folder("llama")), TOKENS[:12].reshape(2, 6)
     model = open_cached(BackendChoice("trt", "fp16"), source(llm_folder("llama")), 2, 6, 26)
-    assert [extra["profiles"] for extra in seen] == [["input_ids:2x1/2x6/2x6"], ["input_ids:2x1"]]
+    # one for prompts, and one whose every shape is fixed
+    assert [extra.get("profiles") for extra in seen] == [["input_ids:2x1/2x6/2x6"], None]
+    assert [[spec.shape for spec in session.inputs] for session in loaded] == [[(2, None), (1,)], [(2, 1), (1,)]]
     for extra in seen:
         assert extra["state"]["present.1.value"] == "past_key_values.1.value"
         assert len(extra["state"]) == 4

@@ -13,7 +13,7 @@ from trt_workbench.onnxtools.preflight import examine_model
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.onnxtools.export_llm import export_graph, state_names  # noqa: E402
+from trt_workbench.onnxtools.export_llm import GraphKind, export_graph, state_names  # noqa: E402
 from trt_workbench.onnxtools.export_llm_graphs import MASKED  # noqa: E402
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm  # noqa: E402
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory  # noqa: E402
@@ -52,17 +52,22 @@ def test_inputs_and_outputs(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_a_static_graph_of_fixed_batch(llm_folder: Folders, tmp_path: Path, batch: int) -> None:
+@pytest.mark.parametrize(("kind", "sequence"), [("static", "sequence"), ("step", 1)])
+def test_a_graph_of_slots_and_fixed_batch(
+    llm_folder: Folders, tmp_path: Path, kind: GraphKind, sequence: str | int, batch: int
+) -> None:
     model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
-    facts = examine_model(export_graph(model, "static", tmp_path / "m.onnx", cache_length=48, batch=batch).path)
+    graph = export_graph(model, kind, tmp_path / "m.onnx", cache_length=48, batch=batch)
+    assert (graph.kind, graph.cache_length, graph.batch) == (kind, 48, batch)
+    facts = examine_model(graph.path)
     assert [(tensor.name, tensor.shape) for tensor in facts.inputs[:3]] == [
-        ("input_ids", (batch, "sequence")),
+        ("input_ids", (batch, sequence)),
         ("start", (1,)),
         ("past_key_values.0.key", (batch, 2, 48, 8)),
     ]
     # the state that goes out fits the state that comes in, also where a dimension of 1 could have broadcast
     vocabulary = model.get_input_embeddings().num_embeddings
-    assert facts.outputs[0].shape == (batch, "sequence", vocabulary)
+    assert facts.outputs[0].shape == (batch, sequence, vocabulary)
     assert {tensor.shape for tensor in facts.outputs[1:]} == {(batch, 2, 48, 8)}
 
 

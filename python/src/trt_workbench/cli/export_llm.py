@@ -28,7 +28,11 @@ def export_llm(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the ONNX files and export.json.")],
     graphs: Annotated[
-        str, typer.Option(help="logits (one forward pass), cached (past and present), static (fixed cache length).")
+        str,
+        typer.Option(
+            help="logits (one forward pass), cached (past and present), static (fixed cache length), step (static, for "
+            "one token)."
+        ),
     ] = "logits",
     opset: Annotated[
         int | None,
@@ -42,10 +46,11 @@ def export_llm(
         str | None, typer.Option(help="Choose the newest operator set that this TensorRT reads: 8.6, 10 or 11.")
     ] = None,
     cache_length: Annotated[
-        int | None, typer.Option(min=2, help="Slots of the static graph; the model's positions, at most 1024.")
+        int | None,
+        typer.Option(min=2, help="Slots of the static and step graphs; the model's positions, at most 1024."),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, help="Fix the batch of the static graph, as state on a device needs.")
+        int | None, typer.Option(min=1, help="Fix the batch of these graphs, as state on a device needs.")
     ] = None,
     external_data: Annotated[
         bool, typer.Option("--external-data", help="Weights beside the graph even if they would fit into it.")
@@ -58,14 +63,14 @@ def export_llm(
 ) -> None:
     """Export a causal language model to ONNX, then compare the files with PyTorch on ONNX Runtime's CPU provider."""
     let_idle_threads_sleep()
-    from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES
+    from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
     from trt_workbench.pipeline.language.export import ExportSettings, parse_graphs
     from trt_workbench.pipeline.language.export import export_llm as export
 
     kinds = parse_graphs(graphs, GRAPHS)
-    if "static" not in kinds and (cache_length or batch):
-        msg = "--cache-length and --batch are of the static graph; add it to --graphs or leave them out."
+    if not set(kinds) & set(SLOTTED) and (cache_length or batch):
+        msg = "--cache-length and --batch are of the static and step graphs; add one to --graphs or leave them out."
         raise UsageProblem(msg)
     settings = ExportSettings(
         graphs=kinds,

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-GraphKind = Literal["logits", "cached", "static"]
+GraphKind = Literal["logits", "cached", "static", "step"]
 GRAPHS: tuple[GraphKind, ...] = get_args(GraphKind)
+SLOTTED: tuple[GraphKind, ...] = ("static", "step")
+"""Graphs whose keys and values have a fixed length."""
 
 # protobuf holds 2 GiB; the graph itself needs some of it
 INLINE_LIMIT_BYTES = 2_000_000_000
@@ -39,7 +41,7 @@ class ExportedGraph:
         path: the file.
         data: the file with its weights, None if they are inside.
         layers: how many layers keep keys and values.
-        cache_length: slots of the keys and values of a static graph.
+        cache_length: slots of the keys and values of a static or step graph.
         batch: the batch if it is fixed.
     """
 
@@ -73,13 +75,14 @@ def export_graph(
     [batch, sequence, vocabulary]. `cached` takes attention_mask [batch, past + sequence] and, for every layer,
     past_key_values.N.key and .value [batch, heads, past, size], and gives present.N.key and .value as well. `static`
     takes `start`, int64 [1], the position of the first token, instead of a mask, and keys and values of a fixed length.
+    `step` is the same for a sequence of 1.
 
     Args:
         model: in evaluation mode, fp32, on the CPU.
         kind: which graph.
         path: the ONNX file to write; a file of weights gets `.data` appended to its name.
         opset: version of the ONNX operator set.
-        cache_length: for `static`, the longest sequence.
+        cache_length: for `static` and `step`, the longest sequence.
         batch: fix the batch to this; None leaves it dynamic. State that starts on a device needs it fixed.
         inline_limit_bytes: weights above this go into a file of their own.
 
@@ -94,12 +97,19 @@ def export_graph(
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
         msg = f"Opset {opset} cannot be written; choose {OLDEST_OPSET} to {NEWEST_OPSET}."
         raise UsageProblem(msg)
-    if kind == "static" and not cache_length:
-        msg = "A static graph needs the length of its cache."
+    slots = cache_length if kind in SLOTTED else None
+    if kind in SLOTTED and not slots:
+        msg = f"A {kind} graph needs the length of its cache."
         raise UsageProblem(msg)
-    module = {"logits": graphs.LogitsGraph, "cached": graphs.CachedGraph, "static": graphs.StaticGraph}[kind](model)
+    modules: dict[GraphKind, type[torch.nn.Module]] = {
+        "logits": graphs.LogitsGraph,
+        "cached": graphs.CachedGraph,
+        "static": graphs.StaticGraph,
+        "step": graphs.StepGraph,
+    }
+    module = modules[kind](model)
     rows = batch or _BATCH
-    past = [] if kind == "logits" else _example_past(model, rows, cache_length if kind == "static" else None)
+    past = [] if kind == "logits" else _example_past(model, rows, slots)
     arguments, names, axes = _example(kind, rows, past)
     if batch:
         axes = {name: {axis: symbol for axis, symbol in dims.items() if axis} for name, dims in axes.items()}
@@ -131,7 +141,7 @@ def export_graph(
                 raise _not_exportable(model, kind, opset, error) from error
         try:
             document = onnx.load(traced)
-            if kind == "static":
+            if slots:
                 _declare_state(document, len(past) // 2)
             if batch:
                 _declare_batch(document, batch)
@@ -139,7 +149,7 @@ def export_graph(
             data = _store(document, traced.with_name(path.name), path, properties, inline_limit_bytes)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
             raise _not_exportable(model, kind, opset, error) from error
-    return ExportedGraph(kind, path, data, len(past) // 2, cache_length if kind == "static" else None, batch)
+    return ExportedGraph(kind, path, data, len(past) // 2, slots, batch)
 
 
 def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) -> list[Tensor]:
@@ -170,10 +180,11 @@ def _example(
     """Return example inputs, their names, and the dynamic dimensions of inputs and outputs."""
     import torch
 
-    tokens = torch.zeros((batch, _SEQUENCE), dtype=torch.int64)
+    tokens = torch.zeros((batch, 1 if kind == "step" else _SEQUENCE), dtype=torch.int64)
     before, after = state_names(len(past) // 2)
-    axes: dict[str, dict[int, str]] = {name: {0: "batch", 1: "sequence"} for name in ("input_ids", "logits")}
-    if kind == "static":
+    dynamic = {0: "batch"} if kind == "step" else {0: "batch", 1: "sequence"}
+    axes: dict[str, dict[int, str]] = {name: dict(dynamic) for name in ("input_ids", "logits")}
+    if kind in SLOTTED:
         axes |= {name: {0: "batch"} for name in (*before, *after)}
         return (tokens, torch.tensor([_PAST]), *past), ["input_ids", "start", *before], axes
     total = "total" if past else "sequence"

@@ -2,6 +2,7 @@
 
 `logits`: one forward pass. `cached`: past keys and values come in, all of them so far go out, one position longer for
 every token. `static`: keys and values live in tensors of a fixed length, so that every step has the same shapes.
+`step`: the same for a single token.
 """
 
 from __future__ import annotations
@@ -59,18 +60,43 @@ class StaticGraph(nn.Module):
 
     def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Run the model on the tokens of positions start to start+S-1; what lies beyond them is never seen."""
-        batch, count = input_ids.shape
+        count = input_ids.shape[1]
         # once for all layers: the runtimes do not see that every layer would compute the same
         row = torch.arange(past[0].shape[-2]) - start
         written = (row >= 0) & (row < count)
         source = row * written  # any row that exists, where nothing is written
-        written = written[None, None, :, None]
-        layers = [_SlotLayer(*pair, start, written, source) for pair in zip(past[::2], past[1::2], strict=True)]
-        positions = (torch.arange(count) + start)[None, :].expand(batch, -1)
-        # nothing is padded, and what lies ahead is masked by its position; without a mask some models make one of
-        # a length that depends on the value of start
-        mask = torch.ones((batch, past[0].shape[-2]), dtype=torch.int64)
-        return _run(self.model, layers, input_ids=input_ids, position_ids=positions, attention_mask=mask)
+        return _run_slots(self.model, input_ids, start, past, written, source)
+
+
+class StepGraph(nn.Module):
+    """input_ids [B,1], start int64 [1], keys and values [B,H,C,D] by layer -> logits, the same with a slot written."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, start: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Run the model on the token of position start."""
+        return _run_slots(self.model, input_ids, start, past, torch.arange(past[0].shape[-2]) == start, None)
+
+
+def _run_slots(
+    model: PreTrainedModel,
+    input_ids: Tensor,
+    start: Tensor,
+    past: tuple[Tensor, ...],
+    written: Tensor,
+    source: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """Run the model on keys and values in slots; which of them are written, bool [C], and from which row, int64 [C]."""
+    batch, count = input_ids.shape
+    written = written[None, None, :, None]
+    layers = [_SlotLayer(*pair, start, written, source) for pair in zip(past[::2], past[1::2], strict=True)]
+    positions = (torch.arange(count) + start)[None, :].expand(batch, -1)
+    # nothing is padded, and what lies ahead is masked by its position; without a mask some models make one of a length
+    # that depends on the value of start
+    mask = torch.ones((batch, past[0].shape[-2]), dtype=torch.int64)
+    return _run(model, layers, input_ids=input_ids, position_ids=positions, attention_mask=mask)
 
 
 def _run(model: PreTrainedModel, layers: list[CacheLayerMixin], **inputs: Tensor) -> tuple[Tensor, ...]:
@@ -119,20 +145,23 @@ class _SlotLayer(_Layer):
     """Each update writes into the slots from `start` on.
 
     Every slot takes the row that belongs to it or keeps its own: a gather and a select, which any runtime has, with
-    shapes that do not depend on values.
+    shapes that do not depend on values. Where there is one row, no gather is needed.
     """
 
-    def __init__(self, keys: Tensor, values: Tensor, start: Tensor, written: Tensor, source: Tensor) -> None:
-        """Take the state, which slots are written, bool [1,1,C,1], and the new row of each, int64 [C]."""
+    def __init__(self, keys: Tensor, values: Tensor, start: Tensor, written: Tensor, source: Tensor | None) -> None:
+        """Take the state, which slots are written, bool [1,1,C,1], and the new row of each, int64 [C] or None."""
         super().__init__(keys, values)
         self._start, self._written, self._source = start, written, source
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         assert self.keys is not None
         assert self.values is not None
-        self.keys = torch.where(self._written, key_states.index_select(2, self._source), self.keys)
-        self.values = torch.where(self._written, value_states.index_select(2, self._source), self.values)
+        self.keys = torch.where(self._written, self._rows(key_states), self.keys)
+        self.values = torch.where(self._written, self._rows(value_states), self.values)
         return self.keys, self.values
+
+    def _rows(self, states: Tensor) -> Tensor:
+        return states if self._source is None else states.index_select(2, self._source)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the interface's name
         return self._length(), 0

@@ -19,7 +19,7 @@ from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
 from trt_workbench.engine.hashing import hash_document
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, ExportedGraph, GraphKind, export_graph
+from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, SLOTTED, ExportedGraph, GraphKind, export_graph
 from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
@@ -50,8 +50,8 @@ class ExportSettings:
     Attributes:
         graphs: which graphs.
         opset: version of the ONNX operator set.
-        cache_length: slots of a static graph; None for the model's own positions, at most 1024.
-        batch: fix the batch of the static graph; None leaves it dynamic.
+        cache_length: slots of a static or step graph; None for the model's own positions, at most 1024.
+        batch: fix the batch of these graphs; None leaves it dynamic.
         inline_limit_bytes: weights above this go into a file of their own.
         prove: compare each graph with PyTorch on ONNX Runtime.
     """
@@ -114,8 +114,8 @@ def export_llm(
                 kind,
                 Path(folder) / f"{kind}.onnx",
                 opset=settings.opset,
-                cache_length=slots if kind == "static" else None,
-                batch=settings.batch if kind == "static" else None,
+                cache_length=slots if kind in SLOTTED else None,
+                batch=settings.batch if kind in SLOTTED else None,
                 inline_limit_bytes=settings.inline_limit_bytes,
             )
             proof = None
@@ -163,8 +163,8 @@ def exported_graph(
         "model": directory.sha256,
         "kind": kind,
         "opset": settings.opset,
-        "slots": settings.slots(directory) if kind == "static" else None,
-        "batch": settings.batch if kind == "static" else None,
+        "slots": settings.slots(directory) if kind in SLOTTED else None,
+        "batch": settings.batch if kind in SLOTTED else None,
         "inline_limit_bytes": settings.inline_limit_bytes,
         "versions": _versions(),
     }
@@ -189,8 +189,8 @@ def graph_from_export(
         folder: with `export.json`.
         directory: the model that it must come from.
         kind: which graph.
-        slots: least cache length of a static graph.
-        batch: the batch that a static graph must be fixed to.
+        slots: least cache length of a static or step graph.
+        batch: the batch that such a graph must be fixed to.
 
     Raises:
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.

@@ -153,7 +153,7 @@ class SessionCache:
 
 
 class SessionSlots:
-    """The `static` graph in a session: every step has the same shapes.
+    """The `static` or `step` graph in a session: every step has the same shapes.
 
     A session that keeps state on its device takes no keys and values and gives none. Through one without state, such as
     the one that proves an export for any batch, they pass by host memory.
@@ -222,13 +222,13 @@ class SessionSlots:
 
 
 class TwoSessionSlots(SessionSlots):
-    """The `static` graph in two sessions with state: one for prompts of any length, a faster one for single tokens.
+    """The `static` graph for prompts and the `step` graph for single tokens, in two sessions with state.
 
-    Where the length of a call is fixed, a compiler knows every shape of the graph.
+    A graph for one token has less to do, and a compiler knows every shape of it.
     """
 
     def __init__(self, prompts: StateSession, steps: StateSession, graph: ExportedGraph) -> None:
-        """Take sessions with the graph's state; they are closed with this model."""
+        """Take sessions of the `static` and the `step` graph, `graph` being one of them; they are closed with this."""
         super().__init__(steps, graph)
         self.prompts, self._steps = prompts, steps
 

@@ -160,15 +160,13 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
         return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
     extra["note"] = source.say
 
-    def load(lengths: str) -> StateSession:
-        options = _options(choice, source, {**extra, "profiles": [f"input_ids:{lengths}"]})
-        session = backend.load(graph.path, options)
-        assert isinstance(session, StateSession)
-        return session
-
+    single = source.graph("step", slots=capacity, batch=batch)
+    lengths = {"profiles": [f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]}
     with ExitStack() as opened:
-        prompts = opened.enter_context(load(f"{batch}x1/{batch}x{prompt}/{batch}x{prompt}"))
-        steps = load(f"{batch}x1")
+        prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, {**extra, **lengths})))
+        steps = opened.enter_context(backend.load(single.path, _options(choice, source, extra)))
+        assert isinstance(prompts, StateSession)
+        assert isinstance(steps, StateSession)
         opened.pop_all()
     return TwoSessionSlots(prompts, steps, graph)
 

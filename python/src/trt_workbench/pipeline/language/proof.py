@@ -38,7 +38,7 @@ def prove_export(
 ) -> dict[str, Any]:
     """Run random tokens through the exported graph and the model it came from.
 
-    A cached graph is started with a third of each sequence and then given single tokens.
+    A cached graph is started with a third of each sequence and then given single tokens, as a step graph is throughout.
 
     Args:
         graph: what was exported.
@@ -80,13 +80,13 @@ def _both_logits(graph: ExportedGraph, session: Session, tokens: Tokens, expecte
     if graph.kind == "logits":
         return expected, SessionLogits(session).logits(tokens)
     model = SessionCache(session, graph) if graph.kind == "cached" else SessionSlots(session, graph)
-    return _last_logits(model, tokens, expected)
+    prompt = 1 if graph.kind == "step" else max(1, tokens.shape[1] // _PROMPT_SHARE)
+    return _last_logits(model, tokens, prompt, expected)
 
 
-def _last_logits(model: CachedModel, tokens: Tokens, expected: Logits) -> tuple[Logits, Logits]:
-    """Expected and found logits [B,N,V] after the prompt and after each further token."""
+def _last_logits(model: CachedModel, tokens: Tokens, prompt: int, expected: Logits) -> tuple[Logits, Logits]:
+    """Expected and found logits [B,N,V] after a prompt of the first tokens and after each further one."""
     length = tokens.shape[1]
-    prompt = max(1, length // _PROMPT_SHARE)
     found = [model.prefill(tokens[:, :prompt], length)]
     found += [model.step(tokens[:, position]) for position in range(prompt, length)]
     return expected[:, prompt - 1 :], np.stack(found, axis=1)
