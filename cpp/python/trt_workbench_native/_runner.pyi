@@ -431,13 +431,15 @@ class Runner:
             UsageProblem: an input is no state, a value does not fit, or a call is in flight.
             DeviceFailure: the device failed.
         """
-    def state(self) -> dict[str, DeviceArray]:
-        """Return what the next call reads for each state input that has a value.
+    def take_state(self, other: Runner) -> None:
+        """Forget all state, then copy what the next call of `other` reads, on the device.
 
-        Nothing is copied: later calls write over these arrays. Another runner's `reset_state` takes them.
+        Args:
+            other: a runner, perhaps of another engine, that keeps state inputs of the same names and dtypes.
 
         Raises:
-            UsageProblem: a call is in flight.
+            UsageProblem: one of the two keeps no such state, a dtype differs, or a call is in flight.
+            DeviceFailure: the device failed or is out of memory.
         """
     def memory_bytes(self) -> dict[str, int]:
         """Return what all slots hold, graphs and weights left out.

@@ -108,10 +108,7 @@ public:
     }
 
     void reset_state(const py::object& values) {
-        const std::shared_ptr<te::Runner> runner = open();
-        if (options_.state.empty()) {
-            throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
-        }
+        const std::shared_ptr<te::Runner> runner = open_with_state();
         std::vector<py::object> keep;
         std::vector<std::pair<std::size_t, te::Input>> inputs;
         const py::dict named = values.is_none() ? py::dict() : py::dict(values);
@@ -122,23 +119,11 @@ public:
         runner->reset_state(inputs);
     }
 
-    py::dict state() {
-        const std::shared_ptr<te::Runner> runner = open();
-        py::dict values;
-        for (const auto& [output, name] : options_.state) {
-            const std::size_t index = input_index(name);
-            te::StateValue value = [&] {
-                const py::gil_scoped_release unlocked;
-                return runner->state_value(index);
-            }();
-            if (value.memory) {
-                const te::TensorInfo& tensor = plan_->inputs()[index];
-                const std::size_t bytes = te::byte_size(tensor, value.shape);
-                values[name.c_str()] =
-                    DeviceArray{std::move(value.memory), std::move(value.shape), tensor.dtype, bytes, plan_->device()};
-            }
-        }
-        return values;
+    void take_state(const PyRunner& other) {
+        const std::shared_ptr<te::Runner> runner = open_with_state();
+        const std::shared_ptr<te::Runner> source = other.open();
+        const py::gil_scoped_release unlocked;
+        runner->take_state(*source);
     }
 
     [[nodiscard]] te::SlotStatus status() const { return open()->status(); }
@@ -166,6 +151,13 @@ private:
             throw UsageProblem("The runner is closed; make a new one.");
         }
         return runner_;
+    }
+
+    [[nodiscard]] std::shared_ptr<te::Runner> open_with_state() const {
+        if (options_.state.empty()) {
+            throw UsageProblem("The runner keeps no state; name its pairs in RunnerOptions.state.");
+        }
+        return open();
     }
 
     [[nodiscard]] Selection default_selection() const {
@@ -327,8 +319,8 @@ void bind_py_runner(py::module_& m) {
              py::arg("slot") = 0, "Returns a writable view of a slot's pinned input buffer.")
         .def("reset_state", &PyRunner::reset_state, py::arg("values") = py::none(),
              "Forgets all state, then sets the named values.")
-        .def("state", &PyRunner::state,
-             "Returns what the next call reads for each state input that has a value; later calls write over it.")
+        .def("take_state", &PyRunner::take_state, py::arg("other"),
+             "Copies what the next call of another runner reads, on the device.")
         .def("memory_bytes", &memory_bytes, "Returns what all slots hold, graphs and weights left out.")
         .def("counters", &counters, "Returns strided_copies and in_place_inputs.")
         .def("close", &PyRunner::close, "Waits for the calls in flight and releases memory; safe to call twice.")

@@ -34,6 +34,17 @@ void check_tensor(const TensorInfo& tensor) {
     }
 }
 
+std::size_t state_input(const Runner& runner, const std::string& name) {
+    const auto& state = runner.options().state;
+    const auto& inputs = runner.plan().inputs();
+    const auto feeds = [&](const auto& pair) { return pair.second == name; };
+    const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const TensorInfo& t) { return t.name == name; });
+    if (found == inputs.end() || std::none_of(state.begin(), state.end(), feeds)) {
+        throw UsageProblem("The other runner keeps no state '" + name + "'.");
+    }
+    return static_cast<std::size_t>(found - inputs.begin());
+}
+
 } // namespace
 
 Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
@@ -143,10 +154,43 @@ void Runner::reset_state(const std::vector<std::pair<std::size_t, Input>>& value
     with_idle_slot(0, "resetting its state", [&](Slot& slot) { slot.reset_state(values); });
 }
 
-StateValue Runner::state_value(std::size_t input) {
-    StateValue value;
-    with_idle_slot(0, "reading its state", [&](Slot& slot) { value = slot.state_value(input); });
-    return value;
+std::vector<StateValue> Runner::state_values(const std::vector<std::size_t>& inputs) {
+    std::vector<StateValue> values;
+    with_idle_slot(0, "reading its state", [&](Slot& slot) {
+        for (const std::size_t input : inputs) {
+            values.push_back(slot.state_value(input));
+        }
+    });
+    return values;
+}
+
+void Runner::take_state(Runner& other) {
+    if (&other == this) {
+        return;
+    }
+    std::vector<std::size_t> to;
+    std::vector<std::size_t> from;
+    for (const auto& [output, input] : options_.state) {
+        to.push_back(state_input(*this, input));
+        from.push_back(state_input(other, input));
+        const TensorInfo& ours = plan_->inputs()[to.back()];
+        const TensorInfo& theirs = other.plan_->inputs()[from.back()];
+        if (ours.dtype != theirs.dtype) {
+            throw UsageProblem("State '" + input + "' is " + ours.dtype + " here and " + theirs.dtype +
+                               " in the other runner.");
+        }
+    }
+    const std::vector<StateValue> values = other.state_values(from); // holds the memory until it is copied
+    std::vector<std::pair<std::size_t, Input>> copies;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        if (values[i].memory) {
+            Input& copy = copies.emplace_back(to[i], Input{}).second;
+            copy.source = Source::device;
+            copy.data = values[i].memory->data();
+            copy.shape = values[i].shape;
+        }
+    }
+    reset_state(copies);
 }
 
 std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {

@@ -222,11 +222,8 @@ class Runner:
         chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
         return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
 
-    def state(self) -> dict[str, Any]:
-        return dict(self._state)
-
-    def reset_state(self, values: Mapping[str, Any] | None = None) -> None:
-        self._state = _zeros(self.engine, self.pairs) | dict(values or {})
+    def take_state(self, other: "Runner") -> None:
+        self._state = dict(other._state)
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"

@@ -50,18 +50,23 @@ def test_one_runner_takes_the_state_of_another(native: Any, engines: Engines) ->
     x = [integers(1, 8, seed=seed) for seed in range(6)]
     expected = steps(x, np.zeros((1, 8), np.float32))
     with native.Runner(engines("recurrent"), options) as first, native.Runner(engines("recurrent"), options) as second:
-        assert first.state() == {}
         for step in x[:3]:
             first.run({"x": step})
         second.run({"x": x[5]})  # what it held is forgotten
-        state = first.state()
-        assert {name: array.shape for name, array in state.items()} == {"h": (1, 8)}
-        second.reset_state(state)
+        second.take_state(first)
         for step, answer in zip(x[3:], expected[3:], strict=True):
             np.testing.assert_array_equal(second.run({"x": step})["y"], answer)
         np.testing.assert_array_equal(first.run({"x": x[3]})["y"], expected[3])  # nothing was taken away
+        first.take_state(first)
+        np.testing.assert_array_equal(first.run({"x": x[4]})["y"], expected[4])
         first.reset_state()
-        assert first.state() == {}
+        second.take_state(first)  # zeros, as there is no value
+        np.testing.assert_array_equal(second.run({"x": x[0]})["y"], expected[0])
+        with native.Runner(engines("recurrent")) as without:
+            with pytest.raises(native.UsageProblem, match="keeps no state"):
+                first.take_state(without)
+            with pytest.raises(native.UsageProblem, match="keeps no state"):
+                without.take_state(first)
 
 
 def test_a_refused_call_keeps_the_state(native: Any, engines: Engines) -> None:

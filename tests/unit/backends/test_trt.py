@@ -15,6 +15,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
 from trt_workbench.engine.builder import build, export, prepare_build
@@ -54,6 +55,31 @@ def images() -> list[Any]:
 
 
 TRANSFORM = ImageTransform(8, 8)
+
+
+def test_a_session_takes_the_state_of_another(tmp_path: Path) -> None:
+    """One engine adds x to the sum, the other twice x."""
+    paths = []
+    for times in (1.0, 2.0):
+        nodes = [helper.make_node("Mul", ["x", "times"], ["part"]), helper.make_node("Add", ["sum", "part"], ["next"])]
+        graph = helper.make_graph(
+            [*nodes, helper.make_node("Identity", ["next"], ["told"])],
+            "running sum",
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "sum")],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("next", "told")],
+            [numpy_helper.from_array(np.array(times, np.float32), "times")],
+        )
+        paths.append(tmp_path / f"{times}.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths[-1])
+    options, x = SessionOptions(extra={"state": {"next": "sum"}}), np.array([1.0, 10.0], np.float32)
+    with TrtBackend().load(paths[0], options) as once, TrtBackend().load(paths[1], options) as twice:
+        assert isinstance(once, StateSession)
+        assert isinstance(twice, StateSession)
+        once.run({"x": x})
+        twice.run({"x": -x})
+        twice.take_state(once)
+        assert twice.run({"x": x})["told"].tolist() == [3.0, 30.0]
+        assert once.run({"x": x})["told"].tolist() == [2.0, 20.0]
 
 
 def test_a_model_is_built_kept_and_run(model: Path) -> None:

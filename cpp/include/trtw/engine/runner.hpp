@@ -52,8 +52,9 @@ public:
     /// Forgets all state, then copies values that the next call reads, by the index of their state input. With one
     /// slot only, as all state is.
     void reset_state(const std::vector<std::pair<std::size_t, Input>>& values = {});
-    /// What the next call reads for a state input, which calls from then on write over; no memory without a value.
-    [[nodiscard]] StateValue state_value(std::size_t input);
+    /// Copies what the next call of `other` reads, on the device; what `other` has no value of starts from zeros.
+    /// Throws UsageProblem where the two do not keep the same state, or a call is in flight.
+    void take_state(Runner& other);
     std::shared_ptr<device::PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
 
     [[nodiscard]] const Plan& plan() const noexcept { return *plan_; }
@@ -67,6 +68,7 @@ public:
 
 private:
     void check_options() const;
+    [[nodiscard]] std::vector<StateValue> state_values(const std::vector<std::size_t>& inputs);
     void select_device() const;
     Finished finish(int slot);
     template <class Action>

@@ -109,7 +109,7 @@ class TrtSession(StateSession):
     def take_state(self, other: Self) -> None:
         """Copy what the other runner's next call would read, as `StateSession` describes."""
         with native.translated():
-            self._runner.reset_state(other._runner.state())
+            self._runner.take_state(other._runner)
 
     def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
         """Letterbox `images` into one batch on the device and execute the model once, as `ImageSession` describes."""
