@@ -22,9 +22,10 @@ from trt_workbench.cli.app import app
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
 
-def write_model(path: Path) -> Path:
+def write_model(path: Path, axis: int = -1) -> Path:
+    """A softmax of [batch, 4]; with an axis that it does not have, ONNX Runtime refuses to load it."""
     graph = helper.make_graph(
-        [helper.make_node("Softmax", ["x"], ["y"])],
+        [helper.make_node("Softmax", ["x"], ["y"], axis=axis)],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
@@ -139,21 +140,19 @@ def test_a_backend_that_cannot_serve(config: Path, tmp_path: Path) -> None:
 
 
 def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path: Path) -> None:
-    good = config.read_text()
-    config.write_text(good.replace("threads: 1}", "threads: 1, options: {allow_spinning: perhaps}}"))
+    write_model(tmp_path / "broken.onnx", axis=7)
+    config.write_text(config.read_text().replace("{tiny:", "{broken: {path: broken.onnx}, tiny:"))
     run = tmp_path / "run"
     begun = trtw("bench", config, "--output", run)
     assert begun.exit_code == 0
-    assert "one failed at sweep: tiny b1, sweep: tiny b2: " in " ".join(begun.stdout.split())
+    assert "one failed at sweep: broken b1, sweep: broken b2: " in " ".join(begun.stdout.split())
     failed = [record for record in measured(run) if record.status == "failed"]
-    assert len(failed) == 4
+    assert len(failed) == 8
     assert failed[0].error_kind == "UsageProblem"
-    assert "allow_spinning" in (failed[0].error or "")
+    assert "broken.onnx" in (failed[0].error or "")
     kept = {(record.key, record.repetition) for record in measured(run) if record.status == "ok"}
 
-    document = json.loads((run / "config.json").read_text())
-    document["runtimes"][1]["options"] = {}
-    (run / "config.json").write_text(json.dumps(document))
+    write_model(tmp_path / "broken.onnx")
     samples = {record.samples: (run / str(record.samples)).read_bytes() for record in measured(run) if record.samples}
     assert trtw("bench", "--resume", run).exit_code == 0
     records = measured(run)
@@ -296,8 +295,9 @@ def test_runtimes_load_together_where_asked(config: Path, tmp_path: Path, monkey
 
 
 def test_one_that_cannot_load_beside_others_is_a_failed_record(config: Path, tmp_path: Path) -> None:
-    broken = "runtimes: [{backend: ort-cpu, name: broken, options: {no_such_option: 1}}, "
-    config.write_text("loading: together\n" + config.read_text().replace("runtimes: [", broken))
+    write_model(tmp_path / "broken.onnx", axis=7)
+    models = config.read_text().replace("{tiny:", "{broken: {path: broken.onnx}, tiny:")
+    config.write_text("loading: together\n" + models)
     trtw("bench", config, "--output", tmp_path / "run")
-    outcomes = {(record.runtime, record.status) for record in measured(tmp_path / "run")}
-    assert outcomes == {("broken", "failed"), ("ort-cpu-fp32", "ok"), ("one", "ok")}
+    outcomes = {(record.model, record.status) for record in measured(tmp_path / "run")}
+    assert outcomes == {("broken", "failed"), ("tiny", "ok")}

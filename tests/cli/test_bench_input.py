@@ -192,6 +192,34 @@ def test_a_dry_run_knows_the_backends(tmp_path: Path) -> None:
     assert "no backend called 'auto'; there are: trt, ort-trt" in result.stderr
 
 
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize(
+    ("runtime", "message"),
+    [
+        ("{backend: ort-cuda, options: {cuda_grph: true}}", "ort-cuda has no option 'cuda_grph'"),
+        (
+            "{backend: ort-cuda, options: {cuda_graph: perhaps}}",
+            "cuda_graph of backend ort-cuda is true or false",
+        ),
+        ("{backend: trt, precision: int3}", "int3"),
+        ("{backend: trt, options: {optimisation: 3}}", "Backend trt has no option 'optimisation'"),
+        ("{backend: trt, options: {profile_shape: round}}", "profile_shape is static or dynamic, not 'round'"),
+        ("{backend: ort-trt, precision: fp64}", "Backend ort-trt runs fp32, fp16, bf16 or int8, not 'fp64'"),
+        ("{backend: torch, options: {mode: default}}", "Backend torch has no option 'mode'"),
+        ("{backend: torch-compile, precision: int8}", "Backend torch-compile runs"),
+        ("{backend: ort-cpu, precision: fp16}", "ort-cpu runs a model in the precision"),
+    ],
+)
+def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str, message: str) -> None:
+    """None of them need be installed for it."""
+    text = (
+        f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays, imgsz: [8, 8]}}}}\n"
+    )
+    result = trtw("bench", write(tmp_path, text), "--dry-run")
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
 def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = trtw("report", tmp_path / "run", "--output", tmp_path / "file")

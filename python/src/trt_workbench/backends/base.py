@@ -189,6 +189,10 @@ class Backend(abc.ABC):
     def check_precision(self, precision: str) -> None:  # noqa: B027 - a backend may leave it to the load
         """Raise UsageProblem for a precision that this backend serves with no model; needs neither model nor device."""
 
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for options that this backend serves with no model; needs neither runtime nor device."""
+        self.check_precision(options.precision)
+
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.
 

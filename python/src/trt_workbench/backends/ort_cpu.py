@@ -65,6 +65,12 @@ class OrtCpuBackend(Backend):
             )
             raise UsageProblem(msg)
 
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an unknown or wrong option."""
+        super().check_options(options)
+        check_counts(options)
+        checked_extra(self.name, CPU_OPTIONS, options.extra)
+
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
             import onnxruntime as ort
@@ -73,8 +79,7 @@ class OrtCpuBackend(Backend):
             raise ComponentMissing(msg) from error
         from trt_workbench.onnxtools.preflight import examine_model
 
-        self.check_precision(options.precision)
-        check_counts(options)
+        self.check_options(options)
         extra = checked_extra(self.name, CPU_OPTIONS, options.extra)
         examine_model(model)
         config, provenance = session_config(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
@@ -55,6 +55,11 @@ class OrtCudaBackend(Backend):
         """Raise UsageProblem for an unknown precision."""
         check_known(self.name, precision)
 
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
+        super().check_options(options)
+        self._extra(options)
+
     def plan(self, model: Path, options: SessionOptions) -> LoadPlan:
         """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
 
@@ -63,9 +68,7 @@ class OrtCudaBackend(Backend):
         """
         from trt_workbench.onnxtools.preflight import examine_model
 
-        check_counts(options)
-        extra = checked_extra(self.name, {**SESSION_OPTIONS, **CUDA_OPTIONS}, options.extra)
-        check_together(extra, options.concurrency)
+        extra = self._extra(options)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
@@ -81,6 +84,12 @@ class OrtCudaBackend(Backend):
             extra=extra,
             provenance={**precision, "tf32": options.tf32},
         )
+
+    def _extra(self, options: SessionOptions) -> dict[str, Any]:
+        check_counts(options)
+        extra = checked_extra(self.name, {**SESSION_OPTIONS, **CUDA_OPTIONS}, options.extra)
+        check_together(extra, options.concurrency)
+        return extra
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         plan = self.plan(model, options)

@@ -51,6 +51,11 @@ class OrtTrtBackend(Backend):
             msg = f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {precision!r}."
             raise UsageProblem(msg)
 
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
+        super().check_options(options)
+        self._extra(options)
+
     def plan(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadPlan:
         """Return what a session would be made with. Needs neither TensorRT nor a GPU.
 
@@ -64,11 +69,9 @@ class OrtTrtBackend(Backend):
         """
         from trt_workbench.onnxtools.preflight import examine_model
 
-        check_counts(options)
-        extra = checked_extra(self.name, {**SESSION_OPTIONS, **TRT_OPTIONS}, options.extra)
+        extra = self._extra(options)
         facts = examine_model(model)
         _check_profiles(extra, facts, model)
-        check_together(extra, options.concurrency)
         path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:
             check_tf32_allowed()
@@ -107,6 +110,12 @@ class OrtTrtBackend(Backend):
         session = load_gpu_session(plan, options)
         session.provenance = {**session.provenance, **record, "tensorrt": found.versions.get("tensorrt")}
         return session
+
+    def _extra(self, options: SessionOptions) -> dict[str, Any]:
+        check_counts(options)
+        extra = checked_extra(self.name, {**SESSION_OPTIONS, **TRT_OPTIONS}, options.extra)
+        check_together(extra, options.concurrency)
+        return extra
 
     def _precision(
         self, model: Path, facts: ModelFacts, options: SessionOptions, extra: dict[str, Any], tensorrt: int

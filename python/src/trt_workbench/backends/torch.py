@@ -13,6 +13,7 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import check_counts
 from trt_workbench.backends.torch_common import (
+    check_known_precision,
     chosen_device,
     chosen_precision,
     common_record,
@@ -51,17 +52,24 @@ class TorchBackend(Backend):
 
     name: ClassVar[str] = "torch"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
+    _options: ClassVar[Mapping[str, Option]] = _OPTIONS
 
     def availability(self) -> Availability:
         """Say whether PyTorch can be imported and is new enough; versions tell the device."""
         return torch_availability()
 
     def check_precision(self, precision: str) -> None:
-        """Raise UsageProblem for an unknown precision; needs PyTorch."""
-        chosen_precision(self.name, precision)
+        """Raise UsageProblem for an unknown precision."""
+        check_known_precision(self.name, precision)
+
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an unknown or wrong option."""
+        super().check_options(options)
+        check_counts(options)
+        checked_extra(self.name, self._options, options.extra)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        extra = checked_extra(self.name, _OPTIONS, options.extra)
+        extra = checked_extra(self.name, self._options, options.extra)
         loaded, device, record = self._prepare(model, options, extra)
         return self._session(loaded.module, loaded, model, device, options, record)
 
@@ -116,6 +124,7 @@ class TorchCompileBackend(TorchBackend):
     """
 
     name: ClassVar[str] = "torch-compile"
+    _options: ClassVar[Mapping[str, Option]] = _COMPILE_OPTIONS
 
     def availability(self) -> Availability:
         """Say whether PyTorch serves and has the C++ compiler that generated code needs."""
@@ -128,7 +137,7 @@ class TorchCompileBackend(TorchBackend):
         return found
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        extra = checked_extra(self.name, _COMPILE_OPTIONS, options.extra)
+        extra = checked_extra(self.name, self._options, options.extra)
         loaded, device, record = self._prepare(model, options, extra)
         import torch
 

@@ -62,13 +62,18 @@ def chosen_device(name: str | None) -> torch.device:
     return device
 
 
+def check_known_precision(backend: str, precision: str) -> None:
+    """Raise UsageProblem for an unknown precision."""
+    if precision not in PRECISIONS:
+        msg = f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}."
+        raise UsageProblem(msg)
+
+
 def chosen_precision(backend: str, precision: str) -> torch.dtype:
     """Return the type that fp32 weights and activations are held in. Raises UsageProblem for an unknown one."""
     import torch
 
-    if precision not in PRECISIONS:
-        msg = f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}."
-        raise UsageProblem(msg)
+    check_known_precision(backend, precision)
     dtype: torch.dtype = getattr(torch, PRECISIONS[precision])
     return dtype
 

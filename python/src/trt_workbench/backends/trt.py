@@ -37,6 +37,10 @@ class TrtBackend(Backend):
         """Raise UsageProblem for an unknown type; types may be joined, such as int8+fp16."""
         load_settings(None, {"precision": precision})
 
+    def check_options(self, options: SessionOptions) -> None:
+        """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
+        split_options(options)
+
     def _load(self, model: Path, options: SessionOptions) -> Session:
         from trt_workbench.backends.trt_session import TrtSession
 

@@ -19,6 +19,7 @@ from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.rundir import destination_of, run_directory, taken_over
+from trt_workbench.bench.session_options import check_point
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 
@@ -117,7 +118,8 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
         models: as in `with_models`.
 
     Raises:
-        UsageProblem: the configuration or a model cannot be used, a backend is unknown, or no point fits `only`.
+        UsageProblem: the configuration or a model cannot be used, a backend or one of its options is unknown, or no
+            point fits `only`.
         ComponentMissing: an embedded model is missing.
     """
     shipped = shipped_configs()
@@ -149,4 +151,6 @@ def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = No
     model_files(config)
     points = expand(config, only)
     require_known(points)
+    for point in points:
+        check_point(point)
     return PlannedBench(config, points, earlier)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.bench.config import LANGUAGE_KINDS
 from trt_workbench.bench.inputs import Symbols, dimension_symbols, with_image_size
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
 from trt_workbench.errors import UsageProblem
 
 Ranges = Mapping[str, Sequence[int]]
+
+
+def check_point(point: Point) -> None:
+    """Raise UsageProblem for options that the backend of a point serves with no model; needs neither model nor device.
+
+    Language models are asked for otherwise: their options are checked once the model is opened.
+    """
+    if point.work.kind not in LANGUAGE_KINDS:
+        get_backend(point.backend).check_options(_asked(point, _without_shape(point)))
 
 
 def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions:
@@ -24,15 +36,25 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
         model: the model file.
         ranges: smallest and largest batch, named dimensions, `height` and `width` in the sweep.
     """
-    extra = dict(point.options)
+    extra = _without_shape(point)
     if point.backend == "trt":
-        shape = extra.pop("profile_shape", "static")
-        if shape not in ("static", "dynamic"):
-            msg = f"profile_shape is static or dynamic, not {shape!r}."
-            raise UsageProblem(msg)
+        shape = point.options.get("profile_shape")
         made = "profiles" not in extra and "config" not in extra
         if made and (profile := _profile(point, model, ranges if shape == "dynamic" else {})):
             extra["profiles"] = [profile]
+    return _asked(point, extra)
+
+
+def _without_shape(point: Point) -> dict[str, Any]:
+    """Return the options that the backend itself knows."""
+    extra = dict(point.options)
+    if point.backend == "trt" and (shape := extra.pop("profile_shape", "static")) not in ("static", "dynamic"):
+        msg = f"profile_shape is static or dynamic, not {shape!r}."
+        raise UsageProblem(msg)
+    return extra
+
+
+def _asked(point: Point, extra: Mapping[str, Any]) -> SessionOptions:
     return SessionOptions(
         threads=point.threads, concurrency=point.concurrency, precision=point.precision, tf32=point.tf32, extra=extra
     )
