@@ -57,6 +57,38 @@ def images() -> list[Any]:
 TRANSFORM = ImageTransform(8, 8)
 
 
+@pytest.mark.parametrize(
+    ("version", "extra", "converted"),
+    [("10.16.0", {}, False), ("10.16.0", {"strongly_typed": True}, True), ("11.1.0", {}, True)],
+)
+def test_fp16_where_types_come_from_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, extra: dict[str, Any], converted: bool
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_VERSION", version)
+    path, notes = tmp_path / "linear.onnx", []
+    weights = np.random.default_rng(0).standard_normal((16, 5), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 5])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    x = np.random.default_rng(1).standard_normal((4, 16), np.float32)
+    options = SessionOptions(precision="fp16", extra={"note": notes.append, **extra})
+    with TrtBackend().load(path, options) as session:
+        assert {spec.dtype for spec in (*session.inputs, *session.outputs)} == {"float32"}
+        difference = np.abs(session.run({"x": x})["y"] - x @ weights).max()
+        provenance = session.provenance
+    assert provenance["precision"] == "fp16"
+    assert (1e-5 < difference < 1e-2) == converted  # the double has no fp16 of its own
+    assert ("converted_by" in provenance) == converted
+    assert any(f"TensorRT {version} takes types from the graph" in note for note in notes) == converted
+    with TrtBackend().load(path, SessionOptions(extra=extra)) as session:
+        assert np.abs(session.run({"x": x})["y"] - x @ weights).max() < 1e-5
+
+
 def test_a_session_takes_the_state_of_another(tmp_path: Path) -> None:
     """One engine adds x to the sum, the other twice x."""
     paths = []

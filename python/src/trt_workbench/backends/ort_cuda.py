@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.graph_precision import check_known, model_in_precision
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, check_counts
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
-from trt_workbench.backends.ort_precision import check_known, model_in_precision
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing
 

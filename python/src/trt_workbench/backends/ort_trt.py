@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.extra_options import checked_extra
+from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, check_counts
 from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
-from trt_workbench.backends.ort_precision import model_in_precision
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.trt_options import RunnerChoice, split_options
 from trt_workbench.engine.builder import build, prepare_build
 from trt_workbench.engine.loading import LoadedEngine, load_engine
@@ -15,6 +16,9 @@ from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
+
+# From this version on every network is strongly typed (NvInfer.h).
+_TYPED_FROM = 11
 
 
 class TrtBackend(Backend):
@@ -48,13 +52,32 @@ class TrtBackend(Backend):
         is_model = model.suffix == ".onnx"
         if not is_model:
             _refuse_build_options(model, options)
-        plan = _build(model, settings, choice) if is_model else model
+        conversion: dict[str, Any] = {}
+        plan = model
+        if is_model:
+            model, conversion = _typed(model, settings, choice)
+            plan = _build(model, settings, choice)
         loaded = load_engine(plan, trust=choice.trust, allow_host_code=choice.allow_host_code, device=settings.device)
         if not is_model:
             _check_precision(loaded, options)
         for text in loaded.notes:
             choice.say(text)
-        return TrtSession(loaded, choice, options.concurrency)
+        return TrtSession(loaded, choice, options.concurrency, conversion)
+
+
+def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[Path, dict[str, Any]]:
+    """Return an fp16 copy of the model, and how it was made, where TensorRT takes types from the graph; else the model.
+
+    So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
+    """
+    version = examine_target(settings.device).tensorrt_version or "0"
+    from_graph = settings.strongly_typed or int(version.split(".")[0]) >= _TYPED_FROM
+    if not from_graph or "fp16" not in settings.precision or set(settings.precision) - {"fp16", "tf32"}:
+        return model, {}
+    typed, record = model_in_precision(TrtBackend.name, model, examine_model(model), "fp16")
+    if typed != model:
+        choice.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
+    return typed, record
 
 
 def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:

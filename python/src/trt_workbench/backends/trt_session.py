@@ -34,13 +34,16 @@ class TrtSession(StateSession):
         state_inputs: what feeds back on the device and is no input of a call.
     """
 
-    def __init__(self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int) -> None:
+    def __init__(
+        self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int, conversion: Mapping[str, Any] | None = None
+    ) -> None:
         """Make the contexts and buffers.
 
         Args:
             loaded: the engine.
             choice: how it is run.
             concurrency: calls in flight at once, unless `choice.slots` asks for more.
+            conversion: how the model was brought to its precision before it was built, for the record.
 
         Raises:
             UsageProblem: the choice does not fit the engine.
@@ -65,6 +68,7 @@ class TrtSession(StateSession):
         self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
         self.metadata = _metadata(loaded)
         self._loaded = loaded
+        self._conversion = {name: value for name, value in (conversion or {}).items() if name != "precision"}
         self._graph_status = ""
         self._last_spec: tuple[ImageTransform, Any] | None = None
 
@@ -82,6 +86,7 @@ class TrtSession(StateSession):
             "plan_sha256": plan.sha256,
             "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
             "precision": "+".join(_precision(plan.manifest.options)) if plan.manifest else "unknown",
+            **self._conversion,
             "slots": self.concurrency,
             "cuda_graph": self.graph_status(),
             "spin": self._settings["spin"],

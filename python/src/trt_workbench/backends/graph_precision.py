@@ -1,4 +1,7 @@
-"""Precision of an ONNX model for ONNX Runtime, which computes what the graph says: fp16 needs an fp16 graph."""
+"""Precision of an ONNX model for runtimes that compute what the graph says: fp16 needs an fp16 graph.
+
+ONNX Runtime does, and TensorRT where networks are strongly typed.
+"""
 
 from __future__ import annotations
 
