@@ -154,16 +154,6 @@ void Runner::reset_state(const std::vector<std::pair<std::size_t, Input>>& value
     with_idle_slot(0, "resetting its state", [&](Slot& slot) { slot.reset_state(values); });
 }
 
-std::vector<StateValue> Runner::state_values(const std::vector<std::size_t>& inputs) {
-    std::vector<StateValue> values;
-    with_idle_slot(0, "reading its state", [&](Slot& slot) {
-        for (const std::size_t input : inputs) {
-            values.push_back(slot.state_value(input));
-        }
-    });
-    return values;
-}
-
 void Runner::take_state(Runner& other) {
     if (&other == this) {
         return;
@@ -180,17 +170,20 @@ void Runner::take_state(Runner& other) {
                                " in the other runner.");
         }
     }
-    const std::vector<StateValue> values = other.state_values(from); // holds the memory until it is copied
-    std::vector<std::pair<std::size_t, Input>> copies;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        if (values[i].memory) {
-            Input& copy = copies.emplace_back(to[i], Input{}).second;
-            copy.source = Source::device;
-            copy.data = values[i].memory->data();
-            copy.shape = values[i].shape;
+    // Until they are copied, no call of `other` may write where its values are.
+    other.with_idle_slot(0, "its state is taken", [&](const Slot& theirs) {
+        std::vector<std::pair<std::size_t, Input>> copies;
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            const StateValue value = theirs.state_value(from[i]);
+            if (value.memory) {
+                Input& copy = copies.emplace_back(to[i], Input{}).second;
+                copy.source = Source::device;
+                copy.data = value.memory->data();
+                copy.shape = value.shape;
+            }
         }
-    }
-    reset_state(copies);
+        reset_state(copies);
+    });
 }
 
 std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {

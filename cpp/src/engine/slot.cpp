@@ -92,6 +92,9 @@ void Slot::launch(const Call& call) {
     } catch (const UsageProblem&) {
         if (in_flight_) {
             abandon();
+        } else {
+            // values of state inputs may still be copied, from arrays that the caller may change now
+            static_cast<void>(cudaStreamSynchronize(compute_.get()));
         }
         throw;
     } catch (...) {
@@ -305,8 +308,14 @@ void Slot::set_state(std::size_t input, const Input& value) {
 
 void Slot::reset_state(const std::vector<std::pair<std::size_t, Input>>& values) {
     state_.reset();
-    for (const auto& [input, value] : values) {
-        set_state(input, value);
+    try {
+        for (const auto& [input, value] : values) {
+            set_state(input, value);
+        }
+    } catch (...) {
+        state_.reset();
+        static_cast<void>(cudaStreamSynchronize(compute_.get())); // the values before it may still be copied
+        throw;
     }
     TRTW_CUDA(cudaStreamSynchronize(compute_.get()));
 }

@@ -19,21 +19,16 @@ constexpr std::size_t kFuseLimit = std::size_t{2} << 20U;
 
 void Slot::take_state(const Call& call) {
     bool changed = false;
-    bool given = false;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         if (state_.pair_of_input(i) < 0) {
             continue;
         }
         if (call.inputs[i].source != Source::state) {
             set_state(i, call.inputs[i]);
-            given = true;
         }
         shapes_[i] = state_.next_input(i, compute_.get(), changed);
     }
     generation_ += changed ? 1 : 0;
-    if (given) {
-        TRTW_CUDA(cudaStreamSynchronize(compute_.get())); // the call may be refused, and its arrays change then
-    }
 }
 
 void Slot::take_shapes(const Call& call) {

@@ -62,6 +62,10 @@ def test_one_runner_takes_the_state_of_another(native: Any, engines: Engines) ->
         first.reset_state()
         second.take_state(first)  # zeros, as there is no value
         np.testing.assert_array_equal(second.run({"x": x[0]})["y"], expected[0])
+        ticket = first.submit({"x": x[0]})
+        with pytest.raises(native.UsageProblem, match="in flight"):
+            second.take_state(first)
+        first.wait(ticket)
         with native.Runner(engines("recurrent")) as without:
             with pytest.raises(native.UsageProblem, match="keeps no state"):
                 first.take_state(without)

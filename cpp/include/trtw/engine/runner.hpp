@@ -68,7 +68,6 @@ public:
 
 private:
     void check_options() const;
-    [[nodiscard]] std::vector<StateValue> state_values(const std::vector<std::size_t>& inputs);
     void select_device() const;
     Finished finish(int slot);
     template <class Action>
