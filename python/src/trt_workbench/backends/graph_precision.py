@@ -36,7 +36,7 @@ def model_in_precision(
 
     Raises:
         UsageProblem: the precision is unknown here, or the file cannot be had in it.
-        ComponentMissing: the converter is not part of the installed ONNX Runtime.
+        ComponentMissing: ONNX Runtime is absent, or the converter is not part of it.
     """
     check_known(backend, precision)
     if precision == "fp32":
@@ -70,8 +70,15 @@ def _float_types(model: Path) -> set[str]:
 def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
     """Return the converted file, made once for every model and recipe, and its record."""
     import onnx
-    import onnxruntime as ort
 
+    try:
+        import onnxruntime as ort
+    except ImportError as error:  # TensorRT itself does without
+        msg = (
+            f"fp16 is made by onnxruntime, which cannot be imported ({error}). Install it with "
+            f"`pip install onnxruntime` (`onnxruntime-gpu` for its GPU backends), or export the model in fp16: {model}"
+        )
+        raise ComponentMissing(msg) from error
     key = {
         "recipe": _RECIPE,
         "model_sha256": hash_model(model, facts.external_locations),

@@ -70,9 +70,10 @@ def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[
 
     So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
     """
+    if "fp16" not in settings.precision or set(settings.precision) - {"fp16", "tf32"}:
+        return model, {}
     version = examine_target(settings.device).tensorrt_version or "0"
-    from_graph = settings.strongly_typed or int(version.split(".")[0]) >= _TYPED_FROM
-    if not from_graph or "fp16" not in settings.precision or set(settings.precision) - {"fp16", "tf32"}:
+    if not settings.strongly_typed and int(version.split(".")[0]) < _TYPED_FROM:
         return model, {}
     typed, record = model_in_precision(TrtBackend.name, model, examine_model(model), "fp16")
     if typed != model:
