@@ -112,7 +112,11 @@ def test_what_executed_and_where() -> None:
         "tf32": False,
     }
     facts = executed(measured("a", 1.0, provenance=provenance))
-    assert facts == {"a": {"tensorrt": "10.16.1", "tf32": "no", "build warnings": "w"}}
+    expected = {"tensorrt": "10.16.1", "tf32": "no", "build warnings": "w"}
+    assert facts == {"a": expected}
+    # of a second session no more than of the first
+    facts = executed(measured("a", 1.0, provenance={**provenance, "prompts": {**provenance, "notes": []}}))
+    assert facts == {"a": {**expected, "prompts": "tensorrt 10.16.1, tf32 no"}}
     environment = {
         "cpu": {"model": "C", "processors_available": 4},
         "driver": {"gpus": [{"name": "G"}, {"name": "G"}]},

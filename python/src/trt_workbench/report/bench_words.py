@@ -174,19 +174,21 @@ def executed(records: Iterable[Record]) -> dict[str, dict[str, str]]:
 
 def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
     """The provenance without paths, hashes and long lists of settings, which the records hold."""
-    facts = {
-        name: value
-        for name, value in provenance.items()
-        if name not in ("manifest", "provider_options", "plan") and not name.endswith(("_sha256", "_file"))
-    }
+    facts = _shown(provenance)
     facts["build_warnings"] = (provenance.get("manifest") or {}).get("warnings")
     texts = {name: _fact(value) for name, value in facts.items() if value not in (None, [], {}, "")}
     return {name.replace("_", " "): text for name, text in texts.items()}
 
 
+def _shown(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = ("manifest", "provider_options", "plan")
+    shown = {name: value for name, value in provenance.items() if name not in hidden}
+    return {name: value for name, value in shown.items() if not name.endswith(("_sha256", "_file"))}
+
+
 def _fact(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_fact(one)}" for name, one in value.items())
+    if isinstance(value, Mapping):  # perhaps the provenance of a second session
+        return ", ".join(f"{name} {_fact(one)}" for name, one in _shown(value).items() if one not in (None, [], {}, ""))
     if isinstance(value, list | tuple):
         return "; ".join(map(_fact, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
