@@ -106,7 +106,7 @@ def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders,
     assert (out / "report.html").read_text() == page
     for name in ("overview.html", "overview.md"):
         text = (both / name).read_text()
-        assert "at generate-cached b1 prompt 6: failed: The export holds no such graph" in text
+        assert "at generate-cached b1 prompt 6: failed: The export holds no cached graph that fits" in text
 
     # with nothing measured there is nothing to keep
     alone = invoke(folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16")

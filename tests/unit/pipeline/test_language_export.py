@@ -109,12 +109,14 @@ def test_graphs_from_another_machine(llm_folder: Folders, tmp_path: Path) -> Non
     found = graph_from_export(tmp_path, directory, "static", 32)
     assert (found.path, found.data) == (tmp_path / "static.onnx", tmp_path / "static.onnx.data")
     assert (found.layers, found.cache_length) == (2, 32)
-    with pytest.raises(UsageProblem, match="--graphs static --cache-length 33"):
+    with pytest.raises(UsageProblem, match=r"no static graph that fits.* --graphs logits,static --cache-length 33"):
         graph_from_export(tmp_path, directory, "static", 33)
-    with pytest.raises(UsageProblem, match="--graphs static --cache-length 32 --batch 4"):
+    with pytest.raises(UsageProblem, match="--graphs logits,static --cache-length 32 --batch 4"):
         graph_from_export(tmp_path, directory, "static", 32, 4)
-    with pytest.raises(UsageProblem, match="--graphs cached"):
+    with pytest.raises(UsageProblem, match="--graphs logits,cached,static --cache-length 32: "):
         graph_from_export(tmp_path, directory, "cached")
+    with pytest.raises(UsageProblem, match="--graphs logits,static,step --cache-length 32 --batch 2: "):
+        graph_from_export(tmp_path, directory, "step", 26, 2)
     with pytest.raises(UsageProblem, match="another model"):
         graph_from_export(tmp_path, examine_llm_directory(llm_folder("gpt2")), "logits")
 

@@ -19,7 +19,14 @@ from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
 from trt_workbench.engine.hashing import hash_document
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.export_llm import INLINE_LIMIT_BYTES, SLOTTED, ExportedGraph, GraphKind, export_graph
+from trt_workbench.onnxtools.export_llm import (
+    GRAPHS,
+    INLINE_LIMIT_BYTES,
+    SLOTTED,
+    ExportedGraph,
+    GraphKind,
+    export_graph,
+)
 from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
@@ -206,9 +213,16 @@ def graph_from_export(
         raise UsageProblem(msg)
     entry = entries.get(kind)
     if entry is None or (entry["cache_length"] or 0) < slots or (batch and entry["batch"] != batch):
+        # an export replaces the last one, so it has to hold what is there, too
+        kinds = ",".join(other for other in GRAPHS if other == kind or other in entries)
+        slots = max([slots, *(other["cache_length"] or 0 for other in entries.values())])
+        batch = batch or next((other["batch"] for other in entries.values() if other["batch"]), None)
         options = f" --cache-length {slots}" if slots else ""
         options += f" --batch {batch}" if batch else ""
-        msg = f"The export holds no such graph; make it with export-llm --graphs {kind}{options}: {folder}"
+        msg = (
+            f"The export holds no {kind} graph that fits; make all anew with "
+            f"export-llm --graphs {kinds}{options}: {folder}"
+        )
         raise UsageProblem(msg)
     return _graph(folder, entry)
 
