@@ -97,7 +97,7 @@ class DeviceSession(StateSession):
 
     def __init__(self, session: Session, options: SessionOptions) -> None:
         self._session, self._into = session, dict(options.extra["state"])
-        self._longest = 6 if "profiles" in options.extra else 1
+        self._longest = 6 if options.extra.get("profiles") else 1
         self.inputs = tuple(spec for spec in session.inputs if spec.name not in self._into.values())
         self.outputs = tuple(spec for spec in session.outputs if spec.name not in self._into)
         self.held: dict[str, Any] = {
@@ -140,7 +140,7 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     directory, prompts = examine_llm_directory(llm_folder("llama")), TOKENS[:12].reshape(2, 6)
     model = open_cached(BackendChoice("trt", "fp16"), source(llm_folder("llama")), 2, 6, 26)
     # one for prompts, and one whose every shape is fixed
-    assert [extra.get("profiles") for extra in seen] == [["input_ids:2x1/2x6/2x6"], None]
+    assert [extra["profiles"] for extra in seen] == [["input_ids:2x1/2x6/2x6"], []]
     assert [[spec.shape for spec in session.inputs] for session in loaded] == [[(2, None), (1,)], [(2, 1), (1,)]]
     for extra in seen:
         assert extra["state"]["present.1.value"] == "past_key_values.1.value"
@@ -155,6 +155,26 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     for session in loaded:
         with pytest.raises(UsageProblem, match="closed"):
             session.run({})
+
+
+def test_profiles_that_are_asked_for_are_those_of_prompts(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trt_workbench.pipeline.language import opening
+
+    config, asked = tmp_path / "build.yaml", ["input_ids:2x1/2x4/2x6"]
+    config.write_text(json.dumps({"profiles": asked}))
+    profiles: list[list[str]] = []
+
+    class Double:
+        def load(self, path: Path, options: SessionOptions) -> DeviceSession:
+            profiles.append([str(profile) for profile in split_options(options)[1].profiles])
+            return DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options)
+
+    monkeypatch.setattr(opening, "require_backend", lambda _: Double())
+    wanted = replace(source(llm_folder("llama")), options={"profiles": asked, "config": config})
+    open_cached(BackendChoice("trt"), wanted, 2, 6, 26).close()
+    assert profiles == [asked, []]
 
 
 def test_a_second_engine_that_cannot_be_loaded_closes_the_first(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +164,9 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     lengths = {"profiles": [f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]}
     with ExitStack() as opened:
         prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, {**extra, **lengths})))
-        steps = opened.enter_context(backend.load(single.path, _options(choice, source, extra)))
+        # profiles of the options or their settings file are for prompts: a step has one shape
+        fixed = replace(source, options={**source.options, "profiles": []})
+        steps = opened.enter_context(backend.load(single.path, _options(choice, fixed, extra)))
         assert isinstance(prompts, StateSession)
         assert isinstance(steps, StateSession)
         opened.pop_all()
