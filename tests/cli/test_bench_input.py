@@ -220,6 +220,18 @@ def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str, messag
     assert message in result.stderr
 
 
+@pytest.mark.usefixtures("model")
+def test_of_a_sweep_some_combinations_may_be_impossible(tmp_path: Path) -> None:
+    runtime = "{backend: ort-cuda, options: {cuda_graph: [true, false]}, concurrency: [1, 2]}"
+    text = f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays}}}}\n"
+    result = trtw("bench", write(tmp_path, text), "--dry-run")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 4
+    result = trtw("bench", write(tmp_path, text), "--dry-run", "--only", "*concurrency=2*cuda_graph=True*")
+    assert result.exit_code == 2
+    assert "cuda_graph" in result.stderr
+
+
 def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     result = trtw("report", tmp_path / "run", "--output", tmp_path / "file")

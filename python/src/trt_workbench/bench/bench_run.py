@@ -19,7 +19,7 @@ from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.rundir import destination_of, run_directory, taken_over
-from trt_workbench.bench.session_options import check_point
+from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 
@@ -151,6 +151,5 @@ def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = No
     model_files(config)
     points = expand(config, only)
     require_known(points)
-    for point in points:
-        check_point(point)
+    check_runtimes(points)
     return PlannedBench(config, points, earlier)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,27 @@ from trt_workbench.errors import UsageProblem
 Ranges = Mapping[str, Sequence[int]]
 
 
-def check_point(point: Point) -> None:
-    """Raise UsageProblem for options that the backend of a point serves with no model; needs neither model nor device.
+def check_runtimes(points: Iterable[Point]) -> None:
+    """Raise UsageProblem for a runtime none of whose points its backend serves, whatever the model; needs no device.
 
-    Language models are asked for otherwise: their options are checked once the model is opened.
+    Of a sweep some combinations may be impossible; these become failed records. Language models are asked for
+    otherwise: their options are checked once the model is opened.
     """
-    if point.work.kind not in LANGUAGE_KINDS:
+    problems: dict[str, list[UsageProblem | None]] = {}
+    for point in points:
+        if point.work.kind not in LANGUAGE_KINDS:
+            problems.setdefault(point.entry, []).append(_problem(point))
+    for found in problems.values():
+        if found[0] and all(found):
+            raise found[0]
+
+
+def _problem(point: Point) -> UsageProblem | None:
+    try:
         get_backend(point.backend).check_options(_asked(point, _without_shape(point)))
+    except UsageProblem as problem:
+        return problem
+    return None
 
 
 def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions:
