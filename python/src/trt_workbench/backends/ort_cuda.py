@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.graph_precision import check_known, model_in_precision
-from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, check_counts
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER
+from trt_workbench.backends.ort_gpu import LoadPlan, checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing
@@ -58,7 +58,7 @@ class OrtCudaBackend(Backend):
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
         super().check_options(options)
-        self._extra(options)
+        checked_options(self.name, CUDA_OPTIONS, options)
 
     def plan(self, model: Path, options: SessionOptions) -> LoadPlan:
         """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
@@ -68,7 +68,7 @@ class OrtCudaBackend(Backend):
         """
         from trt_workbench.onnxtools.preflight import examine_model
 
-        extra = self._extra(options)
+        extra = checked_options(self.name, CUDA_OPTIONS, options)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
@@ -84,12 +84,6 @@ class OrtCudaBackend(Backend):
             extra=extra,
             provenance={**precision, "tf32": options.tf32},
         )
-
-    def _extra(self, options: SessionOptions) -> dict[str, Any]:
-        check_counts(options)
-        extra = checked_extra(self.name, {**SESSION_OPTIONS, **CUDA_OPTIONS}, options.extra)
-        check_together(extra, options.concurrency)
-        return extra
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         plan = self.plan(model, options)

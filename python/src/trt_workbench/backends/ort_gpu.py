@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.extra_options import Option
+from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
 from trt_workbench.backends.ort_bound import BoundSession
 from trt_workbench.backends.ort_common import (
     CPU_PROVIDER,
     CUDA_PROVIDER,
     LEVELS,
+    check_counts,
     cuda_major,
     session_config,
     translated,
@@ -72,7 +73,19 @@ def provider_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def check_together(extra: Mapping[str, Any], concurrency: int) -> None:
+def checked_options(backend: str, table: Mapping[str, Option], options: SessionOptions) -> dict[str, Any]:
+    """Return the value of every option of SESSION_OPTIONS and of the provider's own `table`.
+
+    Raises:
+        UsageProblem: an option is unknown, wrong or does not fit the others.
+    """
+    check_counts(options)
+    extra = checked_extra(backend, {**SESSION_OPTIONS, **table}, options.extra)
+    _check_together(extra, options.concurrency)
+    return extra
+
+
+def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
     """Raise UsageProblem where what was asked for excludes another: CUDA graphs, state, several runs at once."""
     if extra["cuda_graph"] and concurrency > 1:
         msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."

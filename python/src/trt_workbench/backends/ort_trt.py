@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
-from trt_workbench.backends.extra_options import checked_extra
 from trt_workbench.backends.graph_precision import model_in_precision
-from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, check_counts
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, check_together, load_gpu_session, provider_text
+from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
+from trt_workbench.backends.ort_gpu import LoadPlan, checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
@@ -54,7 +53,7 @@ class OrtTrtBackend(Backend):
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
         super().check_options(options)
-        self._extra(options)
+        checked_options(self.name, TRT_OPTIONS, options)
 
     def plan(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadPlan:
         """Return what a session would be made with. Needs neither TensorRT nor a GPU.
@@ -69,7 +68,7 @@ class OrtTrtBackend(Backend):
         """
         from trt_workbench.onnxtools.preflight import examine_model
 
-        extra = self._extra(options)
+        extra = checked_options(self.name, TRT_OPTIONS, options)
         facts = examine_model(model)
         _check_profiles(extra, facts, model)
         path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
@@ -110,12 +109,6 @@ class OrtTrtBackend(Backend):
         session = load_gpu_session(plan, options)
         session.provenance = {**session.provenance, **record, "tensorrt": found.versions.get("tensorrt")}
         return session
-
-    def _extra(self, options: SessionOptions) -> dict[str, Any]:
-        check_counts(options)
-        extra = checked_extra(self.name, {**SESSION_OPTIONS, **TRT_OPTIONS}, options.extra)
-        check_together(extra, options.concurrency)
-        return extra
 
     def _precision(
         self, model: Path, facts: ModelFacts, options: SessionOptions, extra: dict[str, Any], tensorrt: int

@@ -68,7 +68,7 @@ class TrtSession(StateSession):
         self._extension = {spec.name: spec.dtype for spec in self.outputs if spec.dtype in _EXTENSION_TYPES.values()}
         self.metadata = _metadata(loaded)
         self._loaded = loaded
-        self._conversion = {name: value for name, value in (conversion or {}).items() if name != "precision"}
+        self._conversion = dict(conversion or {})
         self._graph_status = ""
         self._last_spec: tuple[ImageTransform, Any] | None = None
 
@@ -85,8 +85,8 @@ class TrtSession(StateSession):
             "plan": str(plan.path),
             "plan_sha256": plan.sha256,
             "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
-            "precision": "+".join(_precision(plan.manifest.options)) if plan.manifest else "unknown",
             **self._conversion,
+            "precision": "+".join(_precision(plan.manifest.options)) if plan.manifest else "unknown",
             "slots": self.concurrency,
             "cuda_graph": self.graph_status(),
             "spin": self._settings["spin"],

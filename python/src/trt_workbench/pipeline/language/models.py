@@ -227,10 +227,12 @@ class TwoSessionSlots(SessionSlots):
     A graph for one token has less to do, and a compiler knows every shape of it.
     """
 
+    session: StateSession
+
     def __init__(self, prompts: StateSession, steps: StateSession, graph: ExportedGraph) -> None:
         """Take sessions of the `static` and the `step` graph, `graph` being one of them; they are closed with this."""
         super().__init__(steps, graph)
-        self.prompts, self._steps = prompts, steps
+        self.prompts = prompts
 
     @property
     def provenance(self) -> Mapping[str, Any]:
@@ -251,7 +253,7 @@ class TwoSessionSlots(SessionSlots):
 
     def _prompt(self, input_ids: Tokens) -> Logits:
         last = self._append(self.prompts, input_ids)
-        self._steps.take_state(self.prompts)
+        self.session.take_state(self.prompts)
         return last
 
 

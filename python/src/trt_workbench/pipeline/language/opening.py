@@ -159,7 +159,6 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     if choice.name != "trt":
         return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
     extra["note"] = source.say
-
     single = source.graph("step", slots=capacity, batch=batch)
     lengths = {"profiles": [f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]}
     with ExitStack() as opened:
