@@ -31,15 +31,8 @@ struct Picture {
     ImageView view;
 };
 
-// What the GPU does, on the host: stage in pieces, then one call of `grey_levels` a pixel.
-std::vector<std::uint8_t> as_the_kernel(const ImageView& image, const LetterboxSpec& spec, int rows_per_piece) {
-    DeviceImage item = stage(image, spec);
-    const int rows = staged_rows(item);
-    std::vector<std::uint8_t> staged(static_cast<std::size_t>(rows) * static_cast<std::size_t>(item.row_bytes));
-    for (int first = 0; first < rows; first += rows_per_piece) {
-        copy_rows(image, item, first, std::min(rows_per_piece, rows - first), staged.data() + first * item.row_bytes);
-    }
-    item.pixels = staged.data();
+// What the GPU does, on the host: one call of `grey_levels` a pixel.
+std::vector<std::uint8_t> as_the_kernel(const DeviceImage& item, const LetterboxSpec& spec) {
     std::vector<std::uint8_t> result(spec.item_bytes());
     for (int y = 0; y < spec.height; ++y) {
         for (int x = 0; x < spec.width; ++x) {
@@ -53,6 +46,17 @@ std::vector<std::uint8_t> as_the_kernel(const ImageView& image, const LetterboxS
     return result;
 }
 
+std::vector<std::uint8_t> staged_in_pieces(const ImageView& image, const LetterboxSpec& spec, int rows_per_piece) {
+    DeviceImage item = stage(image, spec);
+    const int rows = staged_rows(item);
+    std::vector<std::uint8_t> staged(static_cast<std::size_t>(rows) * static_cast<std::size_t>(item.row_bytes));
+    for (int first = 0; first < rows; first += rows_per_piece) {
+        copy_rows(image, item, first, std::min(rows_per_piece, rows - first), staged.data() + first * item.row_bytes);
+    }
+    item.pixels = staged.data();
+    return as_the_kernel(item, spec);
+}
+
 void check_like_cpu(const Picture& picture, const LetterboxSpec& spec, int rows_per_piece) {
     std::vector<std::uint8_t> expected(spec.item_bytes());
     letterbox_cpu(picture.view, spec, expected.data());
@@ -60,7 +64,8 @@ void check_like_cpu(const Picture& picture, const LetterboxSpec& spec, int rows_
     CAPTURE(picture.view.width);
     CAPTURE(spec.height);
     CAPTURE(spec.width);
-    CHECK(as_the_kernel(picture.view, spec, rows_per_piece) == expected);
+    CHECK(staged_in_pieces(picture.view, spec, rows_per_piece) == expected);
+    CHECK(as_the_kernel(in_place(picture.view, spec, picture.view.pixels), spec) == expected);
 }
 
 } // namespace
@@ -159,4 +164,26 @@ TEST_CASE("what the kernel computes is what the CPU computes") {
         spec.scale_up = trial % 5 != 0;
         check_like_cpu({side(300), side(300), random}, spec, side(50));
     }
+}
+
+TEST_CASE("an image that is read in place may have its rows in falling order") {
+    std::mt19937 random{11};
+    const Picture picture{90, 70, random};
+    const ImageView flipped{picture.view.pixels + 89 * picture.view.row_bytes, 90, 70, -picture.view.row_bytes};
+    const LetterboxSpec spec = grey_level_spec(32, 48);
+    std::vector<std::uint8_t> expected(spec.item_bytes());
+    letterbox_cpu(flipped, spec, expected.data());
+    CHECK(as_the_kernel(in_place(flipped, spec, flipped.pixels), spec) == expected);
+}
+
+TEST_CASE("only an image that keeps its size or grows does not shrink") {
+    const auto shrinks_to = [](int height, int width, int side) {
+        return shrinks(stage(of_size(height, width), grey_level_spec(side, side)));
+    };
+    CHECK_FALSE(shrinks_to(48, 64, 64));
+    CHECK_FALSE(shrinks_to(24, 32, 64));
+    CHECK_FALSE(shrinks_to(64, 64, 64));
+    CHECK(shrinks_to(65, 64, 64));
+    CHECK(shrinks_to(1, 65, 64));
+    CHECK(shrinks_to(720, 1280, 64));
 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 class CudaArray(Protocol):
     """An array on a GPU, such as a torch.Tensor, a cupy.ndarray or a DeviceArray."""
@@ -42,6 +42,17 @@ def devices() -> list[dict[str, Any]]:
 
     Raises:
         DeviceFailure: the driver or a device failed.
+    """
+
+def pinned_empty(shape: Sequence[int], dtype: DTypeLike = "uint8") -> NDArray[Any]:
+    """Return an array in page-locked host memory, which the GPU reads without a copy on the host.
+
+    Decoders and cameras that write into an array of the caller, such as `cv2.VideoCapture.read`, fill it directly.
+    Allocating takes far longer than for ordinary memory: keep the array and use it again. Values are not set.
+
+    Raises:
+        UsageProblem: a dimension is negative, or the dtype holds Python objects.
+        DeviceFailure: there is no usable GPU, or so much memory cannot be locked.
     """
 
 def profiler_start() -> None:
@@ -159,8 +170,9 @@ def letterbox_cpu(image: Image, spec: LetterboxSpec) -> HostArray:
 class ImageBatch:
     """Images of any sizes as the value of one input: letterboxed on the GPU into the runner's own buffer.
 
-    The input's shape is [len(images), 3, H, W], or [len(images), H, W, 3] for "nhwc". The images are read before
-    `run` or `submit` returns. Needs a core with CUDA kernels; ComponentMissing is raised by the run otherwise.
+    The input's shape is [len(images), 3, H, W], or [len(images), H, W, 3] for "nhwc". The images are copied before
+    `run` or `submit` returns, but those in page-locked memory (of `pinned_empty`, or locked by anyone else) are read
+    by the GPU where they lie and must stay as they are until the call is waited for. Needs a core with CUDA kernels; ComponentMissing is raised by the run otherwise.
     """
 
     def __init__(self, images: Sequence[Image], spec: LetterboxSpec) -> None:
@@ -448,7 +460,11 @@ class Runner:
         `pinned_outputs`, `pinned_images`.
         """
     def counters(self) -> dict[str, int]:
-        """Return `strided_copies` (inputs that had to be made contiguous) and `in_place_inputs` (written in place)."""
+        """Return how often calls took what way.
+
+        `strided_copies`: inputs that had to be made contiguous. `in_place_inputs`: written in place by the caller.
+        `page_locked_images`: read from the caller's page-locked memory.
+        """
     def close(self) -> None:
         """Wait for the calls in flight and release device and pinned memory; safe to call twice."""
     def __enter__(self) -> Self: ...

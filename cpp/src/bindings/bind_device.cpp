@@ -3,9 +3,15 @@
 
 #ifdef TRTW_WITH_CUDA
 #include "bind_device_array.hpp"
+#include "trtw/device/memory.hpp"
 #include "trtw/device/status.hpp"
+#include "trtw/error.hpp"
 
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+
+#include <memory>
+#include <vector>
 #endif
 
 namespace py = pybind11;
@@ -59,11 +65,36 @@ py::list devices() {
     return result;
 }
 
+py::array pinned_empty(const std::vector<py::ssize_t>& shape, const py::object& dtype) {
+    const py::dtype type = py::dtype::from_args(dtype);
+    if (type.attr("hasobject").cast<bool>()) {
+        throw trtw::UsageProblem("The GPU reads no Python objects; name a dtype of numbers.");
+    }
+    auto bytes = static_cast<std::size_t>(type.itemsize());
+    for (const py::ssize_t dim : shape) {
+        if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
+            throw trtw::UsageProblem("There is no array of the shape " + py::str(py::cast(shape)).cast<std::string>() +
+                                     ".");
+        }
+    }
+    std::unique_ptr<td::PinnedMemory> memory;
+    {
+        const py::gil_scoped_release unlocked;
+        memory = std::make_unique<td::PinnedMemory>(bytes);
+    }
+    void* data = memory->data();
+    const py::capsule base(memory.get(), [](void* pointer) { delete static_cast<td::PinnedMemory*>(pointer); });
+    static_cast<void>(memory.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return {type, shape, data, base};
+}
+
 } // namespace
 
 void trtw::bindings::bind_device(py::module_& m) {
     m.def("cuda_status", &cuda_status, "Tells whether a GPU can be used, and why not. Never raises.");
     m.def("devices", &devices, "Returns every visible GPU.\n\nRaises:\n    DeviceFailure: The driver failed.");
+    m.def("pinned_empty", &pinned_empty, py::arg("shape"), py::arg("dtype") = "uint8",
+          "Returns an array in page-locked memory, of unset values.");
     m.def("profiler_start", &td::profiler_start, "Begins the range that Nsight records.");
     m.def("profiler_stop", &td::profiler_stop, "Ends that range.");
     bind_device_array(m);

@@ -291,6 +291,7 @@ py::dict counters(const PyRunner& runner) {
     py::dict result;
     result["strided_copies"] = status.strided_copies;
     result["in_place_inputs"] = status.in_place_inputs;
+    result["page_locked_images"] = status.page_locked_images;
     return result;
 }
 
@@ -322,7 +323,7 @@ void bind_py_runner(py::module_& m) {
         .def("take_state", &PyRunner::take_state, py::arg("other"),
              "Copies what the next call of another runner reads, on the device.")
         .def("memory_bytes", &memory_bytes, "Returns what all slots hold, graphs and weights left out.")
-        .def("counters", &counters, "Returns strided_copies and in_place_inputs.")
+        .def("counters", &counters, "Returns strided_copies, in_place_inputs and page_locked_images.")
         .def("close", &PyRunner::close, "Waits for the calls in flight and releases memory; safe to call twice.")
         .def("__enter__", [](py::object self) { return self; })
         .def("__exit__", [](PyRunner& runner, const py::args&) { runner.close(); });

@@ -3,6 +3,7 @@
 #include "trtw/device/check.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace trtw::device {
 
@@ -27,6 +28,26 @@ Memory<place>::~Memory() {
     } else {
         static_cast<void>(cudaFreeHost(pointer_));
     }
+}
+
+namespace {
+
+const std::byte* mapped_byte(const std::byte* host) noexcept {
+    cudaPointerAttributes found{};
+    if (cudaPointerGetAttributes(&found, host) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());
+        return nullptr;
+    }
+    return found.type == cudaMemoryTypeHost ? static_cast<const std::byte*>(found.devicePointer) : nullptr;
+}
+
+} // namespace
+
+const void* mapped(const void* host, std::size_t bytes) noexcept {
+    const auto* begin = static_cast<const std::byte*>(host);
+    const std::byte* first = mapped_byte(begin);
+    const std::size_t last = std::max<std::size_t>(bytes, 1) - 1;
+    return first != nullptr && mapped_byte(begin + last) == first + last ? first : nullptr;
 }
 
 template class Memory<Place::device>;

@@ -207,6 +207,7 @@ SlotStatus Runner::status() const {
         }
         sum.strided_copies += one.strided_copies;
         sum.in_place_inputs += one.in_place_inputs;
+        sum.page_locked_images += one.page_locked_images;
         sum.memory.device_scratch += one.memory.device_scratch;
         sum.memory.device_inputs += one.memory.device_inputs;
         sum.memory.device_outputs += one.memory.device_outputs;

@@ -330,6 +330,7 @@ SlotStatus Slot::status() const {
     SlotStatus copy = status_;
     copy.strided_copies = strided_copies_;
     copy.in_place_inputs = in_place_inputs_;
+    copy.page_locked_images = page_locked_images_;
     return copy;
 }
 

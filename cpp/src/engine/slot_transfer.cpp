@@ -115,7 +115,7 @@ void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStr
                 TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
             }
             letterboxed = true;
-            letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
+            page_locked_images_ += letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
         }
     }
 #else

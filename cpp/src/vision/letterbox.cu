@@ -5,6 +5,10 @@
 
 #include <cuda_fp16.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
 namespace trtw::vision {
 
 namespace {
@@ -22,6 +26,12 @@ __device__ void store(std::uint8_t* output, std::size_t index, float value) {
     output[index] = static_cast<std::uint8_t>(value); // a grey level: the spec allows no normalisation
 }
 
+/// As many as fit into a launch's parameters, which take 4 KB.
+constexpr std::size_t images_per_launch = 32;
+struct Images {
+    DeviceImage items[images_per_launch];
+};
+
 /// What the kernel needs of a spec.
 struct Target {
     int height;
@@ -33,14 +43,14 @@ struct Target {
 };
 
 template <class T>
-__global__ void letterbox_kernel(const DeviceImage* images, Target spec, T* output) {
+__global__ void letterbox_kernel(const __grid_constant__ Images images, Target spec, T* output) {
     const int x = static_cast<int>(blockIdx.x * block_width + threadIdx.x);
     const int y = static_cast<int>(blockIdx.y * block_height + threadIdx.y);
     if (x >= spec.width || y >= spec.height) {
         return;
     }
     int bgr[3];
-    grey_levels(images[blockIdx.z], spec.pad_value, y, x, bgr);
+    grey_levels(images.items[blockIdx.z], spec.pad_value, y, x, bgr);
     T* item = output + static_cast<std::size_t>(blockIdx.z) * 3 * spec.height * spec.width;
     for (int c = 0; c < 3; ++c) {
         const int value = bgr[spec.channels == Channels::bgr ? c : 2 - c];
@@ -49,26 +59,37 @@ __global__ void letterbox_kernel(const DeviceImage* images, Target spec, T* outp
     }
 }
 
+template <class T>
+void launch(std::span<const DeviceImage> images, const LetterboxSpec& spec, T* output, cudaStream_t stream) {
+    const dim3 block(block_width, block_height);
+    const Target target{spec.height, spec.width, spec.pad_value, spec.layout, spec.channels, affine(spec)};
+    const std::size_t item_elements = spec.item_bytes() / sizeof(T);
+    for (std::size_t first = 0; first < images.size(); first += images_per_launch) {
+        const auto some = images.subspan(first, std::min(images_per_launch, images.size() - first));
+        Images parameter{};
+        std::copy(some.begin(), some.end(), parameter.items);
+        const dim3 grid((spec.width + block_width - 1) / block_width, (spec.height + block_height - 1) / block_height,
+                        static_cast<unsigned>(some.size()));
+        letterbox_kernel<<<grid, block, 0, stream>>>(parameter, target, output + first * item_elements);
+        device::check(cudaGetLastError(), "letterbox kernel");
+    }
+}
+
 } // namespace
 
-void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec& spec, void* output,
+void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream) {
-    const dim3 block(block_width, block_height);
-    const dim3 grid((spec.width + block_width - 1) / block_width, (spec.height + block_height - 1) / block_height,
-                    count);
-    const Target target{spec.height, spec.width, spec.pad_value, spec.layout, spec.channels, affine(spec)};
     switch (spec.element) {
     case Element::float32:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<float*>(output));
+        launch(images, spec, static_cast<float*>(output), stream);
         break;
     case Element::float16:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<__half*>(output));
+        launch(images, spec, static_cast<__half*>(output), stream);
         break;
     case Element::uint8:
-        letterbox_kernel<<<grid, block, 0, stream>>>(images, target, static_cast<std::uint8_t*>(output));
+        launch(images, spec, static_cast<std::uint8_t*>(output), stream);
         break;
     }
-    device::check(cudaGetLastError(), "letterbox kernel");
 }
 
 } // namespace trtw::vision

@@ -5,6 +5,8 @@
 #include "trtw/device/range.hpp"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +19,6 @@ namespace {
 // hide.
 constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
 constexpr std::size_t alignment = 256;
-constexpr std::size_t most_images = 65535; // the grid's third dimension
 
 std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
@@ -46,36 +47,87 @@ void split(std::vector<Piece>& pieces, std::size_t image, const DeviceImage& ite
     }
 }
 
+// The device's address of an image in page-locked memory, else null. Rows may lie in falling order.
+const std::uint8_t* device_address(const ImageView& image) {
+    const std::ptrdiff_t last_row = (image.height - 1) * image.row_bytes;
+    const std::ptrdiff_t lowest = std::min<std::ptrdiff_t>(last_row, 0);
+    const auto bytes = static_cast<std::size_t>(std::abs(last_row) + std::ptrdiff_t{image.width} * 3);
+    const auto* begin = static_cast<const std::uint8_t*>(device::mapped(image.pixels + lowest, bytes));
+    return begin == nullptr ? nullptr : begin - lowest;
+}
+
+// How the pixels of an image get to the kernel.
+enum class Way : std::uint8_t {
+    staged,  // copied to page-locked memory, uploaded from there
+    upload,  // uploaded from where they lie
+    in_place // read by the kernel where they lie
+};
+
+struct Planned {
+    DeviceImage item;
+    Way way = Way::staged;
+};
+
+// Over the bus the kernel fetches the sampled pixels of an image that shrinks about once and leaves out the rest; those
+// of any other image it would fetch several times.
+Planned plan(const ImageView& image, const LetterboxSpec& spec) {
+    const DeviceImage item = stage(image, spec);
+    const std::uint8_t* address = device_address(image);
+    if (address == nullptr) {
+        return {item, Way::staged};
+    }
+    if (shrinks(item) || image.row_bytes < item.row_bytes) {
+        return {in_place(image, spec, address), Way::in_place};
+    }
+    return {item, Way::upload};
+}
+
 } // namespace
 
-void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output,
-                           cudaStream_t stream) {
+std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output,
+                                  cudaStream_t stream) {
     const device::Range range{"letterbox"};
     spec.validate();
-    if (images.empty() || images.size() > most_images) {
-        throw UsageProblem("A letterbox batch holds 1 to 65535 images; got " + std::to_string(images.size()) + ".");
+    if (images.empty()) {
+        throw UsageProblem("A letterbox batch holds at least one image.");
     }
-    const std::size_t table_bytes = aligned(images.size() * sizeof(DeviceImage));
     std::vector<DeviceImage> items;
-    std::vector<std::size_t> offsets;
-    std::vector<Piece> pieces;
-    items.reserve(images.size());
-    offsets.reserve(images.size());
-    std::size_t total = table_bytes;
+    std::vector<Way> ways;
     for (const ImageView& image : images) {
-        items.push_back(stage(image, spec));
-        offsets.push_back(total);
-        total += aligned(pixel_bytes(items.back()));
-        split(pieces, items.size() - 1, items.back());
+        const Planned planned = plan(image, spec);
+        items.push_back(planned.item);
+        ways.push_back(planned.way);
     }
-    device_.reserve(total);
-    host_.reserve(total);
+    // Staged images lie at the same offsets on host and device, uploaded ones behind them.
+    std::vector<std::size_t> offsets(items.size());
+    std::vector<Piece> pieces;
+    std::size_t total = 0;
+    const auto place = [&](Way way) {
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            if (ways[i] == way) {
+                offsets[i] = total;
+                total += aligned(pixel_bytes(items[i]));
+            }
+        }
+        return total;
+    };
+    const std::size_t staged_bytes = place(Way::staged);
+    host_.reserve(staged_bytes);
+    device_.reserve(place(Way::upload));
     auto* host = static_cast<std::uint8_t*>(host_.data());
     auto* target = static_cast<std::uint8_t*>(device_.data());
     for (std::size_t i = 0; i < items.size(); ++i) {
-        items[i].pixels = target + offsets[i];
+        if (ways[i] != Way::in_place) {
+            items[i].pixels = target + offsets[i];
+        }
+        if (ways[i] == Way::upload) {
+            TRTW_CUDA(cudaMemcpy2DAsync(target + offsets[i], pitch(items[i]), images[i].pixels,
+                                        static_cast<std::size_t>(images[i].row_bytes), pitch(items[i]),
+                                        static_cast<std::size_t>(images[i].height), cudaMemcpyHostToDevice, stream));
+        } else if (ways[i] == Way::staged) {
+            split(pieces, i, items[i]);
+        }
     }
-    std::copy(items.begin(), items.end(), reinterpret_cast<DeviceImage*>(host));
     const auto offset_of = [&](const Piece& piece) {
         return offsets[piece.image] + static_cast<std::size_t>(piece.first) * pitch(items[piece.image]);
     };
@@ -85,13 +137,13 @@ void LetterboxGpu::enqueue(std::span<const ImageView> images, const LetterboxSpe
     };
     const auto transfer = [&](std::size_t index) {
         const Piece& piece = pieces[index];
-        const std::size_t end = offset_of(piece) + static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
-        const std::size_t begin = index == 0 ? 0 : offset_of(piece); // the table lies before the first piece
-        TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, end - begin, cudaMemcpyHostToDevice, stream));
+        const std::size_t begin = offset_of(piece);
+        const std::size_t bytes = static_cast<std::size_t>(piece.count) * pitch(items[piece.image]);
+        TRTW_CUDA(cudaMemcpyAsync(target + begin, host + begin, bytes, cudaMemcpyHostToDevice, stream));
     };
-    device::run_pieces(total, pieces.size(), std::ref(copy), std::ref(transfer));
-    launch_letterbox(reinterpret_cast<const DeviceImage*>(target), static_cast<int>(images.size()), spec, output,
-                     stream);
+    device::run_pieces(staged_bytes, pieces.size(), std::ref(copy), std::ref(transfer));
+    launch_letterbox(items, spec, output, stream);
+    return static_cast<std::size_t>(std::ranges::count_if(ways, [](Way way) { return way != Way::staged; }));
 }
 
 } // namespace trtw::vision

@@ -63,6 +63,19 @@ DeviceImage stage(const ImageView& image, const LetterboxSpec& spec) {
     return item;
 }
 
+DeviceImage in_place(const ImageView& image, const LetterboxSpec& spec, const std::uint8_t* pixels) {
+    DeviceImage item = stage(image, spec);
+    item.taps_only = false;
+    item.row_bytes = image.row_bytes;
+    item.pixels = pixels;
+    return item;
+}
+
+bool shrinks(const DeviceImage& item) noexcept {
+    const Geometry& g = item.geometry;
+    return g.new_height < g.source_height || g.new_width < g.source_width;
+}
+
 int staged_rows(const DeviceImage& item) noexcept {
     return item.taps_only ? 2 * item.geometry.new_height : item.geometry.source_height;
 }

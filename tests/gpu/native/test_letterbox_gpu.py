@@ -65,6 +65,73 @@ def test_crops_and_flips(native: Any) -> None:
     np.testing.assert_array_equal(gpu, cpu, strict=True)
 
 
+def pinned(native: Any, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    copy = native.pinned_empty(image.shape)
+    copy[:] = image
+    return copy
+
+
+@pytest.mark.parametrize("target", [(32, 48), (640, 640), (417, 33)])
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_page_locked_images_among_others(native: Any, target: tuple[int, int], dtype: str) -> None:
+    spec = native.LetterboxSpec(*target, dtype=dtype, scale=1.0 if dtype == "uint8" else 1 / 255)
+    images = [picture(*size, seed) for seed, size in enumerate(SIZES * 4)]  # more than one launch takes
+    mixed = [pinned(native, image) if seed % 3 else image for seed, image in enumerate(images)]
+    expected = np.stack([native.letterbox_cpu(image, spec) for image in images])
+    for _ in range(2):
+        np.testing.assert_array_equal(native.Letterbox(spec)(mixed).numpy(), expected, strict=True)
+
+
+@pytest.mark.parametrize("side", [64, 320])
+def test_crops_and_flips_of_page_locked_images(native: Any, side: int) -> None:
+    whole = pinned(native, picture(200, 300))
+    spec = native.LetterboxSpec(side, side)
+    views = [whole[10:90, 20:170], whole[::2], whole[::-1], whole[:, ::-1], whole[..., ::-1], whole[-1:], whole[:, -1:]]
+    gpu, cpu = both(native, spec, [*views, np.broadcast_to(whole[:1], (50, 300, 3))])
+    np.testing.assert_array_equal(gpu, cpu, strict=True)
+
+
+def test_page_locked_images_are_read_where_they_lie(native: Any, engines: Engines) -> None:
+    spec = native.LetterboxSpec(32, 48)
+    images = [pinned(native, picture(480, 640, seed)) for seed in range(2)]
+    with native.Runner(engines("pictures"), native.RunnerOptions(slots=2)) as runner:
+        for turn in range(4):
+            images[0][:] = picture(480, 640, 10 + turn)
+            expected = np.stack([native.letterbox_cpu(image, spec) for image in images])
+            got = runner.run({"images": native.ImageBatch(images, spec)})["y"]
+            np.testing.assert_array_equal(got, expected, strict=True)
+        assert runner.counters()["page_locked_images"] == 8
+        runner.run({"images": native.ImageBatch([image.copy() for image in images], spec)})
+        assert runner.counters()["page_locked_images"] == 8
+        # the caller's last reference may go before the call is waited for
+        tickets = []
+        for seed in range(2):
+            tickets.append(
+                runner.submit({"images": native.ImageBatch([pinned(native, picture(999, 700, seed))], spec)})
+            )
+        for seed, ticket in enumerate(tickets):
+            expected = native.letterbox_cpu(picture(999, 700, seed), spec)[None]
+            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected, strict=True)
+
+
+def test_page_locked_arrays(native: Any) -> None:
+    array = native.pinned_empty((3, 5), "float32")
+    assert array.shape == (3, 5)
+    assert array.dtype == np.float32
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert native.pinned_empty((0, 7)).size == 0
+    view = array[1:]
+    del array
+    view[:] = 2.0
+    assert view.sum() == 20.0
+    for shape, dtype in (((-1, 3), "uint8"), ((2**40, 2**40), "uint8"), ((3,), object)):
+        with pytest.raises(native.UsageProblem):
+            native.pinned_empty(shape, dtype)
+    with pytest.raises(native.DeviceFailure):
+        native.pinned_empty((1 << 50,))
+
+
 def test_one_letterbox_serves_growing_batches(native: Any) -> None:
     spec = native.LetterboxSpec(40, 40)
     letterbox = native.Letterbox(spec)

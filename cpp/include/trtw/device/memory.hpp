@@ -40,6 +40,10 @@ extern template class Memory<Place::pinned_host>;
 using DeviceMemory = Memory<Place::device>;
 using PinnedMemory = Memory<Place::pinned_host>;
 
+/// The address at which the GPU reads `bytes` of host memory that is page-locked, whoever locked it; null where any of
+/// it is not. Never throws: a driver that cannot tell gives null.
+const void* mapped(const void* host, std::size_t bytes) noexcept;
+
 /// A block that only grows. Its memory is shared with the views that were handed out: growing gives the buffer a
 /// new block, and the old one lives until its last view is gone.
 template <Place place>

@@ -26,6 +26,7 @@ struct SlotStatus {
     MemoryUse memory;
     std::uint64_t strided_copies = 0;
     std::uint64_t in_place_inputs = 0;
+    std::uint64_t page_locked_images = 0;
 };
 
 /// Used by one thread at a time, alternating launch and wait; the runner sees to that.
@@ -127,6 +128,7 @@ private:
     SlotStatus status_;
     std::atomic<std::uint64_t> strided_copies_ = 0;
     std::atomic<std::uint64_t> in_place_inputs_ = 0;
+    std::atomic<std::uint64_t> page_locked_images_ = 0;
 };
 
 } // namespace trtw::engine

@@ -12,18 +12,21 @@
 
 namespace trtw::vision {
 
-/// Enqueues the fused kernel: one thread a pixel of the output, `count` items one after the other in `output`.
-void launch_letterbox(const DeviceImage* images, int count, const LetterboxSpec& spec, void* output,
+/// Enqueues the fused kernel: one thread a pixel of the output, the items one after the other in `output`.
+void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
                       cudaStream_t stream);
 
-/// Uploads a batch of images of any sizes and letterboxes them into one tensor; of images that shrink to less than half
-/// their height only the sampled rows are uploaded. Owns its staging memory, which only grows. One batch at a time: the
-/// work enqueued before must be done when `enqueue` is called again.
+/// Uploads a batch of images of any sizes and letterboxes them into one tensor. Of images that shrink to less than half
+/// their height only the sampled rows are uploaded. Images in page-locked memory are not copied on the host: the kernel
+/// reads those that shrink where they lie, the others are uploaded from there. Owns its staging memory, which only
+/// grows. One batch at a time: the work enqueued before must be done when `enqueue` is called again.
 class LetterboxGpu {
 public:
     /// Enqueues upload and kernel on `stream`; `output` is device memory of images.size() * spec.item_bytes().
-    /// The pixels are copied before this returns. Throws UsageProblem, OutOfMemory or DeviceFailure.
-    void enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output, cudaStream_t stream);
+    /// Images in page-locked memory must stay as they are until that work is done, others are copied before this
+    /// returns. Returns how many were page-locked. Throws UsageProblem, OutOfMemory or DeviceFailure.
+    std::size_t enqueue(std::span<const ImageView> images, const LetterboxSpec& spec, void* output,
+                        cudaStream_t stream);
 
     [[nodiscard]] std::size_t pinned_bytes() const noexcept { return host_.capacity(); }
     [[nodiscard]] std::size_t device_bytes() const noexcept { return device_.capacity(); }

@@ -8,9 +8,9 @@
 
 namespace trtw::vision {
 
-/// One image as the kernel sees it; lives in device memory.
+/// One image as the kernel sees it.
 struct DeviceImage {
-    const std::uint8_t* pixels = nullptr; ///< the staged rows, one right behind the other
+    const std::uint8_t* pixels = nullptr; ///< its first row, where the device reads it
     std::int64_t row_bytes = 0;
     double row_ratio = 1.0;    ///< source height / new height
     double column_ratio = 1.0; ///< source width / new width
@@ -19,8 +19,16 @@ struct DeviceImage {
     bool taps_only = false;
 };
 
-/// Plans an image; `pixels` is left to whoever has the memory. Throws UsageProblem for an empty image.
+/// Plans an image whose staged rows will lie one right behind the other; `pixels` is left to whoever has the memory.
+/// Throws UsageProblem for an empty image.
 DeviceImage stage(const ImageView& image, const LetterboxSpec& spec);
+
+/// Plans an image that the kernel reads row by row where it lies. `pixels` is the device's address of `image.pixels`.
+/// Throws UsageProblem for an empty image.
+DeviceImage in_place(const ImageView& image, const LetterboxSpec& spec, const std::uint8_t* pixels);
+
+/// Whether some pixels are left out or averaged: then the kernel reads each of the rest about once.
+bool shrinks(const DeviceImage& item) noexcept;
 
 int staged_rows(const DeviceImage& item) noexcept;
 

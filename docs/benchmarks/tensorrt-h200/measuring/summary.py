@@ -44,9 +44,10 @@ held-out scenes, as its classes are not COCO's. Targets: AP within 0.001 (fp32) 
 _IMAGES = """## From an image in host memory to boxes
 
 One uint8 image in, boxes in its pixels out; preprocessing on the GPU, or on the host by OpenCV with one thread, as
-where every stream of images has a processor, or with its own choice of threads, all processors for one image. `engine`
-is its compute alone, which every way takes; "without engine" compares the rest. Target: at least 2 times faster on the
-GPU than on the host with all processors, the engine included.
+where every stream of images has a processor, or with its own choice of threads, all processors for one image. The GPU
+takes the image from ordinary memory, or from page-locked memory (`pinned_empty`) as one that a camera or a decoder
+wrote there. `engine` is its compute alone, which every way takes; "without engine" compares the rest. Target: at least
+2 times faster on the GPU than on the host with all processors, the engine included.
 """
 # Kind of record, text, head of the table, rows.
 _SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list[verdicts.Row]]], ...] = (
@@ -56,7 +57,8 @@ _SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list
     (
         "images",
         _IMAGES,
-        "engine and image|rounds|GPU, ms|engine, ms|one thread, ms|speed-up|host, ms|without engine|speed-up|target",
+        "engine and image|memory|rounds|GPU, ms|engine, ms|one thread, ms|speed-up|host, ms|without engine|speed-up"
+        "|target",
         verdicts.image_rows,
     ),
 )

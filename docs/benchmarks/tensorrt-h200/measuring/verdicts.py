@@ -126,33 +126,37 @@ def accuracy_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def image_rows(records: Sequence[Record]) -> list[Row]:
-    """Return, by engine and image size: rounds, medians of device, engine and host in ms, speed-ups, verdict.
+    """Return, by engine, image size and memory of the image: rounds, device, engine and host in ms, speed-ups, verdict.
 
-    Of the host there are two, with all processors and with one. With all of them there are two speed-ups: of all that
-    the engine's own time is taken from, and of the whole.
+    Times are medians of the rounds' medians. Of the host there are two, with all processors and with one. With all of
+    them there are two speed-ups: of all that the engine's own time is taken from, and of the whole.
     """
     groups: dict[tuple[str, int, int], list[Record]] = defaultdict(list)
     for record in records:
         groups[record["engine"], *record["size"]].append(record)
     rows = []
     for (engine, height, width), found in groups.items():
-        device, host, one = (_median_ms(found, way) for way in ("device", "host", "host_one_thread"))
-        assert device is not None
-        assert host is not None
-        speedup = statistics.median(record["speedup"] for record in found)
-        alone = [record["engine_ms"] for record in found if "engine_ms" in record]
-        engine_ms = statistics.median(alone) if alone else None
-        figures = [f"{device:.3f}", "-" if engine_ms is None else f"{engine_ms:.3f}"]
-        figures += ["-", "-"] if one is None else [f"{one:.3f}", f"{one / device:.2f}"]
-        figures += [f"{host:.3f}", "-" if engine_ms is None else f"{(host - engine_ms) / (device - engine_ms):.1f}"]
-        judged = verdict(met=speedup >= LEAST_PREPROCESS_SPEEDUP)
-        rows.append([f"{engine}, {width}x{height}", str(len(found)), *figures, f"{speedup:.2f}", judged])
+        for way, memory in (("device", "ordinary"), ("device_page_locked", "page-locked")):
+            if measured := [record for record in found if way in record["summary_ms"]]:
+                rows.append([f"{engine}, {width}x{height}", memory, *_image_figures(measured, way)])
     return rows
 
 
-def _median_ms(records: Sequence[Record], way: str) -> float | None:
-    medians = [record["summary_ms"][way]["median"] for record in records if way in record["summary_ms"]]
-    return statistics.median(medians) if medians else None
+def _image_figures(records: Sequence[Record], way: str) -> Row:
+    device, host = _median_ms(records, way), _median_ms(records, "host")
+    one = _median_ms(records, "host_one_thread") if all("host_one_thread" in r["summary_ms"] for r in records) else None
+    rounds = [record["summary_ms"] for record in records]
+    speedup = statistics.median(ms["host"]["median"] / ms[way]["median"] for ms in rounds)
+    alone = [record["engine_ms"] for record in records if "engine_ms" in record]
+    engine_ms = statistics.median(alone) if alone else None
+    figures = [str(len(records)), f"{device:.3f}", "-" if engine_ms is None else f"{engine_ms:.3f}"]
+    figures += ["-", "-"] if one is None else [f"{one:.3f}", f"{one / device:.2f}"]
+    figures += [f"{host:.3f}", "-" if engine_ms is None else f"{(host - engine_ms) / (device - engine_ms):.1f}"]
+    return [*figures, f"{speedup:.2f}", verdict(met=speedup >= LEAST_PREPROCESS_SPEEDUP)]
+
+
+def _median_ms(records: Sequence[Record], way: str) -> float:
+    return statistics.median(record["summary_ms"][way]["median"] for record in records)
 
 
 def table(head: Iterable[str], rows: Iterable[Row]) -> str:
