@@ -51,7 +51,8 @@ def pinned_empty(shape: Sequence[int], dtype: DTypeLike = "uint8") -> NDArray[An
     Allocating takes far longer than for ordinary memory: keep the array and use it again. Values are not set.
 
     Raises:
-        UsageProblem: a dimension is negative, or the dtype holds Python objects.
+        UsageProblem: a dimension is negative, the array is too large for any memory, or the dtype holds Python objects
+            or nothing.
         DeviceFailure: there is no usable GPU, or so much memory cannot be locked.
     """
 
@@ -172,7 +173,9 @@ class ImageBatch:
 
     The input's shape is [len(images), 3, H, W], or [len(images), H, W, 3] for "nhwc". The images are copied before
     `run` or `submit` returns, but those in page-locked memory (of `pinned_empty`, or locked by anyone else) are read
-    by the GPU where they lie and must stay as they are until the call is waited for. Needs a core with CUDA kernels; ComponentMissing is raised by the run otherwise.
+    by the GPU from there and must stay as they are until the call is waited for. Images whose pixels do not lie side by
+    side, such as mirrored ones, are copied when the batch is made. Needs a core with CUDA kernels; ComponentMissing is
+    raised by the run otherwise.
     """
 
     def __init__(self, images: Sequence[Image], spec: LetterboxSpec) -> None:
@@ -408,7 +411,9 @@ class Runner:
         device_outputs: Sequence[str] | Literal[True] = (),
         at: Mapping[str, int] | None = None,
     ) -> int:
-        """Start a call and return its ticket; waits while every slot is busy. Host arrays may change afterwards.
+        """Start a call and return its ticket; waits while every slot is busy.
+
+        Host arrays may change afterwards; device arrays, and images in page-locked memory, only after `wait`.
 
         Raises:
             UsageProblem: as `run`; also if every slot holds a call of this very thread that nobody waits for in 10 s.
@@ -421,6 +426,18 @@ class Runner:
             UsageProblem: the ticket is unknown or was waited for already.
             DeviceFailure: the call failed on the device.
         """
+    def measure(self, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
+        """Measure single calls, one after the other, from ordinary host memory to ordinary host memory.
+
+        `end_to_end_ms` includes both host copies: what a C++ program sees that calls this runner. `start_ms` and
+        `end_ms` are of the host clock. Of the options it takes iterations, duration_s, warmup_ms (of host time) and
+        profiler; the rest is as the runner was made. State inputs may be left out: they go on from call to call.
+
+        Raises:
+            UsageProblem: the inputs do not fit the engine.
+            DeviceFailure: the device failed or is out of memory.
+        """
+
     def timing(self) -> CallTiming:
         """Of the call that the calling thread finished last; UsageProblem if there was none."""
     def graph_status(self) -> GraphStatus: ...
@@ -570,23 +587,6 @@ class BenchResult:
 
 def bench(engine: Engine, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
     """Measure an engine by trtexec's method.
-
-    Raises:
-        UsageProblem: the inputs or options do not fit the engine.
-        DeviceFailure: the device failed or is out of memory.
-    """
-
-def bench_latency(
-    engine: Engine,
-    inputs: Mapping[str, HostArray],
-    options: BenchOptions | None = None,
-    runner_options: RunnerOptions | None = None,
-) -> BenchResult:
-    """Measure single calls through a runner, one after the other, from ordinary host memory to ordinary host memory.
-
-    State inputs (`RunnerOptions.state`) may be left out: they start from zeros and go on from call to call.
-    `end_to_end_ms` includes both host copies: what a C++ program sees. `start_ms` and `end_ms` are of the host clock.
-    Of the options it takes iterations, duration_s, warmup_ms (of host time), spin, cuda_graph, profile, profiler.
 
     Raises:
         UsageProblem: the inputs or options do not fit the engine.

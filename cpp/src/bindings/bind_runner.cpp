@@ -4,6 +4,7 @@
 #include "bind_device_array.hpp"
 #include "bind_runner_call.hpp"
 #include "bind_vision.hpp"
+#include "trtw/engine/bench.hpp"
 #include "trtw/engine/host_array.hpp"
 #include "trtw/error.hpp"
 
@@ -46,7 +47,7 @@ public:
             return runner->run(request.call);
         }();
         timings_[std::this_thread::get_id()] = finished.timing();
-        return collect(*plan_, finished, request.selection, copy, out);
+        return collect(*plan_, finished, request.selection, copy, out, *arrays_);
     }
 
     std::uint64_t submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
@@ -75,7 +76,7 @@ public:
             return runner->wait(ticket);
         }();
         timings_[std::this_thread::get_id()] = finished.timing();
-        return collect(*plan_, finished, pending.selection, copy, out);
+        return collect(*plan_, finished, pending.selection, copy, out, *arrays_);
     }
 
     te::Timing timing() const {
@@ -84,6 +85,13 @@ public:
             throw UsageProblem("This thread has finished no call of the runner yet.");
         }
         return found->second;
+    }
+
+    te::BenchResult measure(const py::object& inputs, const std::optional<te::BenchOptions>& options) {
+        const std::shared_ptr<te::Runner> runner = open();
+        const Request request = host_request(*plan_, inputs, options_.state);
+        const py::gil_scoped_release unlocked;
+        return te::bench_latency(*runner, request.call, options.value_or(te::BenchOptions{}));
     }
 
     py::array input_buffer(const std::string& name, const std::optional<te::Shape>& shape, int slot) {
@@ -132,12 +140,19 @@ public:
     [[nodiscard]] const std::shared_ptr<te::Plan>& plan() const { return plan_; }
 
     void close() {
+        if (!runner_) {
+            return;
+        }
         std::shared_ptr<te::Runner> last = std::move(runner_);
+        const std::weak_ptr<te::Runner> rest = last;
         {
             const py::gil_scoped_release unlocked;
             last.reset(); // waits for calls in flight; those of other threads in `run` end first
         }
-        pending_.clear();
+        if (rest.expired()) { // else a thread in `run` keeps it, and with it calls that still read these arrays
+            pending_.clear();
+        }
+        arrays_->clear();
     }
 
 private:
@@ -209,6 +224,7 @@ private:
     std::shared_ptr<te::Plan> plan_;
     te::RunnerOptions options_;
     std::shared_ptr<te::Runner> runner_;
+    std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
     Selection default_;
     std::unordered_map<std::uint64_t, Pending> pending_;
     std::unordered_map<std::thread::id, te::Timing> timings_;
@@ -310,6 +326,8 @@ void bind_py_runner(py::module_& m) {
              "Starts a call and returns its ticket.")
         .def("wait", &PyRunner::wait, py::arg("ticket"), py::kw_only(), py::arg("copy") = true,
              py::arg("out") = py::none(), "Waits for a submitted call and returns its outputs.")
+        .def("measure", &PyRunner::measure, py::arg("inputs"), py::arg("options") = py::none(),
+             "Measures single calls, one after the other.")
         .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")
         .def("graph_status",
              [](const PyRunner& runner) {

@@ -19,35 +19,15 @@ using te::BenchResult;
 using te::Sample;
 using PlanPointer = std::shared_ptr<te::Plan>;
 
-using State = std::map<std::string, std::string>;
-
-Request host_request(const te::Plan& plan, const py::object& inputs, const State& state = {}) {
-    Request request = make_request(plan, inputs, state);
-    for (const te::Input& input : request.call.inputs) {
-        if (input.source != te::Source::host && input.source != te::Source::state) {
-            throw UsageProblem("A measurement starts from arrays in host memory; pass numpy arrays.");
-        }
-    }
-    return request;
-}
-
 BenchResult bench(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options) {
-    const Request request = host_request(*plan, inputs);
+    const Request request = host_request(*plan, inputs, {});
     const py::gil_scoped_release unlocked;
     return te::bench(plan, request.call.inputs, options.value_or(BenchOptions{}));
 }
 
-BenchResult bench_latency(const PlanPointer& plan, const py::object& inputs, const std::optional<BenchOptions>& options,
-                          const std::optional<te::RunnerOptions>& runner_options) {
-    const te::RunnerOptions runner = runner_options.value_or(te::RunnerOptions{});
-    const Request request = host_request(*plan, inputs, runner.state);
-    const py::gil_scoped_release unlocked;
-    return te::bench_latency(plan, request.call.inputs, options.value_or(BenchOptions{}), runner);
-}
-
 std::vector<te::LayerTime> profile_layers(const PlanPointer& plan, const py::object& inputs, int iterations,
                                           std::optional<int> profile) {
-    const Request request = host_request(*plan, inputs);
+    const Request request = host_request(*plan, inputs, {});
     const py::gil_scoped_release unlocked;
     return te::profile_layers(plan, request.call.inputs, iterations, profile);
 }
@@ -149,9 +129,6 @@ void bind_bench(py::module_& m) {
     bind_layers(m);
     m.def("bench", &bench, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
           "Measures an engine by trtexec's method.");
-    m.def("bench_latency", &bench_latency, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
-          py::arg("runner_options") = py::none(),
-          "Measures single calls through a runner, host memory to host memory.");
 }
 
 } // namespace trtw::bindings

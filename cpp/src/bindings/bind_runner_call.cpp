@@ -198,7 +198,7 @@ py::array checked_target(const engine::Output& output, py::array target) {
     return target;
 }
 
-py::array host_output(const engine::Output& output, bool copy, const OutputArrays& out) {
+py::array host_output(const engine::Output& output, bool copy, const OutputArrays& out, ArrayPool& pool) {
     if (out) {
         if (const auto given = out->find(output.tensor->name); given != out->end()) {
             py::array target = checked_target(output, given->second);
@@ -209,7 +209,7 @@ py::array host_output(const engine::Output& output, bool copy, const OutputArray
     if (!copy) {
         return view_of(output);
     }
-    py::array target = new_array(output.tensor->dtype, output.shape);
+    py::array target = pool.make(output.tensor->dtype, output.shape, output.bytes);
     copy_bytes(target.mutable_data(), output.host->data(), output.bytes);
     return target;
 }
@@ -267,6 +267,16 @@ Request make_request(const Plan& plan, const py::object& inputs, const std::map<
     return request;
 }
 
+Request host_request(const Plan& plan, const py::object& inputs, const std::map<std::string, std::string>& state) {
+    Request request = make_request(plan, inputs, state);
+    for (const Input& input : request.call.inputs) {
+        if (input.source != Source::host && input.source != Source::state) {
+            throw UsageProblem("A measurement starts from arrays in host memory; pass numpy arrays.");
+        }
+    }
+    return request;
+}
+
 Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_host,
                          const std::optional<std::vector<std::string>>& outputs, const py::object& device_outputs,
                          const Indices& at) {
@@ -300,7 +310,7 @@ Selection select_outputs(const Plan& plan, const std::vector<bool>& default_to_h
 }
 
 py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, const Selection& selection, bool copy,
-                 const OutputArrays& out) {
+                 const OutputArrays& out, ArrayPool& pool) {
     if (out) {
         for (const auto& [name, array] : *out) {
             static_cast<void>(output_index(plan, name));
@@ -313,7 +323,7 @@ py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, con
         if (selection.to_device[o]) {
             results[name] = DeviceArray{output.device, output.shape, output.tensor->dtype, output.bytes, plan.device()};
         } else if (selection.to_host[o]) {
-            results[name] = host_output(output, copy, out);
+            results[name] = host_output(output, copy, out, pool);
         }
     }
     return results;

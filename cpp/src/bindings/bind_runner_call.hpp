@@ -1,6 +1,7 @@
 // From Python's arrays to a call, and from a finished call to Python's arrays.
 #pragma once
 
+#include "bind_runner_array_pool.hpp"
 #include "trtw/engine/runner.hpp"
 
 #include <pybind11/numpy.h>
@@ -32,6 +33,10 @@ using OutputArrays = std::optional<std::map<std::string, pybind11::array>>;
 Request make_request(const engine::Plan& plan, const pybind11::object& inputs,
                      const std::map<std::string, std::string>& state);
 
+/// The same for a measurement. Throws UsageProblem for inputs that do not start from host memory.
+Request host_request(const engine::Plan& plan, const pybind11::object& inputs,
+                     const std::map<std::string, std::string>& state);
+
 /// One input; the array or its owner goes into `keep`.
 engine::Input make_input(const engine::Plan& plan, const engine::TensorInfo& tensor, const pybind11::handle& value,
                          std::vector<pybind11::object>& keep);
@@ -43,9 +48,10 @@ Selection select_outputs(const engine::Plan& plan, const std::vector<bool>& defa
                          const std::optional<std::vector<std::string>>& outputs, const pybind11::object& device_outputs,
                          const Indices& at);
 
-/// `copy`: arrays of their own, else views of the slot's pinned memory. `out`: arrays to write into, by name.
+/// `copy`: arrays of their own, from `pool`, else views of the slot's pinned memory. `out`: arrays to write into, by
+/// name.
 pybind11::dict collect(const engine::Plan& plan, const engine::Runner::Finished& finished, const Selection& selection,
-                       bool copy, const OutputArrays& out);
+                       bool copy, const OutputArrays& out, ArrayPool& pool);
 
 void bind_engine(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);

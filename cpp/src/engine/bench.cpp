@@ -161,16 +161,9 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
     return result;
 }
 
-BenchResult bench_latency(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                          const BenchOptions& options, const RunnerOptions& runner_options) {
+BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options) {
     check_options(options);
-    RunnerOptions wanted = runner_options;
-    wanted.spin = options.spin;
-    wanted.cuda_graph = options.cuda_graph;
-    wanted.profile = options.profile;
-    Runner runner{plan, wanted};
-    const Call call{inputs, std::nullopt, {}};
-    std::vector<std::vector<std::byte>> results(plan->outputs().size());
+    std::vector<std::vector<std::byte>> results(runner.plan().outputs().size());
     BenchResult result;
     const BenchClock::time_point start = BenchClock::now();
     double elapsed_ms = 0.0;
@@ -212,7 +205,7 @@ BenchResult bench_latency(const std::shared_ptr<const Plan>& plan, const std::ve
     add_walls(result);
     const SlotStatus status = runner.status();
     result.graph = status.graphs > 0;
-    result.graph_fallback = options.cuda_graph ? status.graph_fallback : "";
+    result.graph_fallback = runner.options().cuda_graph ? status.graph_fallback : "";
     return result;
 }
 

@@ -225,6 +225,13 @@ class Runner:
     def take_state(self, other: "Runner") -> None:
         self._state = dict(other._state)
 
+    def reset_state(self) -> None:
+        self._state = _zeros(self.engine, self.pairs)
+
+    def measure(self, inputs: Mapping[str, Any], options: BenchOptions) -> "BenchResult":
+        chosen = BenchOptions(streams=1, transfers=True, cuda_graph=self.options.cuda_graph)
+        return bench(self.engine, {**inputs, **self._state}, chosen)
+
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"
 
@@ -277,13 +284,6 @@ def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> B
         graph=options.cuda_graph,
         graph_fallback=None,
     )
-
-
-def bench_latency(
-    engine: Engine, inputs: Mapping[str, Any], options: BenchOptions, runner: RunnerOptions
-) -> BenchResult:
-    inputs = {**inputs, **_zeros(engine, getattr(runner, "state", {}))}
-    return bench(engine, inputs, BenchOptions(streams=1, transfers=True, cuda_graph=runner.cuda_graph))
 
 
 def profile_layers(

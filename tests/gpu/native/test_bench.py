@@ -70,7 +70,8 @@ def test_an_engine_with_a_shape_tensor(native: Any, engines: Engines) -> None:
     dtype = next(tensor.dtype for tensor in engine.inputs if tensor.name == "shape")
     inputs = {"x": integers(1, 4), "shape": np.array([6, 4], dtype)}
     check(native.bench(engine, inputs, native.BenchOptions(**SHORT)))
-    check(native.bench_latency(engine, inputs, native.BenchOptions(**SHORT)))
+    with native.Runner(engine) as runner:
+        check(runner.measure(inputs, native.BenchOptions(**SHORT)))
 
 
 def test_duration_counts(native: Any, engines: Engines) -> None:
@@ -81,16 +82,16 @@ def test_duration_counts(native: Any, engines: Engines) -> None:
 
 @pytest.mark.parametrize("graph", [True, False])
 def test_single_calls(native: Any, engines: Engines, graph: bool) -> None:
-    options = native.BenchOptions(cuda_graph=graph, **SHORT)
-    result = native.bench_latency(engines("fixed"), {"x": integers(4, WIDTH)}, options)
+    with native.Runner(engines("fixed"), native.RunnerOptions(cuda_graph=graph)) as runner:
+        result = runner.measure({"x": integers(4, WIDTH)}, native.BenchOptions(**SHORT))
     check(result)
     assert result.graph == graph
     assert (result.end_to_end_ms > result.compute_ms).all()
 
 
 def test_single_calls_with_state(native: Any, engines: Engines) -> None:
-    runner = native.RunnerOptions(state={"h_next": "h"})
-    result = native.bench_latency(engines("recurrent"), {"x": integers(1, 8)}, native.BenchOptions(**SHORT), runner)
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state={"h_next": "h"})) as runner:
+        result = runner.measure({"x": integers(1, 8)}, native.BenchOptions(**SHORT))
     check(result)
     assert result.graph
 
@@ -104,10 +105,13 @@ def test_senseless_options(native: Any, engines: Engines, options: dict[str, Any
 
 
 def test_inputs_are_checked(native: Any, engines: Engines) -> None:
-    for wrong in ({}, {"x": integers(5, WIDTH)}, {"x": np.zeros((4, WIDTH))}):
-        for measure in (native.bench, native.bench_latency, native.profile_layers):
+    with native.Runner(engines("fixed")) as runner:
+        for wrong in ({}, {"x": integers(5, WIDTH)}, {"x": np.zeros((4, WIDTH))}):
+            for measure in (native.bench, native.profile_layers):
+                with pytest.raises(native.UsageProblem):
+                    measure(engines("fixed"), wrong)
             with pytest.raises(native.UsageProblem):
-                measure(engines("fixed"), wrong)
+                runner.measure(wrong)
 
 
 def test_layers_are_timed(native: Any, engines: Engines) -> None:

@@ -146,6 +146,31 @@ def test_results_go_into_given_arrays(native: Any, engines: Engines) -> None:
         run_and_check(runner, 4)
 
 
+def test_memory_of_large_results_is_used_again_once_nobody_holds_them(native: Any, engines: Engines) -> None:
+    runner = native.Runner(engines("pictures"))
+    pictures = [integers(8, 3, 32, 48, seed=seed).astype(np.float32) for seed in range(12)]  # 147 KB
+    held = [runner.run({"images": x})["y"] for x in pictures]
+    for array, x in zip(held, pictures, strict=True):
+        np.testing.assert_array_equal(array, np.maximum(x, 0), strict=True)
+        array += 1  # it is the caller's
+    assert len({array.ctypes.data for array in held}) == len(held)
+    part, address = held[0][3:], held[0].ctypes.data
+    held.clear()
+    addresses = set()
+    for x in pictures:  # a part of an array keeps all of it
+        array = runner.run({"images": x})["y"]
+        np.testing.assert_array_equal(array, np.maximum(x, 0), strict=True)
+        addresses.add(array.ctypes.data)
+    assert address not in addresses
+    assert len(addresses) <= 4
+    np.testing.assert_array_equal(part, np.maximum(pictures[0], 0)[3:] + 1)
+    smaller = runner.run({"images": pictures[0][:6]})["y"]
+    np.testing.assert_array_equal(smaller, np.maximum(pictures[0][:6], 0), strict=True)
+    runner.close()
+    np.testing.assert_array_equal(array, np.maximum(pictures[-1], 0))  # it outlives the runner
+    del array, part, smaller, runner
+
+
 def test_the_input_buffer_saves_the_copy(native: Any, engines: Engines) -> None:
     with native.Runner(engines("dynamic")) as runner:
         buffer = runner.input_buffer("x", (4, WIDTH))

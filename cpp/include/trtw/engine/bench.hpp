@@ -1,8 +1,8 @@
 // Measures an engine: trtexec's method, and the true end-to-end time of single calls.
 #pragma once
 
-#include "trtw/engine/call.hpp"
 #include "trtw/engine/plan.hpp"
+#include "trtw/engine/runner.hpp"
 
 #include <memory>
 #include <string>
@@ -57,11 +57,10 @@ struct BenchResult {
 BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
                   const BenchOptions& options);
 
-/// Single calls through a runner's own path, one after the other: ordinary host memory in, ordinary host memory out.
-/// end_to_end_ms includes both host copies; the other times are the runner's. Of BenchOptions it takes iterations,
-/// duration_s, warmup_ms (of host time), spin, cuda_graph, profile and profiler.
-BenchResult bench_latency(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
-                          const BenchOptions& options, const RunnerOptions& runner);
+/// Single calls of a runner, one after the other: ordinary host memory in, ordinary host memory out. end_to_end_ms
+/// includes both host copies; the other times are the runner's. Of BenchOptions it takes iterations, duration_s,
+/// warmup_ms (of host time) and profiler; the rest is as the runner was made.
+BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& options);
 
 /// Leaves out the queries that began in the warm-up and sorts the rest by start. Exposed for its test.
 void drop_warmup(BenchResult& result, double warmup_ms);

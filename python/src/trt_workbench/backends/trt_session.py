@@ -98,6 +98,11 @@ class TrtSession(StateSession):
         """The engine, for what is measured on it beside calls."""
         return self._loaded
 
+    @property
+    def runner(self) -> Any:
+        """The core's `Runner`, likewise."""
+        return self._runner
+
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
         return self._graph_status if self._closed else str(self._runner.graph_status())
@@ -146,13 +151,10 @@ class TrtSession(StateSession):
                 iterations=plan.min_iterations,
                 duration_s=plan.duration_s,
                 warmup_ms=plan.warmup_ms,
-                spin=self._settings["spin"],
-                cuda_graph=self._settings["cuda_graph"],
-                profile=self._settings["profile"],
             )
-            runner = native.require("RunnerOptions")(**self._settings)
-            checked = check_inputs(self.inputs, inputs)
-            result = native.require("bench_latency")(self._loaded.engine, checked, options, runner)
+            result = self._runner.measure(check_inputs(self.inputs, inputs), options)
+            if self.state_inputs:
+                self._runner.reset_state()
         kept = slice(plan.max_iterations)
         split = {"enqueue": result.enqueue_ms, "host_to_device": result.h2d_ms}
         split |= {"compute": result.compute_ms, "device_to_host": result.d2h_ms}
