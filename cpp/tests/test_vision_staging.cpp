@@ -176,6 +176,23 @@ TEST_CASE("an image that is read in place may have its rows in falling order") {
     CHECK(as_the_kernel(in_place(flipped, spec, flipped.pixels), spec) == expected);
 }
 
+TEST_CASE("an image that is read in place may have its rows apart, or all in one place") {
+    std::mt19937 random{12};
+    const Picture picture{90, 70, random};
+    const std::ptrdiff_t row = picture.view.row_bytes;
+    for (const ImageView& view : {ImageView{picture.view.pixels + 5 * row + 12, 60, 50, row}, // a crop
+                                  ImageView{picture.view.pixels, 30, 70, 3 * row},            // every third row
+                                  ImageView{picture.view.pixels + 7 * row, 80, 70, 0}}) {     // one row, repeated
+        for (const int side : {32, 128}) {
+            const LetterboxSpec spec = grey_level_spec(side, side);
+            std::vector<std::uint8_t> expected(spec.item_bytes());
+            letterbox_cpu(view, spec, expected.data());
+            CAPTURE(view.row_bytes);
+            CHECK(as_the_kernel(in_place(view, spec, view.pixels), spec) == expected);
+        }
+    }
+}
+
 TEST_CASE("only an image that keeps its size or grows does not shrink") {
     const auto shrinks_to = [](int height, int width, int side) {
         return shrinks(stage(of_size(height, width), grey_level_spec(side, side)));

@@ -55,6 +55,15 @@ def test_loading_from_a_folder_without_tensorrt_is_a_missing_component(tmp_path:
         core.load_tensorrt(str(tmp_path))
 
 
+@pytest.mark.skipif(not hasattr(core, "pinned_empty"), reason="the native core was built without CUDA")
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((-1, 3), "uint8"), ((2**40, 2**40), "uint8"), ((3,), object), ((3,), "S")]
+)
+def test_page_locked_arrays_that_cannot_be(shape: tuple[int, ...], dtype: Any) -> None:
+    with pytest.raises(core.UsageProblem, match=r"shape|dtype"):
+        core.pinned_empty(shape, dtype)
+
+
 def test_the_types_name_what_there_is() -> None:
     info = core.build_info()
     if not (info["cuda_architectures"] and info["tensorrt_headers"]):

@@ -67,8 +67,10 @@ py::list devices() {
 
 py::array pinned_empty(const std::vector<py::ssize_t>& shape, const py::object& dtype) {
     const py::dtype type = py::dtype::from_args(dtype);
-    if (type.attr("hasobject").cast<bool>()) {
-        throw trtw::UsageProblem("The GPU reads no Python objects; name a dtype of numbers.");
+    // numpy gives strings of no length one character each, for which there would be no memory
+    if (type.itemsize() == 0 || type.attr("hasobject").cast<bool>()) {
+        throw trtw::UsageProblem("Page-locked memory is for numbers; the dtype " + py::str(type).cast<std::string>() +
+                                 " holds none.");
     }
     auto bytes = static_cast<std::size_t>(type.itemsize());
     for (const py::ssize_t dim : shape) {

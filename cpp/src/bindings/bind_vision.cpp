@@ -167,7 +167,13 @@ public:
         const std::scoped_lock lock{mutex_};
         use(device_);
         result.block = std::make_shared<device::DeviceMemory>(result.bytes);
-        kernel_.enqueue(batch.views, spec_, result.block->data(), stream_.get());
+        try {
+            kernel_.enqueue(batch.views, spec_, result.block->data(), stream_.get());
+        } catch (...) {
+            // what was enqueued before the failure may still read images and staging memory
+            static_cast<void>(cudaStreamSynchronize(stream_.get()));
+            throw;
+        }
         stream_.synchronize();
         return result;
     }

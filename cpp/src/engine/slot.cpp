@@ -86,7 +86,7 @@ void Slot::launch(const Call& call) {
             state_.advance(output_shapes_);
         }
         const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
-        if (generation_ != published_generation_ || outputs_grew_ || untold) {
+        if (generation_ != published_generation_ || memory_grew_ || untold) {
             publish(options_.cuda_graph ? entry.no_graph : "");
         }
     } catch (const UsageProblem&) {
@@ -249,9 +249,9 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
         }
         output_shapes_[o] = io_.outputs[o].allocator->shape();
         // Neither is bound to the context, so no graph or binding goes stale.
-        outputs_grew_ = outputs_grew_ || io_.outputs[o].allocator->grew();
+        memory_grew_ = memory_grew_ || io_.outputs[o].allocator->grew();
         if (wants_host(call, o) && io_.outputs[o].host.reserve(host_bytes(call, o, output_shapes_[o]))) {
-            outputs_grew_ = true;
+            memory_grew_ = true;
         }
     }
 }
@@ -352,7 +352,7 @@ void Slot::publish(const std::string& fallback) {
         status_.graph_fallback = "the engine allows one context a profile, so only the last shape keeps its graph";
     }
     published_generation_ = generation_;
-    outputs_grew_ = false;
+    memory_grew_ = false;
 }
 
 // Leaves nothing running and nothing half set up. Errors here are those that are being reported already.

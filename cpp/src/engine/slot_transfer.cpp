@@ -107,6 +107,7 @@ void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t st
 
 void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
 #ifdef TRTW_WITH_KERNELS
+    const std::size_t held = letterbox_.pinned_bytes() + letterbox_.device_bytes();
     bool letterboxed = false;
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
         const Input& input = call.inputs[i];
@@ -118,6 +119,7 @@ void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStr
             page_locked_images_ += letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
         }
     }
+    memory_grew_ = memory_grew_ || letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;
 #else
     throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
                            "`build-native` where nvcc is installed.");

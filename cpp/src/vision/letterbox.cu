@@ -26,7 +26,7 @@ __device__ void store(std::uint8_t* output, std::size_t index, float value) {
     output[index] = static_cast<std::uint8_t>(value); // a grey level: the spec allows no normalisation
 }
 
-/// As many as fit into a launch's parameters, which take 4 KB.
+/// They travel as a parameter of the launch: 2 KB of the 4 KB that all parameters may take.
 constexpr std::size_t images_per_launch = 32;
 struct Images {
     DeviceImage items[images_per_launch];
@@ -41,6 +41,7 @@ struct Target {
     Channels channels;
     Affine normalisation;
 };
+static_assert(sizeof(Images) + sizeof(Target) + sizeof(void*) <= 4096);
 
 template <class T>
 __global__ void letterbox_kernel(const __grid_constant__ Images images, Target spec, T* output) {

@@ -19,6 +19,7 @@ namespace {
 // hide.
 constexpr std::size_t piece_bytes = std::size_t{512} << 10U;
 constexpr std::size_t alignment = 256;
+constexpr std::ptrdiff_t most_pitch = 0x7FFF'FFFF; // of CUDA's copies of two dimensions
 
 std::size_t aligned(std::size_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
@@ -69,14 +70,15 @@ struct Planned {
 };
 
 // Over the bus the kernel fetches the sampled pixels of an image that shrinks about once and leaves out the rest; those
-// of any other image it would fetch several times.
+// of any other image it would fetch several times. It does so where CUDA cannot copy the rows: those that overlap, lie
+// in falling order or too far apart.
 Planned plan(const ImageView& image, const LetterboxSpec& spec) {
     const DeviceImage item = stage(image, spec);
     const std::uint8_t* address = device_address(image);
     if (address == nullptr) {
         return {item, Way::staged};
     }
-    if (shrinks(item) || image.row_bytes < item.row_bytes) {
+    if (shrinks(item) || image.row_bytes < item.row_bytes || image.row_bytes > most_pitch) {
         return {in_place(image, spec, address), Way::in_place};
     }
     return {item, Way::upload};
@@ -112,8 +114,13 @@ std::size_t LetterboxGpu::enqueue(std::span<const ImageView> images, const Lette
         return total;
     };
     const std::size_t staged_bytes = place(Way::staged);
-    host_.reserve(staged_bytes);
-    device_.reserve(place(Way::upload));
+    const std::size_t device_bytes = place(Way::upload);
+    if (staged_bytes > 0) {
+        host_.reserve(staged_bytes);
+    }
+    if (device_bytes > 0) {
+        device_.reserve(device_bytes);
+    }
     auto* host = static_cast<std::uint8_t*>(host_.data());
     auto* target = static_cast<std::uint8_t*>(device_.data());
     for (std::size_t i = 0; i < items.size(); ++i) {

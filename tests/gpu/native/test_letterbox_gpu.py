@@ -101,8 +101,10 @@ def test_page_locked_images_are_read_where_they_lie(native: Any, engines: Engine
             got = runner.run({"images": native.ImageBatch(images, spec)})["y"]
             np.testing.assert_array_equal(got, expected, strict=True)
         assert runner.counters()["page_locked_images"] == 8
+        assert runner.memory_bytes()["pinned_images"] == runner.memory_bytes()["device_images"] == 0
         runner.run({"images": native.ImageBatch([image.copy() for image in images], spec)})
         assert runner.counters()["page_locked_images"] == 8
+        assert runner.memory_bytes()["pinned_images"] > 0
         # the caller's last reference may go before the call is waited for
         tickets = []
         for seed in range(2):
@@ -125,9 +127,6 @@ def test_page_locked_arrays(native: Any) -> None:
     del array
     view[:] = 2.0
     assert view.sum() == 20.0
-    for shape, dtype in (((-1, 3), "uint8"), ((2**40, 2**40), "uint8"), ((3,), object)):
-        with pytest.raises(native.UsageProblem):
-            native.pinned_empty(shape, dtype)
     with pytest.raises(native.DeviceFailure):
         native.pinned_empty((1 << 50,))
 

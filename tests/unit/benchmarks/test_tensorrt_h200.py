@@ -71,6 +71,32 @@ def test_accuracy_is_held_against_the_processor_run_of_the_same_detector() -> No
     assert [row[-1] for row in rows] == ["-", "**missed**", "met"]
 
 
+def test_images_are_judged_by_the_memory_that_they_lie_in() -> None:
+    from measuring.summary import _SECTIONS
+    from measuring.verdicts import image_rows
+
+    def record(engine: str, engine_ms: float | None, **medians: float) -> dict[str, Any]:
+        summary = {way: {"median": value} for way, value in medians.items()}
+        alone = {} if engine_ms is None else {"engine_ms": engine_ms}
+        return {"engine": engine, "size": [720, 1280], "summary_ms": summary, **alone}
+
+    records = [
+        record("a", 0.5, host=1.4, host_one_thread=2.0, device=1.0),
+        record("a", 0.5, host=1.6, host_one_thread=2.0, device=1.0),  # before the way "device_page_locked"
+        record("a", 0.5, host=1.6, host_one_thread=2.0, device=1.0, device_page_locked=0.8),
+        record("b", None, host=3.0, device=1.0),  # before the host with one thread
+    ]
+    rows = image_rows(records)
+    size = "1280x720"
+    assert rows == [
+        [f"a, {size}", "ordinary", "3", "1.000", "0.500", "2.000", "2.00", "1.600", "2.2", "1.60", "**missed**"],
+        [f"a, {size}", "page-locked", "1", "0.800", "0.500", "2.000", "2.50", "1.600", "3.7", "2.00", "met"],
+        [f"b, {size}", "ordinary", "1", "1.000", "-", "-", "-", "3.000", "-", "3.00", "met"],
+    ]
+    (head,) = (head for kind, _, head, _ in _SECTIONS if kind == "images")
+    assert {len(row) for row in rows} == {len(head.split("|"))}
+
+
 def test_trtexec_report_and_times_are_read() -> None:
     from measuring.trtexec import parse_report, parse_times
 

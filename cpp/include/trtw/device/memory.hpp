@@ -40,8 +40,8 @@ extern template class Memory<Place::pinned_host>;
 using DeviceMemory = Memory<Place::device>;
 using PinnedMemory = Memory<Place::pinned_host>;
 
-/// The address at which the GPU reads `bytes` of host memory that is page-locked, whoever locked it; null where any of
-/// it is not. Never throws: a driver that cannot tell gives null.
+/// The address at which the current GPU reads `bytes` of host memory that is page-locked, whoever locked it; null where
+/// its first or its last byte is not, or where the driver cannot tell. What lies between is not asked about.
 const void* mapped(const void* host, std::size_t bytes) noexcept;
 
 /// A block that only grows. Its memory is shared with the views that were handed out: growing gives the buffer a

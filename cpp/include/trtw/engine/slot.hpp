@@ -113,7 +113,7 @@ private:
     Prepared* last_ = nullptr;
     std::uint64_t generation_ = 1; ///< counts changes of any buffer's address
     std::uint64_t published_generation_ = 0;
-    bool outputs_grew_ = false; ///< memory of outputs whose shape depends on the data, since it was last told
+    bool memory_grew_ = false;  ///< of images or data-dependent outputs, since it was last told
     std::vector<Shape> shapes_; ///< of this call's inputs, state included
     std::vector<Shape> values_; ///< of this call's shape tensors
     std::vector<Shape> output_shapes_;
