@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from trt_workbench.onnxtools.proto import value_shape
-from trt_workbench.onnxtools.sanitize_graph import Array, constants, remove_nodes, set_constant, subgraphs
+from trt_workbench.onnxtools.sanitize_graph import Array, constants, remove_nodes, set_constant, static_dims, subgraphs
 
 # Different at every run, or constants already.
 _NEVER = frozenset(
@@ -77,7 +76,7 @@ def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     """Replace Shape and Size of fixed shapes, and Gather of a fixed dimension from a Shape, by constants."""
     del limit_bytes  # a shape is small
     graph = model.graph
-    shapes = _static_dims(model)
+    shapes = static_dims(onnx.shape_inference.infer_shapes(model, data_prop=True).graph)
     values = constants(graph)
     of_shape = {node.output[0]: node.input[0] for node in graph.node if _is_plain_shape(node)}
     found: dict[str, Array] = {}
@@ -103,17 +102,6 @@ def fold_shapes(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     for name in names:
         set_constant(graph, name, found[name])
     return changed
-
-
-def _static_dims(model: onnx.ModelProto) -> dict[str, list[int | None]]:
-    """Return the dimensions of every tensor whose rank shape inference knows, None for a dynamic one."""
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    dims: dict[str, list[int | None]] = {tensor.name: list(tensor.dims) for tensor in inferred.initializer}
-    for value in (*inferred.value_info, *inferred.input, *inferred.output):
-        shape = value_shape(value)
-        if shape is not None:
-            dims[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
-    return dims
 
 
 def _is_plain_shape(node: onnx.NodeProto) -> bool:

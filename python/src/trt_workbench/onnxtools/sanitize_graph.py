@@ -12,7 +12,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from trt_workbench.onnxtools.proto import value_shape
+
 Array = NDArray[np.generic]
+# Shapes by tensor, None for a dynamic dimension.
+Dims = dict[str, list[int | None]]
 
 
 # Smaller tensors may be shapes, indices and masks, whose values rewrites read.
@@ -146,6 +150,16 @@ def constant_value(node: onnx.NodeProto) -> Array | None:
         if attribute.name in ("value_float", "value_floats"):
             return np.array(value, np.float32)
     return None
+
+
+def static_dims(inferred: onnx.GraphProto) -> Dims:
+    """Return the dimensions of every tensor of a graph, shapes inferred, whose rank is known."""
+    dims: Dims = {tensor.name: list(tensor.dims) for tensor in inferred.initializer}
+    for value in (*inferred.value_info, *inferred.input, *inferred.output):
+        shape = value_shape(value)
+        if shape is not None:
+            dims[value.name] = [dim if isinstance(dim, int) else None for dim in shape]
+    return dims
 
 
 def set_constant(graph: onnx.GraphProto, name: str, value: Array) -> None:
