@@ -21,7 +21,7 @@ _LOAD_S, _ROUND_S = 5.0, 8.0
 
 
 def run_images(recorder: Recorder, plans: Path, count: int, budget: Budget) -> int:
-    """Measure `count` rounds of both ways by turns, for every engine and image size; return rounds missing."""
+    """Measure `count` rounds of every way by turns, for every engine and image size; return rounds missing."""
     missing = 0
     for name in IMAGE_ENGINES:
         plan = plan_path(plans, name)
