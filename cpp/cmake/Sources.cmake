@@ -11,6 +11,7 @@ set(TRTW_CPU_SOURCES
   src/engine/profile_choice.cpp
   src/engine/slice.cpp
   src/engine/slot_pool.cpp
+  src/engine/block_pool.cpp
   src/engine/onnx_nodes.cpp
   src/engine/build_options.cpp
   src/engine/profile.cpp
@@ -78,6 +79,7 @@ set(TRTW_TEST_NAMES
   test_host_array
   test_slice
   test_slot_pool
+  test_block_pool
   test_copy_pool
   test_lru
   test_vision_letterbox
