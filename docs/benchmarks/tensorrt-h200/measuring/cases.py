@@ -63,7 +63,6 @@ ENGINES = {
     "yolov10m-fp16-b1": _detector("yolov10m.onnx", "fp16", profile="images:1x3x640x640"),
     # After `sanitize-onnx --only collapse-concats`.
     "shapes-collapsed-fp16": _detector("shapes-yolov10-collapsed.onnx", "fp16"),
-    "yolov10m-collapsed-fp16-b1": _detector("yolov10m-collapsed.onnx", "fp16", profile="images:1x3x640x640"),
     # How much preprocessing can save depends on the engine. Beside other builds the first took 517 s; the second had
     # not ended after 600 s, nor either of them with just-in-time convolutions after 420 s.
     "shapes-fp16-level3": _detector("shapes-yolov10.onnx", "fp16", None),
@@ -107,7 +106,6 @@ SLOT_ENGINES = ("resnet50-b1-fp16", "vit-b64-fp16")
 IMAGE_ENGINES = (
     *(f"{model}-fp16{kind}" for model in ("shapes", "yolov10m") for kind in ("", "-b1", "-level3")),
     "shapes-collapsed-fp16",
-    "yolov10m-collapsed-fp16-b1",
 )
 IMAGE_SIZES = ((480, 640), (720, 1280), (1080, 1920))
 SOAK_ENGINE = "resnet18-dynamic-fp16"

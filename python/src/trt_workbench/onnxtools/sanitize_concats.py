@@ -50,7 +50,7 @@ class _Piece:
 def collapse_concats(model: onnx.ModelProto) -> list[str]:
     """Let a Concat read a tensor itself in place of all its pieces, in order, along the same axis.
 
-    TensorRT copies every piece into the result by a kernel of its own. A Split or Slice without readers goes, and a
+    TensorRT 8.6 copies every piece into the result by a kernel of its own. A Split or Slice without readers goes, and a
     Concat of nothing but the tensor becomes an Identity. Pieces and Concat have to be in one graph, be it a subgraph.
     """
     inferred = onnx.shape_inference.infer_shapes(model).graph
