@@ -45,6 +45,19 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     assert "&#39;a folder&#39;" in page
 
 
+def test_a_long_provenance_is_folded_away(make_run: Callable[..., Path]) -> None:
+    manifest = {"options": {"precision": ["fp16"]}, "model": "<b>.onnx"}
+    provenance = {"tensorrt": "8.6.0", "notes": ["one", "two"], "lost": [], "driver_of": None, "manifest": manifest}
+    page = write_report(make_run(provenance=provenance)).read_text(encoding="utf-8")
+    assert "tensorrt 8.6.0; notes one, two<details><summary>manifest</summary><pre>{" in page
+    assert "driver_of" not in page
+    assert "lost" not in page
+    assert "<b>.onnx" not in page
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+
+
 def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
     run = make_run()
     write_report(run)

@@ -56,11 +56,8 @@ private:
     bool stopping_ = false;
 };
 
-/// Work on at least so many bytes is shared between threads. For less, waking them costs more than it saves. Measured
-/// with one helper that had slept for 0.6 ms, on the host of an H200, where one thread copies 8 to 12 GB/s: of memory
-/// that no cache holds, shared 2 MB took 31 to 38 % less than alone, 4.1 MB 36 to 39 % less, 6.2 MB 46 % less, in
-/// pieces of 128 to 512 KiB; of memory in a cache, 2 MB 19 to 27 % less, but 0.9 MB 20 to 48 % longer. Where a thread
-/// copies 25 GB/s, shared 2 MB took 15 to 25 % longer and 6.2 MB 6 to 11 % less.
+/// Work on at least so many bytes is shared between threads. For less, waking them costs more than it saves where one
+/// thread copies fast; where it copies slowly, sharing would pay from a little less on.
 constexpr std::size_t shared_copy_bytes = 2'000'000;
 
 /// Does pieces that copy `bytes` together: in the process's pool where that is worth it, else on this thread alone.

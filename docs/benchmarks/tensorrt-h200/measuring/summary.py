@@ -28,8 +28,9 @@ to trtexec. Targets: compute and latency at most 1.01, throughput at least 0.99.
 _LATENCY = """## Single calls, numpy to numpy
 
 End to end on the host's clock, both copies between ordinary and pinned memory included. `python-runner` calls the
-native runner, `python-session` the workbench's session, which also checks the inputs. The C++ loop calls the same runner
-(that of ViT-B/16 at batch 1 had one of its own, with memory of its own). Target: at most 20 µs above the C++ loop.
+native runner, `python-session` the workbench's session, which also checks the inputs. The C++ loop calls the same
+runner; that of ViT-B/16 at batch 1 had one of its own, with memory of its own. Target: at most 20 µs above the C++
+loop.
 """
 _SLOTS = """## Several calls in flight
 
