@@ -59,6 +59,7 @@ LLM_FAMILIES: dict[str, dict[str, Any]] = {
     "mixtral": {**_LLAMA, "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gpt_oss": {**_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
     | {"sliding_window": 8},  # experts with biases and transposed weights, attention with sinks
+    "bloom": {"hidden_size": 32, "n_layer": 2, "n_head": 4, **_SIZE},  # positions by ALiBi alone
     "mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, **_SIZE},  # no keys and values
     # builds its local masks by itself, which a static cache does not go with
     "gpt_neo": {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}

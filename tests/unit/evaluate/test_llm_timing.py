@@ -157,6 +157,33 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
             session.run({})
 
 
+@pytest.mark.parametrize(("prompt", "slots"), [(1, 12), (3, 12), (6, 7)])
+def test_a_step_beyond_the_last_slot(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch, prompt: int, slots: int
+) -> None:
+    """The graph itself would write no slot and give logits of something else."""
+    from trt_workbench.pipeline.language import opening
+
+    class Double:
+        def load(self, path: Path, options: SessionOptions) -> DeviceSession:
+            return DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options)
+
+    monkeypatch.setattr(opening, "require_backend", lambda _: Double())
+    folder, tokens = llm_folder("mistral"), TOKENS[: 2 * slots].reshape(2, slots)  # its window is of 8 tokens
+    expected = load_torch_llm(examine_llm_directory(folder), device="cpu").logits(tokens)[:, prompt - 1 :]
+    model = open_cached(BackendChoice("trt"), source(folder), 2, 6, slots)
+    found = [model.prefill(tokens[:, :prompt], slots), *(model.step(token) for token in tokens.T[prompt:])]
+    np.testing.assert_allclose(np.stack(found, axis=1), expected, atol=1e-4)
+    with pytest.raises(UsageProblem, match=f"has {slots} slots; {slots + 1} tokens need one exported with a longer"):
+        model.step(tokens[:, 0])
+    # a prompt that is refused leaves nothing to append to
+    with pytest.raises(UsageProblem, match=f"has {slots} slots; {slots + 1} tokens"):
+        model.prefill(np.zeros((2, slots + 1), np.int64), slots)
+    with pytest.raises(UsageProblem, match="starts with prefill"):
+        model.step(tokens[:, 0])
+    model.close()
+
+
 def test_profiles_that_are_asked_for_are_those_of_prompts(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

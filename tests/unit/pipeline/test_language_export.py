@@ -26,7 +26,7 @@ from trt_workbench.pipeline.language.export import (
 Folders = Callable[[str], Path]
 
 
-FAMILIES = ["gpt2", "llama", "qwen2", "opt", "mistral", "cohere", "gemma2", "mixtral", "gpt_oss"]
+FAMILIES = ["gpt2", "llama", "qwen2", "opt", "mistral", "cohere", "gemma2", "mixtral", "gpt_oss", "bloom"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -55,8 +55,9 @@ def test_a_fixed_batch_is_proved_at_that_batch(llm_folder: Folders, tmp_path: Pa
 def test_a_graph_that_computes_something_else_is_refused(llm_folder: Folders, tmp_path: Path) -> None:
     directory = examine_llm_directory(llm_folder("gpt_neo"))
     export_llm(directory, tmp_path / "good", ExportSettings(("logits", "cached")))
-    with pytest.raises(CheckFailed, match="static graph does not compute what PyTorch computes"):
-        export_llm(directory, tmp_path / "bad", ExportSettings(("static",)))
+    for kind in ("static", "step"):
+        with pytest.raises(CheckFailed, match=f"{kind} graph does not compute what PyTorch computes"):
+            export_llm(directory, tmp_path / "bad", ExportSettings((kind,)))
     assert [path.name for path in tmp_path.iterdir()] == ["good"]
 
 
@@ -64,8 +65,9 @@ def test_a_graph_that_runs_at_the_traced_size_alone_is_refused(llm_folder: Folde
     directory = examine_llm_directory(llm_folder("mamba"))
     with pytest.raises(CheckFailed, match=r"logits graph does not run at batch 1, length 1.*Gather.*\)$"):
         export_llm(directory, tmp_path / "out", ExportSettings(("logits",)))
-    with pytest.raises(UsageProblem, match="mamba model keeps another state than keys and values"):
-        export_llm(directory, tmp_path / "out", ExportSettings(("cached",)))
+    for kind in ("cached", "step"):
+        with pytest.raises(UsageProblem, match=f"mamba model keeps another state.* the {kind} graph cannot be"):
+            export_llm(directory, tmp_path / "out", ExportSettings((kind,)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -109,7 +109,7 @@ def export_graph(
     }
     module = modules[kind](model)
     rows = batch or _BATCH
-    past = [] if kind == "logits" else _example_past(model, rows, slots)
+    past = [] if kind == "logits" else _example_past(model, kind, rows, slots)
     arguments, names, axes = _example(kind, rows, past)
     if batch:
         axes = {name: {axis: symbol for axis, symbol in dims.items() if axis} for name, dims in axes.items()}
@@ -152,7 +152,7 @@ def export_graph(
     return ExportedGraph(kind, path, data, len(past) // 2, slots, batch)
 
 
-def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) -> list[Tensor]:
+def _example_past(model: PreTrainedModel, kind: GraphKind, batch: int, cache_length: int | None) -> list[Tensor]:
     """Keys and values of a few tokens, or zeros of the static length, in the shapes that the model itself uses."""
     import torch
 
@@ -167,7 +167,10 @@ def _example_past(model: PreTrainedModel, batch: int, cache_length: int | None) 
     found = [getattr(layer, part, None) for layer in layers for part in ("keys", "values")]
     past = [tensor.clone() for tensor in found if isinstance(tensor, torch.Tensor) and tensor.ndim == 4]
     if not past or len(past) != len(found):
-        msg = f"This {model.config.model_type} model keeps another state than keys and values; export its logits graph."
+        msg = (
+            f"This {model.config.model_type} model keeps another state than keys and values of every layer, so the "
+            f"{kind} graph cannot be exported; only logits needs no state."
+        )
         raise UsageProblem(msg)
     if cache_length is None:
         return past

@@ -60,7 +60,7 @@ class CachedModel(Protocol):
         """Append one token, int64 [B], to every sequence; return logits [B,V] after it.
 
         Raises:
-            UsageProblem: nothing was started.
+            UsageProblem: nothing was started, or keys and values of a fixed length are full.
             DeviceFailure: the device is out of memory or failed.
         """
 
@@ -177,20 +177,24 @@ class SessionSlots:
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
         """Run the prompt at position 0; what earlier sequences left behind is never seen."""
-        if capacity > self._capacity:
-            msg = f"The graph has {self._capacity} slots; {capacity} tokens need one exported with a longer cache."
-            raise UsageProblem(msg)
-        self._position = 0
+        self._position = None  # until the prompt is done, there is nothing to append to
+        self._check_room(capacity)
         if not self._state:
             self._state = {
                 name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
                 for name, shape in self._shapes.items()
             }
-        return self._prompt(input_ids)
+        last = self._prompt(input_ids)
+        self._position = input_ids.shape[1]
+        return last
 
     def step(self, tokens: Tokens) -> Logits:
         """Append one token."""
-        return self._append(self.session, tokens[:, None])
+        if self._position is None:
+            raise not_started()
+        last = self._append(self.session, tokens[:, None], self._position)
+        self._position += 1
+        return last
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the session says it holds, else the size of the keys and values on the host."""
@@ -205,20 +209,23 @@ class SessionSlots:
         self.session.close()
 
     def _prompt(self, input_ids: Tokens) -> Logits:
-        return self._append(self.session, input_ids)
+        return self._append(self.session, input_ids, 0)
 
-    def _append(self, session: Session, input_ids: Tokens) -> Logits:
-        if self._position is None:
-            raise not_started()
-        feed = _cast({"input_ids": input_ids, "start": np.array([self._position])}, self._dtypes)
+    def _append(self, session: Session, input_ids: Tokens, start: int) -> Logits:
+        self._check_room(start + input_ids.shape[1])  # the graph would write no slot, and say nothing
+        feed = _cast({"input_ids": input_ids, "start": np.array([start])}, self._dtypes)
         if not self._pairs and input_ids.shape[1] > 1:
             last = session.run_at(feed, "logits", -1)  # of a prompt, no more than the next token needs
         else:
             outputs = session.run({**feed, **self._state})
             self._state = {old: outputs[new] for new, old in self._pairs}
             last = outputs["logits"][:, -1]
-        self._position += input_ids.shape[1]
         return last.astype(np.float32, copy=False)
+
+    def _check_room(self, tokens: int) -> None:
+        if tokens > self._capacity:
+            msg = f"The graph has {self._capacity} slots; {tokens} tokens need one exported with a longer cache."
+            raise UsageProblem(msg)
 
 
 class TwoSessionSlots(SessionSlots):
@@ -252,7 +259,7 @@ class TwoSessionSlots(SessionSlots):
         super().close()
 
     def _prompt(self, input_ids: Tokens) -> Logits:
-        last = self._append(self.prompts, input_ids)
+        last = self._append(self.prompts, input_ids, 0)
         self.session.take_state(self.prompts)
         return last
 
