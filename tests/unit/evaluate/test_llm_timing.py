@@ -417,6 +417,32 @@ def test_a_step_without_a_prompt(llm_folder: Folders) -> None:
         broken.close()
 
 
+def test_a_failed_call_leaves_a_growing_cache_as_it_was(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_cached(BACKENDS[1], source(llm_folder("llama")), 1, 6, 26)
+    assert isinstance(model, SessionCache)
+    prompt, further = TOKENS[None, :6], TOKENS[6:7]
+    model.prefill(prompt, 26)
+    expected = model.step(further)
+
+    def fail(_: object) -> None:
+        msg = "The device failed."
+        raise DeviceFailure(msg)
+
+    def refuse(call: Callable[[], object]) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(model.session, "run", fail)
+            with pytest.raises(DeviceFailure):
+                call()
+
+    model.prefill(prompt, 26)
+    refuse(lambda: model.step(further))
+    np.testing.assert_array_equal(model.step(further), expected)
+    refuse(lambda: model.prefill(prompt, 26))
+    with pytest.raises(UsageProblem, match="starts with prefill"):
+        model.step(further)
+    model.close()
+
+
 def test_a_closed_model_says_so(llm_folder: Folders) -> None:
     model = load_torch_llm(examine_llm_directory(llm_folder("gpt2")), device="cpu")
     model.close()

@@ -122,18 +122,18 @@ class SessionCache:
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
         """Run the prompt after keys and values of length 0."""
-        self._length = 0
-        self._state = {
+        self._length, self._state = 0, {}  # until the prompt is done, there is nothing to append to
+        empty = {
             name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
             for name, shape in self._shapes.items()
         }
-        return self._append(input_ids)
+        return self._append(input_ids, empty)
 
     def step(self, tokens: Tokens) -> Logits:
         """Append one token."""
         if not self._state:
             raise not_started()
-        return self._append(tokens[:, None])
+        return self._append(tokens[:, None], self._state)
 
     def memory_bytes(self) -> dict[str, int]:
         """Return the size of the keys and values."""
@@ -144,11 +144,12 @@ class SessionCache:
         self._state = {}
         self.session.close()
 
-    def _append(self, input_ids: Tokens) -> Logits:
-        self._length += input_ids.shape[1]
-        feed = {"input_ids": input_ids, "attention_mask": np.ones((input_ids.shape[0], self._length), np.int64)}
-        outputs = self.session.run({**_cast(feed, self._dtypes), **self._state})
+    def _append(self, input_ids: Tokens, state: Mapping[str, NDArray[Any]]) -> Logits:
+        length = self._length + input_ids.shape[1]
+        feed = {"input_ids": input_ids, "attention_mask": np.ones((input_ids.shape[0], length), np.int64)}
+        outputs = self.session.run({**_cast(feed, self._dtypes), **state})
         self._state = dict(zip(self._before, (outputs[name] for name in self._after), strict=True))
+        self._length = length
         return outputs["logits"][:, -1].astype(np.float32, copy=False)
 
 
