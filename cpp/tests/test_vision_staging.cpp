@@ -65,7 +65,7 @@ void check_like_cpu(const Picture& picture, const LetterboxSpec& spec, int rows_
     CAPTURE(spec.height);
     CAPTURE(spec.width);
     CHECK(staged_in_pieces(picture.view, spec, rows_per_piece) == expected);
-    CHECK(as_the_kernel(in_place(picture.view, spec, picture.view.pixels), spec) == expected);
+    CHECK(as_the_kernel(in_place(stage(picture.view, spec), picture.view, picture.view.pixels), spec) == expected);
 }
 
 } // namespace
@@ -173,7 +173,7 @@ TEST_CASE("an image that is read in place may have its rows in falling order") {
     const LetterboxSpec spec = grey_level_spec(32, 48);
     std::vector<std::uint8_t> expected(spec.item_bytes());
     letterbox_cpu(flipped, spec, expected.data());
-    CHECK(as_the_kernel(in_place(flipped, spec, flipped.pixels), spec) == expected);
+    CHECK(as_the_kernel(in_place(stage(flipped, spec), flipped, flipped.pixels), spec) == expected);
 }
 
 TEST_CASE("an image that is read in place may have its rows apart, or all in one place") {
@@ -188,7 +188,7 @@ TEST_CASE("an image that is read in place may have its rows apart, or all in one
             std::vector<std::uint8_t> expected(spec.item_bytes());
             letterbox_cpu(view, spec, expected.data());
             CAPTURE(view.row_bytes);
-            CHECK(as_the_kernel(in_place(view, spec, view.pixels), spec) == expected);
+            CHECK(as_the_kernel(in_place(stage(view, spec), view, view.pixels), spec) == expected);
         }
     }
 }

@@ -10,8 +10,9 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <cstdint>
 #include <memory>
-#include <vector>
+#include <utility>
 #endif
 
 namespace py = pybind11;
@@ -65,7 +66,7 @@ py::list devices() {
     return result;
 }
 
-py::array pinned_empty(const std::vector<py::ssize_t>& shape, const py::object& dtype) {
+py::array pinned_empty(const trtw::engine::Shape& shape, const py::object& dtype) {
     const py::dtype type = py::dtype::from_args(dtype);
     // numpy gives strings of no length one character each, for which there would be no memory
     if (type.itemsize() == 0 || type.attr("hasobject").cast<bool>()) {
@@ -73,7 +74,7 @@ py::array pinned_empty(const std::vector<py::ssize_t>& shape, const py::object& 
                                  " holds none.");
     }
     auto bytes = static_cast<std::size_t>(type.itemsize());
-    for (const py::ssize_t dim : shape) {
+    for (const std::int64_t dim : shape) {
         if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
             throw trtw::UsageProblem("There is no array of the shape " + py::str(py::cast(shape)).cast<std::string>() +
                                      ".");
@@ -85,9 +86,7 @@ py::array pinned_empty(const std::vector<py::ssize_t>& shape, const py::object& 
         memory = std::make_unique<td::PinnedMemory>(bytes);
     }
     void* data = memory->data();
-    const py::capsule base(memory.get(), [](void* pointer) { delete static_cast<td::PinnedMemory*>(pointer); });
-    static_cast<void>(memory.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
-    return {type, shape, data, base};
+    return trtw::bindings::array_over(type, shape, data, std::move(memory));
 }
 
 } // namespace

@@ -41,6 +41,15 @@ pybind11::dtype numpy_dtype(const std::string& name);
 /// A new array in the host's memory.
 pybind11::array new_array(const std::string& dtype, const engine::Shape& shape);
 
+/// A writable array over memory that `owner` keeps; the owner goes with the last view of it.
+template <class Owner>
+pybind11::array array_over(const pybind11::dtype& dtype, const engine::Shape& shape, void* data,
+                           std::unique_ptr<Owner> owner) {
+    const pybind11::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
+    static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
+    return {dtype, std::vector<pybind11::ssize_t>(shape.begin(), shape.end()), data, base};
+}
+
 pybind11::tuple shape_tuple(const engine::Shape& shape);
 
 void bind_device_array(pybind11::module_& m);

@@ -110,9 +110,7 @@ public:
             *owner = runner->input_block(slot, index, te::byte_size(tensor, wanted));
         }
         void* data = (*owner)->data();
-        const py::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
-        static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
-        return {numpy_dtype(tensor.dtype), std::vector<py::ssize_t>(wanted.begin(), wanted.end()), data, base};
+        return array_over(numpy_dtype(tensor.dtype), wanted, data, std::move(owner));
     }
 
     void reset_state(const py::object& values) {

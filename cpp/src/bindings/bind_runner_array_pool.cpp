@@ -2,8 +2,8 @@
 
 #include "bind_device_array.hpp"
 
+#include <memory>
 #include <utility>
-#include <vector>
 
 namespace py = pybind11;
 
@@ -17,6 +17,12 @@ constexpr std::size_t small = std::size_t{64} << 10U; // malloc keeps such memor
 
 // What an array owns: its block, and the way back.
 struct ArrayPool::Lent {
+    Lent(std::shared_ptr<ArrayPool> pool, std::size_t bytes)
+        : home{std::move(pool)}, block{home->blocks_.take(bytes)} {}
+    ~Lent() { home->blocks_.give_back(std::move(block)); }
+    Lent(const Lent&) = delete;
+    Lent& operator=(const Lent&) = delete;
+
     std::shared_ptr<ArrayPool> home;
     engine::BlockPool::Block block;
 };
@@ -26,14 +32,9 @@ py::array ArrayPool::make(const std::string& dtype, const engine::Shape& shape, 
         return new_array(dtype, shape);
     }
     const py::dtype type = numpy_dtype(dtype);
-    auto lent = std::make_unique<Lent>(shared_from_this(), blocks_.take(bytes));
+    auto lent = std::make_unique<Lent>(shared_from_this(), bytes);
     std::byte* data = lent->block.data.get();
-    const py::capsule base(lent.get(), [](void* pointer) {
-        const std::unique_ptr<Lent> returned{static_cast<Lent*>(pointer)};
-        returned->home->blocks_.give_back(std::move(returned->block));
-    });
-    static_cast<void>(lent.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
-    return {type, std::vector<py::ssize_t>(shape.begin(), shape.end()), data, base};
+    return array_over(type, shape, data, std::move(lent));
 }
 
 } // namespace trtw::bindings

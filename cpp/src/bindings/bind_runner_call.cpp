@@ -179,10 +179,7 @@ void copy_bytes(void* target, const void* source, std::size_t bytes) {
 py::array view_of(const engine::Output& output) {
     using Owner = std::shared_ptr<device::PinnedMemory>;
     auto owner = std::make_unique<Owner>(output.host);
-    const py::capsule base(owner.get(), [](void* pointer) { delete static_cast<Owner*>(pointer); });
-    static_cast<void>(owner.release()); // NOLINT(bugprone-unused-return-value): the capsule owns it now
-    return {numpy_dtype(output.tensor->dtype), std::vector<py::ssize_t>(output.shape.begin(), output.shape.end()),
-            output.host->data(), base};
+    return array_over(numpy_dtype(output.tensor->dtype), output.shape, output.host->data(), std::move(owner));
 }
 
 py::array checked_target(const engine::Output& output, py::array target) {

@@ -79,7 +79,7 @@ Planned plan(const ImageView& image, const LetterboxSpec& spec) {
         return {item, Way::staged};
     }
     if (shrinks(item) || image.row_bytes < item.row_bytes || image.row_bytes > most_pitch) {
-        return {in_place(image, spec, address), Way::in_place};
+        return {in_place(item, image, address), Way::in_place};
     }
     return {item, Way::upload};
 }

@@ -61,8 +61,7 @@ DeviceImage stage(const ImageView& image, const LetterboxSpec& spec) {
     return item;
 }
 
-DeviceImage in_place(const ImageView& image, const LetterboxSpec& spec, const std::uint8_t* pixels) {
-    DeviceImage item = stage(image, spec);
+DeviceImage in_place(DeviceImage item, const ImageView& image, const std::uint8_t* pixels) noexcept {
     item.taps_only = false;
     item.row_bytes = image.row_bytes;
     item.pixels = pixels;

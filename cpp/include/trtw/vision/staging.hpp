@@ -23,9 +23,9 @@ struct DeviceImage {
 /// Throws UsageProblem for an empty image.
 DeviceImage stage(const ImageView& image, const LetterboxSpec& spec);
 
-/// Plans an image that the kernel reads row by row where it lies. `pixels` is the device's address of `image.pixels`.
-/// Throws UsageProblem for an empty image.
-DeviceImage in_place(const ImageView& image, const LetterboxSpec& spec, const std::uint8_t* pixels);
+/// The plan of `stage` for an image that the kernel reads row by row where it lies; `pixels` is the device's address of
+/// `image.pixels`.
+DeviceImage in_place(DeviceImage item, const ImageView& image, const std::uint8_t* pixels) noexcept;
 
 /// Whether some pixels are left out or averaged: then the kernel reads each of the rest about once.
 bool shrinks(const DeviceImage& item) noexcept;
