@@ -86,7 +86,7 @@ def test_run_and_bench_options_exist() -> None:
         ("Engine", ["inputs", "outputs", "tensors", "num_profiles", "device_memory_bytes", "metadata"]),
         ("EngineTensor", ["name", "is_input", "dtype", "shape", "location", "is_shape_tensor", "format", "profiles"]),
         ("EngineTensor", ["values"]),
-        ("Runner", ["run", "graph_status", "memory_bytes", "reset_state", "take_state", "close"]),
+        ("Runner", ["run", "graph_status", "measure", "memory_bytes", "reset_state", "take_state", "close"]),
         ("LayerTime", ["name", "milliseconds"]),
     ],
 )

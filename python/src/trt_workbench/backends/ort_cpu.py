@@ -67,9 +67,12 @@ class OrtCpuBackend(Backend):
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an unknown or wrong option."""
-        super().check_options(options)
+        self._checked(options)
+
+    def _checked(self, options: SessionOptions) -> dict[str, Any]:
+        self.check_precision(options.precision)
         check_counts(options)
-        checked_extra(self.name, CPU_OPTIONS, options.extra)
+        return checked_extra(self.name, CPU_OPTIONS, options.extra)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
@@ -79,8 +82,7 @@ class OrtCpuBackend(Backend):
             raise ComponentMissing(msg) from error
         from trt_workbench.onnxtools.preflight import examine_model
 
-        self.check_options(options)
-        extra = checked_extra(self.name, CPU_OPTIONS, options.extra)
+        extra = self._checked(options)
         examine_model(model)
         config, provenance = session_config(
             ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]

@@ -69,9 +69,9 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
         try:
             ours = merge(now, ours)
         except WorkbenchError as error:
-            # Both may be sound: in a process that has built an engine, TensorRT 8.6 refuses all that hold timings of
-            # its compiler Myelin, its own as well. A damaged one goes with the next build, which starts from it in
-            # vain and then replaces it.
+            # Both may be sound: where it was tried, TensorRT 8.6 refused to join any that hold timings of its compiler
+            # Myelin, its own as well, also in a process that had built nothing. A damaged one goes with the next
+            # build, which starts from it in vain and then replaces it.
             ours = max(now, ours, key=len)
             note = (
                 "Another build changed the timing cache at the same time, and both could not be joined "

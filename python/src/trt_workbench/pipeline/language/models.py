@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,11 +123,7 @@ class SessionCache:
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
         """Run the prompt after keys and values of length 0."""
         self._length, self._state = 0, {}  # until the prompt is done, there is nothing to append to
-        empty = {
-            name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
-            for name, shape in self._shapes.items()
-        }
-        return self._append(input_ids, empty)
+        return self._append(input_ids, _zeros(self._shapes, self._dtypes, input_ids.shape[0]))
 
     def step(self, tokens: Tokens) -> Logits:
         """Append one token."""
@@ -181,10 +177,7 @@ class SessionSlots:
         self._position = None  # until the prompt is done, there is nothing to append to
         self._check_room(capacity)
         if not self._state:
-            self._state = {
-                name: np.zeros((input_ids.shape[0], *(dim or 0 for dim in shape[1:])), self._dtypes[name])
-                for name, shape in self._shapes.items()
-            }
+            self._state = _zeros(self._shapes, self._dtypes, input_ids.shape[0])
         last = self._prompt(input_ids)
         self._position = input_ids.shape[1]
         return last
@@ -268,6 +261,13 @@ class TwoSessionSlots(SessionSlots):
 def not_started() -> UsageProblem:
     """Return the error for a step without a prompt before it."""
     return UsageProblem("A sequence starts with prefill; there is none to append to.")
+
+
+def _zeros(
+    shapes: Mapping[str, Sequence[int | None]], dtypes: Mapping[str, str], batch: int
+) -> dict[str, NDArray[Any]]:
+    """Keys and values of no token, or of empty slots where their number is fixed."""
+    return {name: np.zeros((batch, *(dim or 0 for dim in shape[1:])), dtypes[name]) for name, shape in shapes.items()}
 
 
 def _cast(feed: Mapping[str, NDArray[Any]], dtypes: Mapping[str, str]) -> dict[str, NDArray[Any]]:
