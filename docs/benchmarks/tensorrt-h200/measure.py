@@ -2,6 +2,7 @@
 
     python measure.py build     --plans DIR --models DIR [DIR ...] --output DIR [--budget-s N]
     python measure.py pairs     --plans DIR --trtexec FILE --output DIR [--pairs N] [--case NAME ...]
+    python measure.py loading   --plans DIR --models DIR [DIR ...] --output DIR [--rounds N]
     python measure.py latency|slots|images|soak|threads --plans DIR --output DIR
     python measure.py sanitizer --plans DIR --output DIR [--compute-sanitizer FILE] [--trtexec FILE]
     python measure.py accuracy  --plans DIR --models DIR [DIR ...] --coco DIR --output DIR
@@ -26,11 +27,6 @@ from measuring.records import Budget, Recorder, say
 def main() -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args()
-    if options.command == "once":
-        from measuring.pairs import run_once
-
-        run_once(options.case, options.plan, options.duration_s, options.out)
-        return 0
     if options.command == "exercise":
         from measuring.sanitizer import exercise
 
@@ -47,7 +43,7 @@ def main() -> int:
 
 
 def _measure(options: argparse.Namespace, recorder: Recorder, budget: Budget) -> int:
-    from measuring import accuracy, calls, endurance, engines, images, pairs, sanitizer
+    from measuring import accuracy, calls, endurance, engines, images, loading, pairs, sanitizer
 
     o = options
     commands = {
@@ -55,6 +51,7 @@ def _measure(options: argparse.Namespace, recorder: Recorder, budget: Budget) ->
         "pairs": lambda: pairs.run_pairs(
             recorder, o.plans, o.trtexec, o.case or list(PAIRS), o.pairs, o.duration_s, budget
         ),
+        "loading": lambda: loading.run_loading(recorder, o.plans, o.models, o.rounds, budget),
         "latency": lambda: calls.run_latency(recorder, o.plans, o.rounds, o.duration_s, budget),
         "slots": lambda: calls.run_slots(recorder, o.plans, o.rounds, o.duration_s, budget),
         "accuracy": lambda: accuracy.run_accuracy(recorder, o.plans, o.models, o.coco, budget),
@@ -85,6 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     pairs.add_argument("--pairs", type=int, default=5)
     pairs.add_argument("--case", nargs="*", choices=list(PAIRS), help="only these")
     pairs.add_argument("--duration-s", type=float, default=3.0)
+    loading = command("loading", "lazy and eager loading of kernels")
+    loading.add_argument("--models", type=Path, nargs="+", required=True, help="folders with the ONNX files")
+    loading.add_argument("--rounds", type=int, default=3)
     for name, text, duration in (
         ("latency", "numpy to numpy through Python beside the C++ loop", 1.0),
         ("slots", "throughput with several calls in flight", 2.0),
@@ -107,11 +107,6 @@ def _parser() -> argparse.ArgumentParser:
     exercise.add_argument("--plans", type=Path, required=True)
     report = commands.add_parser("report", help="write README.md from the records")
     report.add_argument("--output", type=Path, required=True)
-    once = commands.add_parser("once", help="one run of the workbench's bench (used by pairs)")
-    once.add_argument("case", choices=list(PAIRS))
-    once.add_argument("plan", type=Path)
-    once.add_argument("--duration-s", type=float, required=True)
-    once.add_argument("--out", type=Path, required=True)
     return parser
 
 

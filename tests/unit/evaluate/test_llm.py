@@ -73,7 +73,7 @@ def test_perplexity(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     assert outcome.metrics["tokens"] == reference["tokens"] == ort["tokens"] == count == 699
     assert abs(ort["relative_difference"]) < 1e-5
     assert 0 < ort["max_logit_difference"] < 1e-4
-    assert ort["top1_agreement"] == 1.0
+    assert ort["top1_agreement"] > 0.995  # random weights: near ties
     assert ort["kl_divergence"] < 1e-9
     assert not outcome.failures
     assert outcome.metrics["passed"]

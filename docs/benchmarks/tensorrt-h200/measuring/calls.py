@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from measuring.cases import ENGINES, LATENCY_ENGINES, PAIRS, SLOT_ENGINES
+from measuring.cases import ENGINES, LATENCY_ENGINES, SLOT_ENGINES
 from measuring.engines import load, plan_path, random_inputs
-from measuring.pairs import bench_options
 from measuring.records import Budget, Recorder, read_records, say, summary
 
 _WARMUP_S = 0.3
 _SLOTS = (1, 2, 3)
+# One stream of trtexec with --useSpinWait --useCudaGraph --duration=1.
+_TRTEXEC = {"iterations": 10, "duration_s": 1.0, "warmup_ms": 200.0, "spin": True, "cuda_graph": True}
 _LOAD_S = 5.0  # an engine and its runner
 _BESIDE_S = 2.5  # what a measurement takes beside its duration: warm-up, a short bench, capturing
 
@@ -107,7 +108,7 @@ def _slots_rounds(
     for measured, (slots, way, number) in enumerate(wanted):
         if not budget.allows(duration_s + _BESIDE_S):
             return measured
-        bench = native.require("bench")(engine, inputs, bench_options(PAIRS[name], 1.0))
+        bench = native.require("bench")(engine, inputs, native.require("BenchOptions")(**_TRTEXEC))
         compute_ms = float(np.median(bench.compute_ms))
         with native.require("Runner")(engine, native.require("RunnerOptions")(slots=slots)) as runner:
             rate = (_submit_rate if way == "submit" else _threads_rate)(runner, inputs, slots, duration_s)

@@ -1,4 +1,4 @@
-"""Pairs of runs on one plan, trtexec and the workbench by turns, each in a process of its own."""
+"""Pairs of runs on one plan, trtexec and `infer-engine` by turns, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from measuring import trtexec
 from measuring.cases import ENGINES, PAIRS, PairCase
-from measuring.engines import load, plan_path, random_inputs
+from measuring.engines import plan_path
 from measuring.records import Budget, Recorder, read_records, say, summary
 
 _SPLIT = ("h2d", "compute", "d2h", "latency")
@@ -79,50 +79,36 @@ def _median(result: dict[str, Any], key: str) -> float:
 
 
 def _measure_ours(plan: Path, name: str, duration_s: float) -> dict[str, Any]:
-    script = Path(__file__).parents[1] / "measure.py"
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "result.json"
-        line = [sys.executable, str(script), "once", name, str(plan), f"--duration-s={duration_s:g}", f"--out={out}"]
+        output, times = Path(folder) / "run", Path(folder) / "times.json"
+        line = command(plan, PAIRS[name], duration_s, times, output)
         done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode != 0 or not out.is_file():
-            msg = f"the bench ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:])
+        if done.returncode != 0 or not times.is_file():
+            msg = f"infer-engine ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:])
             raise RuntimeError(msg)
-        result: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    return {**result, "command": line}
-
-
-def bench_options(case: PairCase, duration_s: float) -> Any:
-    """Return the native bench's options that stand for trtexec's of the same case."""
-    from trt_workbench.engine import native
-
-    return native.require("BenchOptions")(
-        iterations=10,
-        duration_s=duration_s,
-        warmup_ms=200.0,
-        streams=case.streams,
-        depth=2,
-        spin=True,
-        transfers=True,
-        cuda_graph=case.graph,
-    )
-
-
-def run_once(name: str, plan: Path, duration_s: float, out: Path) -> None:
-    """Measure one case with the native bench and write samples and totals as JSON."""
-    from trt_workbench.engine import native
-
-    case = PAIRS[name]
-    engine = load(plan)
-    with native.translated():
-        inputs = random_inputs(engine, ENGINES[case.engine])
-        result = native.require("bench")(engine, inputs, bench_options(case, duration_s))
-    document = {
-        "samples": {key: np.asarray(getattr(result, f"{key}_ms")).tolist() for key in _SPLIT},
-        "throughput_qps": result.throughput_qps,
-        "enqueue_median_ms": float(np.median(result.enqueue_ms)),
-        "end_to_end_median_ms": float(np.median(result.end_to_end_ms)),
-        "graph": result.graph,
-        "graph_fallback": result.graph_fallback,
-        "warmup_queries": result.warmup_queries,
+        metrics = json.loads(done.stdout)
+        environment = json.loads((output / "env.json").read_text(encoding="utf-8"))
+        samples = trtexec.parse_times(json.loads(times.read_text(encoding="utf-8")))
+    measured = metrics["benchmark"]
+    return {
+        "command": line,
+        "samples": samples,
+        "throughput_qps": measured["throughput_qps"],
+        "enqueue_median_ms": measured["enqueue_ms"]["p50"],
+        "graph": measured["cuda_graph"],
+        "graph_fallback": measured["cuda_graph_fallback"],
+        "load_s": metrics["load_s"],
+        "memory": metrics["memory"],
+        "variables": environment["variables"],
     }
-    out.write_text(json.dumps(document), encoding="utf-8")
+
+
+def command(plan: Path, case: PairCase, duration_s: float, times: Path, output: Path) -> list[str]:
+    """Return the line of `infer-engine` for a case; its other defaults are trtexec's settings of the same case."""
+    line = [str(Path(sys.executable).with_name("infer-engine")), str(plan), "--no-single-calls", "--json"]
+    line += [f"--duration={duration_s:g}", f"--streams={case.streams}", f"--export-times={times}", f"--output={output}"]
+    if not case.graph:
+        line.append("--no-cuda-graph")
+    for name, dims in ENGINES[case.engine].shapes.items():
+        line.append(f"--shape={name}:{'x'.join(map(str, dims))}")
+    return line

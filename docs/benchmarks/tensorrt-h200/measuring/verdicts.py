@@ -72,6 +72,24 @@ def _pair_verdict(case: str, measure: str, ratio: float) -> str:
     return verdict(met=ratio <= MOST_RATIO)
 
 
+def loading_rows(records: Sequence[Record]) -> list[Row]:
+    """Return, by engine, backend and mode: rounds, call, load, first run, device memory, whole command; medians."""
+    groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record["engine"], record["backend"], record["mode"].lower()].append(record)
+    rows = []
+    for (engine, backend, mode), found in sorted(groups.items()):
+        calls = [next(iter(record["median_ms"].values())) for record in found]
+        memory = [record["device_bytes"] / 1e6 for record in found if record["device_bytes"] is not None]
+        load, first, whole = (
+            statistics.median(r[name] for r in found) for name in ("load_s", "first_run_ms", "wall_s")
+        )
+        device = f"{statistics.median(memory):.0f}" if memory else "-"
+        figures = [f"{statistics.median(calls):.4f}", f"{load:.2f}", f"{first:.0f}", device, f"{whole:.1f}"]
+        rows.append([engine, backend, mode, str(len(found)), *figures])
+    return rows
+
+
 def latency_rows(records: Sequence[Record]) -> list[Row]:
     """Return, by engine and way through Python: rounds, C++ and Python medians in ms, excess in µs, verdict."""
     rounds: dict[str, dict[tuple[int, int], dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
