@@ -17,8 +17,8 @@ std::vector<std::string> precision_names();
 /// Throws UsageProblem for precision requests that this TensorRT version cannot honour at all.
 void check_precision_supported(const BuildOptions& options);
 
-/// Throws UsageProblem where a network of these types does not fit the request: int8 without Q/DQ nodes and calibration, Q/DQ nodes
-/// without their type, a type that a strongly typed network does not hold.
+/// Throws UsageProblem where a network of these types does not fit the request: int8 without Q/DQ nodes and
+/// calibration, Q/DQ nodes without their type, a type that a strongly typed network does not hold.
 void check_precision_of(const NetworkTypes& types, const BuildOptions& options);
 
 /// Sets the flags of a weakly typed build, and the precisions of the layers and the types of the tensors asked for.
