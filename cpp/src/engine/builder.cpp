@@ -77,7 +77,7 @@ private:
     }
 
     void configure() {
-        check_precision_of(*network_, options_);
+        check_precision_of(network_types(*network_), options_);
         apply_profiles(*builder_, *network_, *config_, options_);
         apply_precision(*network_, *config_, options_);
         result_.warnings = apply_options(*network_, *config_, options_, timing_cache_);

@@ -15,6 +15,16 @@ TensorDescription describe(const nvinfer1::ITensor& tensor, bool is_input) {
             tensor.isShapeTensor()};
 }
 
+// The type that a Quantize layer was given to make, else that of a layer's first input as the network states it now.
+nvinfer1::DataType stated_type(const nvinfer1::ILayer& layer) {
+#if NV_TENSORRT_MAJOR >= 10
+    if (layer.getType() == nvinfer1::LayerType::kQUANTIZE) {
+        return static_cast<const nvinfer1::IQuantizeLayer&>(layer).getToType();
+    }
+#endif
+    return layer.getNbInputs() > 0 ? layer.getInput(0)->getType() : nvinfer1::DataType::kFLOAT;
+}
+
 } // namespace
 
 std::unique_ptr<nvinfer1::INetworkDefinition> create_network(nvinfer1::IBuilder& builder, bool strongly_typed) {
@@ -93,6 +103,28 @@ nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, 
     throw UsageProblem(std::string{option} + ": the model has no input or output '" + name + "'");
 }
 
+std::optional<nvinfer1::DataType> quantized_type(nvinfer1::LayerType layer, nvinfer1::DataType stated) {
+    if (layer != nvinfer1::LayerType::kQUANTIZE && layer != nvinfer1::LayerType::kDEQUANTIZE) {
+        return std::nullopt;
+    }
+#if NV_TENSORRT_MAJOR < 10
+    static_cast<void>(stated);
+    return nvinfer1::DataType::kINT8;
+#else
+    switch (stated) {
+    case nvinfer1::DataType::kINT8:
+    case nvinfer1::DataType::kFP8:
+    case nvinfer1::DataType::kINT4:
+#if TRTW_TRT_HAS_FP4
+    case nvinfer1::DataType::kFP4:
+#endif
+        return stated;
+    default:
+        return std::nullopt;
+    }
+#endif
+}
+
 NetworkTypes network_types(const nvinfer1::INetworkDefinition& network) {
     NetworkTypes types;
     for (int i = 0; i < network.getNbLayers(); ++i) {
@@ -100,10 +132,8 @@ NetworkTypes network_types(const nvinfer1::INetworkDefinition& network) {
         for (int out = 0; out < layer.getNbOutputs(); ++out) {
             types.tensors.insert(layer.getOutput(out)->getType());
         }
-        if (layer.getType() == nvinfer1::LayerType::kQUANTIZE) {
-            types.quantized.insert(layer.getOutput(0)->getType());
-        } else if (layer.getType() == nvinfer1::LayerType::kDEQUANTIZE) {
-            types.quantized.insert(layer.getInput(0)->getType());
+        if (const auto type = quantized_type(layer.getType(), stated_type(layer))) {
+            types.quantized.insert(*type);
         }
     }
     return types;

@@ -194,8 +194,7 @@ void check_precision_supported(const BuildOptions& options) {
     }
 }
 
-void check_precision_of(const nvinfer1::INetworkDefinition& network, const BuildOptions& options) {
-    const NetworkTypes types = network_types(network);
+void check_precision_of(const NetworkTypes& types, const BuildOptions& options) {
     if (is_strongly_typed(options)) {
         check_strongly_typed(types, options);
     } else {

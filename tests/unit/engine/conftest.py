@@ -15,6 +15,21 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.engine import native
 
 
+@pytest.fixture
+def quantized_model(tmp_path: Path) -> Path:
+    """Write y = x [1, 4], rounded to quarters by a QuantizeLinear and a DequantizeLinear node."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
+    scales = [numpy_helper.from_array(np.float32(0.25), "scale"), numpy_helper.from_array(np.int8(0), "zero")]
+    graph = helper.make_graph(nodes, "g", [x], [y], scales)
+    path = tmp_path / "quantized.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _own_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))

@@ -180,6 +180,38 @@ def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> Non
         prepare_build(make_model(), BuildSettings(plugins=[tmp_path / "none.so"]))
 
 
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
+def test_a_quantized_model_needs_its_type_where_flags_allow_types(
+    quantized_model: Path, native_double: Any, version: str
+) -> None:
+    native_double.version = version
+    for precision, wanted in (("fp32", "int8:"), ("fp16", "int8[+]fp16:")):
+        with pytest.raises(UsageProblem, match=f"QuantizeLinear nodes.*--precision {wanted}"):
+            prepare_build(quantized_model, BuildSettings(precision=precision))
+    for precision in ("int8", "int8+fp16", "fp8+fp16"):
+        build(prepare_build(quantized_model, BuildSettings(precision=precision)))
+    options = native_double.builds[1][1]
+    assert (options.int8, options.fp16, options.fp8) == (True, True, False)
+    assert not hasattr(options, "calibration")
+
+
+def test_a_quantized_model_speaks_for_itself_where_graphs_decide(quantized_model: Path, native_double: Any) -> None:
+    native_double.version = "11.1.0"
+    prepare_build(quantized_model, BuildSettings())
+    native_double.version = "10.16.1"
+    prepare_build(quantized_model, BuildSettings(strongly_typed=True))
+
+
+def test_a_quantized_model_keeps_its_own_scales(quantized_model: Path, native_double: Any, tmp_path: Path) -> None:
+    data = tmp_path / "calib.npy"
+    np.save(data, np.zeros((8, 4), np.float32))
+    notes: list[str] = []
+    settings = BuildSettings(precision="int8", calibration={"data": data})
+    build(prepare_build(quantized_model, settings), note=notes.append)
+    assert "carries its own scales" in notes[-1]
+    assert not hasattr(native_double.builds[0][1], "calibration")
+
+
 def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
         msg = "The native core is not installed."

@@ -7,6 +7,7 @@
 #include <NvInfer.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -30,9 +31,15 @@ nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, 
 
 /// What kinds of data a network holds.
 struct NetworkTypes {
-    std::set<nvinfer1::DataType> quantized; ///< types that Q/DQ layers produce or read
+    std::set<nvinfer1::DataType> quantized; ///< types that Q/DQ layers make or read
     std::set<nvinfer1::DataType> tensors;   ///< types of all layer outputs
 };
+
+/// The type that a layer quantises to or from; nothing for layers that do neither. `stated` is what TensorRT says of it
+/// before the build: the type that a Quantize layer was given to make, that of a Dequantize layer's input. A weakly
+/// typed network calls quantised tensors fp32 until it is built. In TensorRT 8 that makes no difference, as INT8 is
+/// all there is; in later versions the Quantize layer that made such a tensor tells its type.
+std::optional<nvinfer1::DataType> quantized_type(nvinfer1::LayerType layer, nvinfer1::DataType stated);
 
 NetworkTypes network_types(const nvinfer1::INetworkDefinition& network);
 

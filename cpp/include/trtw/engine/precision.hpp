@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trtw/engine/build_options.hpp"
+#include "trtw/engine/network.hpp"
 
 #include <NvInfer.h>
 
@@ -16,9 +17,9 @@ std::vector<std::string> precision_names();
 /// Throws UsageProblem for precision requests that this TensorRT version cannot honour at all.
 void check_precision_supported(const BuildOptions& options);
 
-/// Throws UsageProblem where the network does not fit the request: int8 without Q/DQ nodes and calibration, Q/DQ nodes
-/// without their type, a type that a strongly typed network does not hold.
-void check_precision_of(const nvinfer1::INetworkDefinition& network, const BuildOptions& options);
+/// Throws UsageProblem where a network of these types does not fit the request: int8 without Q/DQ nodes and
+/// calibration, Q/DQ nodes without their type, a type that a strongly typed network does not hold.
+void check_precision_of(const NetworkTypes& types, const BuildOptions& options);
 
 /// Sets the flags of a weakly typed build, and the precisions of the layers and the types of the tensors asked for.
 /// Throws UsageProblem where a rule matches no layer or a named tensor does not exist.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.trt_options import RunnerChoice, split_options
-from trt_workbench.engine.builder import build, prepare_build
+from trt_workbench.engine.builder import STRONGLY_TYPED_FROM, build, prepare_build
 from trt_workbench.engine.loading import LoadedEngine, load_engine
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import batch_profile
@@ -16,9 +16,6 @@ from trt_workbench.engine.settings_file import load_settings
 from trt_workbench.engine.target import examine_target
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
-
-# From this version on every network is strongly typed (NvInfer.h).
-_TYPED_FROM = 11
 
 
 class TrtBackend(Backend):
@@ -73,7 +70,7 @@ def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[
     if "fp16" not in settings.precision or set(settings.precision) - {"fp16", "tf32"}:
         return model, {}
     version = examine_target(settings.device).tensorrt_version or "0"
-    if not settings.strongly_typed and int(version.split(".")[0]) < _TYPED_FROM:
+    if not settings.strongly_typed and int(version.split(".")[0]) < STRONGLY_TYPED_FROM:
         return model, {}
     typed, record = model_in_precision(TrtBackend.name, model, examine_model(model), "fp16")
     if typed != model:

@@ -39,7 +39,10 @@ from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 
+# From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
+STRONGLY_TYPED_FROM = 11
 _SHARING = "profile_sharing"
+_QUANTIZED = frozenset({"int8", "fp8", "int4", "fp4"})
 
 Note = Callable[[str], None]
 Progress = Callable[[str, int, int], bool]
@@ -91,6 +94,7 @@ def prepare_build(model: Path, settings: BuildSettings, transform: str = "") -> 
     facts = examine_model(model)
     check_request(model, facts, settings)
     target = examine_target(settings.device)
+    _check_quantized(model, facts, settings, target)
     settings = _for_version(settings, target)
     key = cache.CacheKey(
         model_sha256=hash_model(model, facts.external_locations),
@@ -136,6 +140,20 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
             f"QuantizeLinear and DequantizeLinear nodes: {model}"
         )
         raise UsageProblem(msg)
+
+
+def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, target: Target) -> None:
+    """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
+    version = target.tensorrt_version
+    typed = settings.strongly_typed or version is None or int(version.split(".")[0]) >= STRONGLY_TYPED_FROM
+    if typed or not facts.is_quantized or _QUANTIZED & set(settings.precision):
+        return
+    wider = "int8" if settings.precision == ("fp32",) else f"int8+{settings.precision_text}"
+    msg = (
+        f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
+        f"--precision {wider}: {model}"
+    )
+    raise UsageProblem(msg)
 
 
 def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor) -> None:
