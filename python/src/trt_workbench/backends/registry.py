@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from trt_workbench.backends.base import Availability, Backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
-from trt_workbench.system.module_loading import load_kernels_eagerly
 
 AUTO = "auto"
 
@@ -61,7 +60,6 @@ def get_backend(name: str) -> Backend:
     entry = _entry(name)
     if not entry.is_part:
         raise _cannot_serve(name, _NOT_PART)
-    load_kernels_eagerly()
     backend: Backend = getattr(importlib.import_module(entry.module), entry.attribute)()
     return backend
 

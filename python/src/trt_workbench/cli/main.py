@@ -35,9 +35,6 @@ def _run(module: str) -> None:
     try:
         from importlib import import_module
 
-        from trt_workbench.system.module_loading import load_kernels_eagerly
-
-        load_kernels_eagerly()
         import_module(f"trt_workbench.cli.{module}").main()
     except KeyboardInterrupt:
         from trt_workbench.errors import INTERRUPTED

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.system.module_loading import load_kernels_eagerly
 from trt_workbench.system.tensorrt import SETUP, find_library, library_dir
 
 MODULE = "trt_workbench_native"
@@ -39,7 +38,6 @@ def native() -> Any:
     Raises:
         ComponentMissing: it is not installed, or its library cannot be opened.
     """
-    load_kernels_eagerly()
     try:
         return importlib.import_module(MODULE)
     except ModuleNotFoundError as error:
