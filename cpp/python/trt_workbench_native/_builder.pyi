@@ -341,7 +341,7 @@ def refit(
         weights: arrays by the weights' names, instead of a model.
 
     Raises:
-        UsageProblem: the engine is not refittable, the weights do not fit, this TensorRT version cannot, or calls of the
-            engine are in flight (TensorRT leaves a refit undefined then): take their tickets' results first.
+        UsageProblem: the engine is not refittable, the weights do not fit, this TensorRT version cannot, or calls of
+            the engine are in flight (TensorRT leaves a refit undefined then): take their tickets' results first.
         ComponentMissing: the ONNX parser is absent.
     """

@@ -67,10 +67,10 @@ class DeviceArray:
     """A row-major array in device memory. What it holds is complete when Python sees it.
 
     Also `__cuda_array_interface__` (version 3), for dtypes that numpy has, and DLPack (`torch.from_dlpack(array)`). No
-    later call writes its memory while it, or an array that another library made of it, lives: a runner of which the last
-    outputs are kept takes turns with a second set of buffers, and new memory where more are kept. Once all are gone, the
-    memory is used again by a call, which waits on the device for what was put on the consumer's stream until then: the
-    stream that it passed to `__dlpack__`, which has to exist as long as the array; the default stream for
+    later call writes its memory while it, or an array that another library made of it, lives: a runner whose last
+    outputs are kept takes turns with a second set of buffers, and takes new memory where more are kept. Once all are
+    gone, a call uses the memory again and waits on the device for what was put on the consumer's stream until then:
+    the stream that it passed to `__dlpack__`, which has to exist as long as the array, or the default stream for
     `__cuda_array_interface__`. Work on further streams has to be ordered by whoever puts it there.
     """
 
@@ -384,8 +384,8 @@ class Runner:
 
     Inputs are numpy arrays of the exact dtype, of any strides (bfloat16 as uint16 or ml_dtypes' type, fp8 as uint8 or
     ml_dtypes' type), arrays on the GPU (`__cuda_array_interface__` or DLPack; row-major, used in place, unchanged
-    until the call is waited for), or an ImageBatch. State inputs may be left out. The calling thread's CUDA device stays
-    selected, whichever the engine's is.
+    until the call is waited for), or an ImageBatch. State inputs may be left out. The calling thread's CUDA device
+    stays selected, whichever the engine's is.
     """
 
     def __init__(self, engine: Engine, options: RunnerOptions | None = None) -> None:

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "trtw/error.hpp"
 
+#include <NvInferRuntime.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
