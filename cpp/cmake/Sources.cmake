@@ -25,6 +25,7 @@ set(TRTW_CUDA_SOURCES
   src/device/memory.cpp
   src/device/stream.cpp
   src/device/graph.cpp
+  src/device/readers.cpp
   src/device/status.cpp)
 
 # nvcc.
@@ -51,6 +52,7 @@ set(TRTW_BUILD_SOURCES
 
 # TensorRT headers: running.
 set(TRTW_RUN_SOURCES
+  src/engine/call.cpp
   src/engine/plan.cpp
   src/engine/execution.cpp
   src/engine/output_allocator.cpp

@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "trtw/error.hpp"
 
+#include <NvInferRuntime.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
@@ -80,6 +81,7 @@ void bind_tensor(py::module_& m) {
         .def_readonly("is_shape_tensor", &TensorInfo::is_shape_tensor)
         .def_readonly("is_linear", &TensorInfo::is_linear)
         .def_readonly("format", &TensorInfo::format)
+        .def_property_readonly("aliased_input", [](const TensorInfo& t) { return text_or_none(t.aliased_input); })
         .def_property_readonly("profiles", [](const TensorInfo& t) { return ranges_tuple(t.profiles); })
         .def_property_readonly("values", [](const TensorInfo& t) { return ranges_tuple(t.values); })
         .def("__repr__", [](const TensorInfo& t) {

@@ -2,9 +2,11 @@
 
 #include "trtw/device/check.hpp"
 
+#include <thread>
+
 namespace trtw::device {
 
-Event::Event(EventKind kind, Wait wait) {
+Event::Event(EventKind kind, Wait wait) : wait_{wait} {
     unsigned flags = cudaEventDefault;
     if (kind == EventKind::order) {
         flags |= cudaEventDisableTiming;
@@ -31,6 +33,33 @@ void Event::record_external(cudaStream_t stream) const {
 
 void Event::synchronize() const {
     TRTW_CUDA(cudaEventSynchronize(handle_));
+}
+
+bool Event::is_done() const noexcept {
+    if (cudaEventQuery(handle_) != cudaErrorNotReady) {
+        return true;
+    }
+    static_cast<void>(cudaGetLastError()); // no error that a later call should report
+    return false;
+}
+
+bool Event::wait_until(std::chrono::steady_clock::time_point deadline) const noexcept {
+    if (deadline == std::chrono::steady_clock::time_point::max()) {
+        static_cast<void>(cudaEventSynchronize(handle_));
+        return true;
+    }
+    constexpr std::chrono::microseconds nap{50}; // CUDA has no wait with an end
+    while (!is_done()) {
+        if (std::chrono::steady_clock::now() >= deadline) {
+            return false;
+        }
+        if (wait_ == Wait::spin) {
+            std::this_thread::yield();
+        } else {
+            std::this_thread::sleep_for(nap);
+        }
+    }
+    return true;
 }
 
 float Event::milliseconds_since(const Event& begin) const {

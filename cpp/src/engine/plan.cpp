@@ -1,6 +1,6 @@
 #include "trtw/engine/plan.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/device/status.hpp"
 #include "trtw/engine/api.hpp"
 #include "trtw/engine/library.hpp"
@@ -10,6 +10,7 @@
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
 
+#include <NvInferRuntime.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -29,22 +30,15 @@ bool mentions_any(const std::string& text, std::initializer_list<std::string_vie
     return false;
 }
 
-int select_device(int wanted) {
+void check_device(int wanted) {
     const device::Status status = device::status();
     if (!status.ok) {
         throw DeviceFailure("No GPU can be used here: " + status.error + ". `trtw doctor` shows the driver.");
-    }
-    if (wanted < 0) {
-        int current = 0;
-        TRTW_CUDA(cudaGetDevice(&current));
-        return current;
     }
     if (wanted >= status.device_count) {
         throw UsageProblem("Device " + std::to_string(wanted) + " does not exist: this machine shows " +
                            std::to_string(status.device_count) + ".");
     }
-    TRTW_CUDA(cudaSetDevice(wanted));
-    return wanted;
 }
 
 ProfileRange shape_range(const nvinfer1::ICudaEngine& engine, const char* name, int profile) {
@@ -136,6 +130,10 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     tensor.is_linear = engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
+#if TRTW_TRT_ALIASED_OUTPUTS
+    const char* aliased = tensor.is_input ? nullptr : engine.getAliasedInputTensor(name);
+    tensor.aliased_input = aliased != nullptr ? aliased : "";
+#endif
     if (tensor.is_input) {
         read_ranges(engine, tensor, profiles);
         if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
@@ -178,11 +176,18 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
     // make_shared cannot reach the private constructor.
     std::shared_ptr<Plan> plan{new Plan};
     plan->metadata_ = file.metadata;
-    plan->device_ = select_device(options.device);
+    check_device(options.device);
+    const device::DeviceScope scope{options.device};
+    plan->device_ = scope.device();
     plan->runtime_ = create_runtime();
     plan->runtime_->setEngineHostCodeAllowed(options.allow_host_code);
     const LogCapture capture{logger().buffer()};
-    plan->engine_.reset(plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()));
+    // Its memory goes on the device that it was taken on, whatever the last owner's thread has selected.
+    plan->engine_ = {plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()),
+                     [device = plan->device_](nvinfer1::ICudaEngine* engine) {
+                         const device::DeviceScope selected{device, std::nothrow};
+                         delete engine; // NOLINT(cppcoreguidelines-owning-memory)
+                     }};
     if (!plan->engine_) {
         static_cast<void>(cudaGetLastError());
         const std::string log = capture.errors();
@@ -201,8 +206,7 @@ void Plan::read_tensors() {
     num_profiles_ = std::max(engine_->getNbOptimizationProfiles(), 1);
     device_memory_bytes_ = scratch_bytes(*engine_);
     for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
-        tensors_.push_back(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
-        (tensors_.back().is_input ? inputs_ : outputs_).push_back(tensors_.back());
+        add_tensor(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
     }
 }
 

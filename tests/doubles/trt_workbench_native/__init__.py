@@ -170,6 +170,7 @@ def _tensor(node: Any, is_input: bool, profiles: list[dict[str, Any]]) -> Simple
         values=(),
         is_shape_tensor=False,
         format="linear",
+        aliased_input=None,
         location="device",
     )
 

@@ -113,7 +113,7 @@ def test_page_locked_images_are_read_where_they_lie(native: Any, engines: Engine
             )
         for seed, ticket in enumerate(tickets):
             expected = native.letterbox_cpu(picture(999, 700, seed), spec)[None]
-            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected, strict=True)
+            np.testing.assert_array_equal(ticket.result()["y"], expected, strict=True)
 
 
 def test_page_locked_arrays(native: Any) -> None:

@@ -85,8 +85,10 @@ def test_run_and_bench_options_exist() -> None:
         ("BuildResult", ["inputs", "outputs", "merge_timing_caches"]),
         ("Engine", ["inputs", "outputs", "tensors", "num_profiles", "device_memory_bytes", "metadata"]),
         ("EngineTensor", ["name", "is_input", "dtype", "shape", "location", "is_shape_tensor", "format", "profiles"]),
-        ("EngineTensor", ["values"]),
+        ("EngineTensor", ["values", "aliased_input"]),
         ("Runner", ["run", "graph_status", "measure", "memory_bytes", "reset_state", "take_state", "close"]),
+        ("Runner", ["submit", "input_buffer", "counters"]),
+        ("Ticket", ["done", "wait", "result", "future", "__await__"]),
         ("LayerTime", ["name", "milliseconds"]),
     ],
 )

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <utility>
 
 namespace trtw::device {
@@ -23,9 +24,10 @@ class Event {
 public:
     explicit Event(EventKind kind = EventKind::order, Wait wait = Wait::spin);
     ~Event();
-    Event(Event&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)} {}
+    Event(Event&& other) noexcept : handle_{std::exchange(other.handle_, nullptr)}, wait_{other.wait_} {}
     Event& operator=(Event&& other) noexcept {
         std::swap(handle_, other.handle_);
+        std::swap(wait_, other.wait_);
         return *this;
     }
     Event(const Event&) = delete;
@@ -36,11 +38,16 @@ public:
     /// Records from within a captured graph, as a node that runs at every launch.
     void record_external(cudaStream_t stream) const;
     void synchronize() const;
+    /// Whether the host need not wait; never waits, nor throws: a failure is for `synchronize` to report.
+    [[nodiscard]] bool is_done() const noexcept;
+    /// Waits at most until then (time_point::max(): without end); returns is_done().
+    [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const noexcept;
     /// Milliseconds of device time from `begin` to this event; both of kind timing and done.
     [[nodiscard]] float milliseconds_since(const Event& begin) const;
 
 private:
     cudaEvent_t handle_ = nullptr;
+    Wait wait_;
 };
 
 /// A stream that does not wait for the legacy default stream.

@@ -22,6 +22,7 @@ struct TensorInfo {
     bool is_shape_tensor = false; ///< its values decide shapes
     bool is_linear = true;        ///< row-major; otherwise `format` says how it is laid out
     std::string format;
+    std::string aliased_input; ///< of an output that TensorRT writes in an input's memory: that input; else empty
     std::vector<ProfileRange> profiles; ///< per profile; of inputs only
     std::vector<ProfileRange> values;   ///< per profile; of shape tensors where TensorRT tells
 };

@@ -48,5 +48,7 @@
 #define TRTW_TRT_KEEP_REFITTABLE        TRTW_TRT_AT_LEAST(10, 14)
 #define TRTW_TRT_HAS_E8M0               TRTW_TRT_AT_LEAST(10, 12)
 #define TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE TRTW_TRT_AT_LEAST(10, 12)
+// Outputs that share an input's memory: getAliasedInputTensor.
+#define TRTW_TRT_ALIASED_OUTPUTS        TRTW_TRT_AT_LEAST(10, 15)
 #define TRTW_TRT_BUILD_ROUTES           TRTW_TRT_AT_LEAST(11, 1)
 // clang-format on
