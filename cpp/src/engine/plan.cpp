@@ -63,10 +63,6 @@ nvinfer1::IExecutionContext* shape_context(nvinfer1::ICudaEngine& engine) {
 #endif
 }
 
-bool is_dynamic(const Shape& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
-}
-
 // TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
 // context tells the shape then. Built without a profile, as apply_profiles never does, such an engine has no context.
 void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles) {
@@ -138,7 +134,7 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     tensor.format = format != nullptr ? format : "";
     if (tensor.is_input) {
         read_ranges(engine, tensor, profiles);
-        if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
+        if (tensor.is_shape_tensor && tensor.on_host && !is_dynamic(tensor.shape) && !holds_floats(tensor)) {
             tensor.values = value_ranges(engine, tensor, profiles);
         }
     }
