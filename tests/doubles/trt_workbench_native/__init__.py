@@ -143,9 +143,19 @@ class Engine:
     device_memory_bytes = 1024
     metadata = ""
 
-    def __init__(self, plan: bytes, *, allow_host_code: bool = False, device: int = 0) -> None:
+    def __init__(
+        self,
+        plan: bytes,
+        *,
+        allow_host_code: bool = False,
+        device: int = 0,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | str | None = None,
+    ) -> None:
         import onnxruntime as ort
 
+        if weight_streaming_budget is not None and _version().startswith("8."):
+            raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
         if not plan.startswith(MAGIC):
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4
