@@ -40,6 +40,10 @@ class CheckFailed(NativeError):
     pass
 
 
+class Cancelled(NativeError):
+    pass
+
+
 class BuildOptions(SimpleNamespace):
     pass
 
@@ -128,7 +132,8 @@ def _build_in_steps(seconds: float, progress: Any) -> None:
     steps = 10
     for step in range(steps):
         time.sleep(seconds / steps)
-        assert progress is None or progress("build", step + 1, steps)
+        if progress is not None and not progress("build", step + 1, steps):
+            raise Cancelled("the build was cancelled")
 
 
 def _build_without_progress(seconds: float, progress: Any) -> None:
