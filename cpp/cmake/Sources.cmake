@@ -10,6 +10,7 @@ set(TRTW_CPU_SOURCES
   src/engine/plan_file.cpp
   src/engine/profile_choice.cpp
   src/engine/slice.cpp
+  src/engine/tensor.cpp
   src/engine/slot_pool.cpp
   src/engine/block_pool.cpp
   src/engine/onnx_nodes.cpp
@@ -80,6 +81,7 @@ set(TRTW_TEST_NAMES
   test_plan_file
   test_host_array
   test_slice
+  test_tensor
   test_slot_pool
   test_block_pool
   test_copy_pool

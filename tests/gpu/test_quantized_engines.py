@@ -186,7 +186,7 @@ def test_calibrated_convolutions_that_must_be_int8_are(tmp_path: Path) -> None:
     model = network(tmp_path / "net.onnx", "conv", 17, batch=1)
     np.save(tmp_path / "data.npy", samples("conv"))
     settings = {
-        "calibration": {"data": tmp_path / "data.npy", "batch": 1},
+        "calibration": {"data": tmp_path / "data.npy"},  # in batches of 1, as the model takes them
         "precision_constraints": "obey",
         "layer_precisions": {"conv_*": "int8"},
     }

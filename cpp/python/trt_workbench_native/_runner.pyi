@@ -262,6 +262,8 @@ class Engine:
         allow_host_code: bool = False,
         device: int = -1,
         library_dir: str | os.PathLike[str] | None = None,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | Literal["auto"] | None = None,
     ) -> None:
         """Deserialise a plan.
 
@@ -270,11 +272,14 @@ class Engine:
             allow_host_code: let a version-compatible plan execute the host code it carries.
             device: CUDA device; -1 for the current one.
             library_dir: where libnvinfer lies, unless it is loaded already.
+            plugins: libraries to load before the plan, as they were for its build.
+            weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight
+                streaming (TensorRT 10.1 and later), or "auto" to let TensorRT choose by what is free; None for all.
 
         Raises:
             UsageProblem: the bytes are no plan, are damaged, or were made by another TensorRT version or for
-                another GPU.
-            ComponentMissing: libnvinfer is absent.
+                another GPU, or an option does not fit the plan or the version.
+            ComponentMissing: libnvinfer is absent, or a plugin library cannot be opened.
             DeviceFailure: there is no usable GPU, or its memory does not suffice.
         """
     @classmethod
@@ -285,6 +290,8 @@ class Engine:
         allow_host_code: bool = False,
         device: int = -1,
         library_dir: str | os.PathLike[str] | None = None,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | Literal["auto"] | None = None,
     ) -> Engine:
         """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it cannot be read."""
     @property

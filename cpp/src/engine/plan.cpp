@@ -6,6 +6,7 @@
 #include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/plan_file.hpp"
+#include "trtw/engine/plugins.hpp"
 #include "trtw/engine/profile_choice.hpp"
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
@@ -55,10 +56,6 @@ nvinfer1::IExecutionContext* shape_context(nvinfer1::ICudaEngine& engine) {
 #else
     return engine.createExecutionContextWithoutDeviceMemory();
 #endif
-}
-
-bool is_dynamic(const Shape& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
 }
 
 // TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
@@ -136,11 +133,28 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
 #endif
     if (tensor.is_input) {
         read_ranges(engine, tensor, profiles);
-        if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
+        if (tensor.is_shape_tensor && tensor.on_host && !is_dynamic(tensor.shape) && !holds_floats(tensor)) {
             tensor.values = value_ranges(engine, tensor, profiles);
         }
     }
     return tensor;
+}
+
+void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_unused]] std::int64_t budget) {
+#if TRTW_TRT_WEIGHT_BUDGET
+    const std::int64_t streamable = engine.getStreamableWeightsSize();
+    if (streamable <= 0) {
+        throw UsageProblem("A weight streaming budget is given, but the engine has no weights to stream. Build it with "
+                           "weight streaming (`build-engine --weight-streaming`), or drop the budget.");
+    }
+    const LogCapture capture{logger().buffer()};
+    const std::int64_t bytes =
+        budget == automatic_weight_budget ? engine.getWeightStreamingAutomaticBudget() : std::min(budget, streamable);
+    if (!engine.setWeightStreamingBudgetV2(bytes)) {
+        throw UsageProblem("TensorRT refused a weight streaming budget of " + std::to_string(bytes) + " bytes; the " +
+                           "engine can stream " + std::to_string(streamable) + ". TensorRT says: " + capture.errors());
+    }
+#endif
 }
 
 std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
@@ -152,6 +166,19 @@ std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
 }
 
 } // namespace
+
+void check_plan_options(const PlanOptions& options) {
+    if (!options.weight_streaming_budget) {
+        return;
+    }
+    if (!TRTW_TRT_WEIGHT_BUDGET) {
+        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; 10.1 and later have.");
+    }
+    if (*options.weight_streaming_budget < automatic_weight_budget) {
+        throw UsageProblem("A weight streaming budget is a number of bytes, not " +
+                           std::to_string(*options.weight_streaming_budget) + ".");
+    }
+}
 
 std::string explain_refusal(const std::string& log, const std::string& library) {
     const std::string said = log.empty() ? "" : " TensorRT says: " + log;
@@ -171,6 +198,7 @@ std::string explain_refusal(const std::string& log, const std::string& library) 
 }
 
 std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOptions& options) {
+    check_plan_options(options);
     const PlanBytes file = read_plan(bytes);
     const LibraryStatus library = load_library(options.library_dir);
     // make_shared cannot reach the private constructor.
@@ -181,6 +209,7 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
     plan->device_ = scope.device();
     plan->runtime_ = create_runtime();
     plan->runtime_->setEngineHostCodeAllowed(options.allow_host_code);
+    load_plugins(plan->runtime_->getPluginRegistry(), options.plugins);
     const LogCapture capture{logger().buffer()};
     // Its memory goes on the device that it was taken on, whatever the last owner's thread has selected.
     plan->engine_ = {plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()),
@@ -196,6 +225,9 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
         }
         throw UsageProblem(
             explain_refusal(log, "TensorRT " + library.version + " (" + library.libnvinfer.string() + ")"));
+    }
+    if (options.weight_streaming_budget) {
+        set_weight_budget(*plan->engine_, *options.weight_streaming_budget); // before the first context is made
     }
     plan->read_tensors();
     return plan;

@@ -19,10 +19,6 @@ std::size_t index_of(const std::vector<TensorInfo>& tensors, const std::string& 
     return static_cast<std::size_t>(found - tensors.begin());
 }
 
-bool is_dynamic(const Shape& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
-}
-
 void check_pair(const TensorInfo& output, const TensorInfo& input) {
     if (output.dtype != input.dtype || output.shape.size() != input.shape.size()) {
         throw UsageProblem("State output '" + output.name + "' (" + output.dtype + " " + bracketed(output.shape) +

@@ -40,6 +40,10 @@ class CheckFailed(NativeError):
     pass
 
 
+class Cancelled(NativeError):
+    pass
+
+
 class BuildOptions(SimpleNamespace):
     pass
 
@@ -128,7 +132,8 @@ def _build_in_steps(seconds: float, progress: Any) -> None:
     steps = 10
     for step in range(steps):
         time.sleep(seconds / steps)
-        assert progress is None or progress("build", step + 1, steps)
+        if progress is not None and not progress("build", step + 1, steps):
+            raise Cancelled("the build was cancelled")
 
 
 def _build_without_progress(seconds: float, progress: Any) -> None:
@@ -143,9 +148,19 @@ class Engine:
     device_memory_bytes = 1024
     metadata = ""
 
-    def __init__(self, plan: bytes, *, allow_host_code: bool = False, device: int = 0) -> None:
+    def __init__(
+        self,
+        plan: bytes,
+        *,
+        allow_host_code: bool = False,
+        device: int = 0,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | str | None = None,
+    ) -> None:
         import onnxruntime as ort
 
+        if weight_streaming_budget is not None and _version().startswith("8."):
+            raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
         if not plan.startswith(MAGIC):
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4

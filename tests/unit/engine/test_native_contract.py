@@ -67,6 +67,8 @@ def test_build_options_exist() -> None:
 
 def test_run_and_bench_options_exist() -> None:
     assert MeasureSettings().bench_options(None).keys() <= arguments("BenchOptions.__init__")
+    loading = {"allow_host_code", "device", "plugins", "weight_streaming_budget"}
+    assert loading <= arguments("Engine.__init__")
     runner = {"slots", "cuda_graph", "spin", "graph_includes_transfers", "profile", "state"}
     assert runner <= arguments("RunnerOptions.__init__")
     assert {field.name for field in dataclasses.fields(ImageTransform)} == arguments("LetterboxSpec.__init__")

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,18 +25,29 @@ class IRuntime;
 
 namespace trtw::engine {
 
+/// A weight streaming budget that TensorRT chooses by the free memory of the device.
+constexpr std::int64_t automatic_weight_budget = -1;
+
 struct PlanOptions {
     bool allow_host_code = false;      ///< lets version-compatible plans bring their own runtime code
     std::filesystem::path library_dir; ///< where libnvinfer lies; empty for the default places
     int device = -1;                   ///< CUDA device; -1 for the one the thread has selected
+    std::vector<std::string> plugins;  ///< shared libraries to load before the plan, as they were for its build
+    /// Device memory in bytes for the weights of a plan that was built with weight streaming, or
+    /// `automatic_weight_budget`; the rest is copied from the host while it runs. Unset: all weights on the device.
+    std::optional<std::int64_t> weight_streaming_budget;
 };
+
+/// Throws UsageProblem for options that are wrong or that this TensorRT version does not have.
+void check_plan_options(const PlanOptions& options);
 
 /// Immutable and shared: runners and benches keep it alive.
 class Plan {
 public:
     /// Deserialises. The bytes may go afterwards. A plan is code: load none whose origin you do not trust.
-    /// Throws UsageProblem where the bytes are no plan, or a plan of another TensorRT version or GPU, or damaged;
-    /// ComponentMissing without libnvinfer; DeviceFailure without a usable GPU or memory.
+    /// Throws UsageProblem where the bytes are no plan, or a plan of another TensorRT version or GPU, or damaged, or
+    /// where an option does not fit it; ComponentMissing without libnvinfer or a plugin's needs; DeviceFailure without
+    /// a usable GPU or memory.
     static std::shared_ptr<Plan> load(std::span<const std::byte> bytes, const PlanOptions& options);
 
     [[nodiscard]] nvinfer1::ICudaEngine& engine() const noexcept { return *engine_; }

@@ -35,6 +35,8 @@
 #define TRTW_TRT_PARSER_NODE_NAMES      (NV_TENSORRT_MAJOR >= 10)
 // getDeviceMemorySizeV2 and getDeviceMemorySizeForProfileV2.
 #define TRTW_TRT_MEMORY_SIZE_V2         TRTW_TRT_AT_LEAST(10, 1)
+// setWeightStreamingBudgetV2 and getWeightStreamingAutomaticBudget.
+#define TRTW_TRT_WEIGHT_BUDGET          TRTW_TRT_AT_LEAST(10, 1)
 // 64-bit profile values: setShapeValuesV2, getProfileTensorValuesV2.
 #define TRTW_TRT_PROFILE_VALUES_V2      TRTW_TRT_AT_LEAST(10, 11)
 #define TRTW_TRT_MAX_TACTICS            TRTW_TRT_AT_LEAST(10, 4)

@@ -10,21 +10,23 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from trt_workbench.errors import INTERRUPTED
+from trt_workbench.errors import INTERRUPTED, CheckFailed
 
 T = TypeVar("T")
 
 
-def call_interruptibly(call: Callable[[], T]) -> T:
+def call_interruptibly(call: Callable[[], T], limit_s: float | None = None) -> T:
     """Return what `call` returns, from a thread of its own: Python serves signals in the main thread alone.
 
     `call` cannot be ended. Where it is interrupted it goes on until the process ends, which then does not wait for it.
 
     Args:
         call: takes minutes in native code without the interpreter's lock, such as a build of TensorRT 8.6.
+        limit_s: seconds to wait at most; None for as long as it takes.
 
     Raises:
         KeyboardInterrupt: the main thread was interrupted meanwhile.
+        CheckFailed: `call` took longer than `limit_s`.
         Exception: what `call` raises.
     """
     done: Future[T] = Future()
@@ -37,15 +39,25 @@ def call_interruptibly(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="native-call", daemon=True).start()
     try:
-        return done.result()
+        return done.result(limit_s)
     except KeyboardInterrupt:
-        if not done.done():
-            # libraries that are still at work crash when the process takes itself apart below them
-            atexit.register(_end_at_once)
+        _abandon(done, INTERRUPTED)
         raise
+    except TimeoutError as error:
+        if done.done():
+            raise  # of the call itself
+        _abandon(done, CheckFailed.exit_code)
+        msg = f"The limit of {limit_s} s is over."
+        raise CheckFailed(msg) from error
 
 
-def _end_at_once() -> None:
+def _abandon(done: Future[T], exit_code: int) -> None:
+    if not done.done():
+        # libraries that are still at work crash when the process takes itself apart below them
+        atexit.register(_end_at_once, exit_code)
+
+
+def _end_at_once(exit_code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(INTERRUPTED)
+    os._exit(exit_code)

@@ -17,6 +17,7 @@ from trt_workbench.system.tensorrt import SETUP, find_library, library_dir
 
 MODULE = "trt_workbench_native"
 MEND = "Build it: `pixi run build-native` or `pip install ./cpp`."
+CUDA = "Install the CUDA toolkit (cuda_runtime_api.h, libcudart_static.a, nvcc)."
 # By name: the classes exist only where the module does.
 _TRANSLATION: dict[str, type[WorkbenchError]] = {
     "UsageProblem": UsageProblem,
@@ -52,11 +53,15 @@ def require(name: str) -> Any:
     """Return the attribute `name` of the native module.
 
     Raises:
-        ComponentMissing: this build of the native core lacks it: it was built without CUDA or TensorRT headers.
+        ComponentMissing: this build of the native core lacks it: it was built without CUDA or TensorRT's headers.
     """
     module = native()
     if not hasattr(module, name):
-        msg = f"The native core was built without TensorRT or CUDA headers and has no {name}. {SETUP} Then: {MEND}"
+        # without CUDA no header of TensorRT is of use
+        if not module.build_info().get("cuda"):
+            msg = f"The native core was built without CUDA and has no {name}. {CUDA} Then: {MEND}"
+        else:
+            msg = f"The native core was built without TensorRT's headers and has no {name}. {SETUP} Then: {MEND}"
         raise ComponentMissing(msg)
     return getattr(module, name)
 
