@@ -122,15 +122,17 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
 def _tables(made: list[WorkTable]) -> None:
     from rich.table import Table
 
+    from trt_workbench.report.page import percent
+
     console = stdout_console(quiet=False)
     for one in made:
         table = Table(
-            "runtime", "rank", "ms", "95 % interval", "items/s", "x best", title=f"{one.scenario}: {one.work}"
+            "runtime", "rank", "ms", "interval, its coverage", "items/s", "x best", title=f"{one.scenario}: {one.work}"
         )
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms
             ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
-            interval = f"{time.low:.3f} to {time.high:.3f}"
+            interval = f"{time.low:.3f} to {time.high:.3f}, {percent(time.coverage)}"
             table.add_row(
                 standing.runtime,
                 str(standing.rank),

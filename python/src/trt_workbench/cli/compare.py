@@ -66,7 +66,9 @@ def _warn(found: list[Change], tolerance: float) -> None:
 def _show(found: list[Change]) -> None:
     from rich.table import Table
 
-    table = Table("point", "A, ms", "B, ms", "B/A", "interval", "p (Holm)", "outcome")
+    from trt_workbench.report.page import percent
+
+    table = Table("point", "A, ms", "B, ms", "B/A", "interval, its coverage", "p (Holm)", "outcome")
     for change in found:
         made = change.comparison
         table.add_row(
@@ -74,7 +76,7 @@ def _show(found: list[Change]) -> None:
             "-" if change.a_ms is None else f"{change.a_ms:.3f}",
             "-" if change.b_ms is None else f"{change.b_ms:.3f}",
             f"{made.ratio:.3f}" if made else "-",
-            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}" if made else "-",
+            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}, {percent(made.coverage)}" if made else "-",
             f"{made.p_value:.4f}" if made else "-",
             change.outcome + (" (another model file)" if change.model_changed else ""),
         )
