@@ -10,7 +10,16 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
@@ -57,7 +66,7 @@ class Record(BaseModel):
         samples: file of the raw samples, relative to the run directory.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     schema_version: Literal[1] = SCHEMA_VERSION
     key: str
@@ -66,7 +75,7 @@ class Record(BaseModel):
     model: str
     model_sha256: str | None
     work: str
-    batch: int
+    batch: PositiveInt
     dims: dict[str, int]
     imgsz: tuple[int, int] | None = None
     runtime: str
@@ -74,7 +83,7 @@ class Record(BaseModel):
     swept: dict[str, Any] = {}
     backend: str
     precision: str
-    repetition: int
+    repetition: NonNegativeInt
     status: Status
     error: str | None = None
     error_kind: str | None = None
@@ -82,9 +91,9 @@ class Record(BaseModel):
     unstable: list[str] = []
     window_drift: float | None = None
     latency_ms: dict[str, float] | None = None
-    slice_p50_ms: list[float] = []
+    slice_p50_ms: list[PositiveFloat] = []
     split_ms: dict[str, float] = {}
-    items_per_s: float | None = None
+    items_per_s: PositiveFloat | None = None
     load_s: float | None = None
     first_run_ms: float | None = None
     telemetry: dict[str, Any] | None = None
@@ -98,6 +107,14 @@ class Record(BaseModel):
             msg = "a record that is ok has latency_ms with p50"
             raise ValueError(msg)
         return self
+
+    @field_validator("latency_ms")
+    @classmethod
+    def _takes_time(cls, latency: dict[str, float] | None) -> dict[str, float] | None:
+        if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
+            msg = f"a latency is above 0, not {wrong[0]}"
+            raise ValueError(msg)
+        return latency
 
 
 class RecordFile:

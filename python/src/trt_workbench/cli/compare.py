@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, say, stdout_console
-from trt_workbench.errors import CheckFailed
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.bench.regression import Change
@@ -23,20 +23,45 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(min=0.0, help="Share by which latency may grow before it is a regression.")
     ] = 0.02,
+    allow_different_machines: Annotated[
+        bool,
+        typer.Option(
+            "--allow-different-machines",
+            help="Compare although GPU, driver, TensorRT or processor differ; what differs is printed first.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Compare the points that two bench runs have in common.
 
-    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common.
+    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
+    damaged, or the runs are of different machines.
     """
     from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.bench.machines import differences
     from trt_workbench.bench.regression import WORSE, changes
 
-    found = changes(read_bench_run(a).records, read_bench_run(b).records, tolerance)
+    before, after = read_bench_run(a), read_bench_run(b)
+    differing = differences(before, after)
+    deciding = [str(one) for one in differing if one.decides]
+    if deciding and not allow_different_machines:
+        msg = (
+            f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
+            f"--allow-different-machines compares them all the same: {b}"
+        )
+        raise UsageProblem(msg)
+    found = changes(before.records, after.records, tolerance)
     if as_json:
-        print_json([asdict(change) for change in found])
+        document = {
+            "schema_version": 1,
+            "differences": [asdict(one) for one in differing],
+            "points": [asdict(change) for change in found],
+        }
+        print_json(document)
     else:
+        for one in differing:
+            print_line(stdout_console(quiet=False), f"Different {one}")
         _show(found)
     _warn(found, tolerance)
     worse = [change for change in found if change.outcome in WORSE]
