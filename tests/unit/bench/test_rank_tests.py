@@ -97,3 +97,11 @@ def test_the_interval_of_a_shift_covers_as_often_as_it_says(first: int, second: 
     chosen, coverage = shift_bounds(first, second, 0.95)
     held = np.mean((shifts[:, chosen - 1] <= 0.7) & (shifts[:, -chosen] >= 0.7))
     assert held == pytest.approx(coverage, abs=4 * math.sqrt(0.1 / trials))
+
+
+@pytest.mark.parametrize("count", [61, 100, 333])
+def test_the_interval_of_a_long_set_covers_as_often_as_it_says(count: int) -> None:
+    chosen, coverage = median_bounds(count, 0.95)
+    left_out = sum(math.comb(count, below) for below in range(chosen)) / 2**count
+    assert 1 - 2 * left_out == pytest.approx(coverage, abs=0.02)
+    assert median_bounds(10_000_000, 0.95)[0] < 5_000_000

@@ -68,6 +68,8 @@ def median_bounds(count: int, confidence: float) -> tuple[int, float]:
         `k` and the coverage of the interval from the k-th smallest to the k-th largest, `k` from 1: the narrowest that
         covers as often as wanted, else the widest there is, whose coverage is less. One figure covers nothing: 0.
     """
+    if count > MOST_EXACT:
+        return max(1, math.floor((count + 1 + NormalDist().inv_cdf((1 - confidence) / 2) * math.sqrt(count)) / 2)), confidence
     tails = np.cumsum([math.comb(count, below) for below in range(count + 1)], dtype=np.float64) / 2.0**count
     return _narrowest(tails, max(count // 2, 1), confidence)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from trt_workbench.bench.comparison import Interval, median_interval
 from trt_workbench.bench.telemetry import Telemetry
 
 WINDOWS = 5
@@ -15,6 +16,7 @@ WARNING = 0.02
 CLOCK_SPREAD = 0.05
 """Largest spread of the SM clock as a share of its median."""
 _LEAST_PER_WINDOW = 5
+_NOISE_WINDOWS = 10
 
 
 def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str]:
@@ -32,6 +34,21 @@ def instabilities(latency_ms: Sequence[float], telemetry: Telemetry) -> list[str
         reasons.append(f"the SM clock moved between {low:.0f} and {high:.0f} MHz")
     reasons += [f"throttled: {text}" for text in telemetry.throttles]
     return reasons
+
+
+def noise_interval(samples: Sequence[float]) -> Interval:
+    """Return the median of one uninterrupted measurement with an interval for it.
+
+    Samples that follow one another share what disturbs them. The medians of ten windows share less of it, and are taken
+    as the independent figures of the interval (batch means: Law, Simulation Modeling and Analysis, 5th ed., 2015, 9.5.3).
+
+    Args:
+        samples: in the order they were taken, at least one.
+    """
+    size = max(1, len(samples) // _NOISE_WINDOWS)
+    found = median_interval([median(samples[start : start + size]) for start in range(0, len(samples) - size + 1, size)])
+    middle = median(samples)
+    return Interval(middle, min(found.low, middle), max(found.high, middle), found.coverage)
 
 
 def window_drift(samples: Sequence[float]) -> float | None:

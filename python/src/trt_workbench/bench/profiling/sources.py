@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
@@ -18,6 +17,7 @@ from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.ort_trace import read_trace
 from trt_workbench.bench.profiling.records import Operation, Side, read_records
 from trt_workbench.bench.profiling.workload import Workload, feed_for, open_session, random_feed
+from trt_workbench.bench.stability import noise_interval
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
@@ -104,7 +104,8 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         "plan": str(plan.path),
         "sha256": plan.sha256,
         "precision": provenance["precision"],
-        "own_ms": float(np.median(own)),
+        **_timed("own", own.tolist()),
+        **_timed("profiled", sum(times for _, times in found.times).tolist() if found.times else []),
         "sum_ms": _sum(operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": provenance,
@@ -133,8 +134,8 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
     facts = {
         **_facts(work),
         "sha256": hash_file(work.path),
-        "own_ms": float(np.median(own)),
-        "profiled_ms": float(np.median(trace.run_ms)),
+        **_timed("own", own.tolist()),
+        **_timed("profiled", trace.run_ms),
         "sum_ms": _sum(trace.operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": dict(provenance),
@@ -150,6 +151,18 @@ def _facts(work: Workload) -> dict[str, Any]:
         "precision": work.precision if work.backend != "ort-cpu" else "as exported",
         "iterations": work.iterations,
         "warmup": work.warmup,
+    }
+
+
+def _timed(which: str, samples: Sequence[float]) -> dict[str, Any]:
+    """Return the median of one run's time and its interval, milliseconds."""
+    if not samples:
+        return {}
+    found = noise_interval(samples)
+    return {
+        f"{which}_ms": found.median,
+        f"{which}_interval_ms": [found.low, found.high],
+        f"{which}_interval_coverage": found.coverage,
     }
 
 
