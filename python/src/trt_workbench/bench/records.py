@@ -55,6 +55,7 @@ class Record(BaseModel):
         unstable: reasons not to trust it.
         window_drift: how far the medians of its windows lie apart, as a share; None for too few samples.
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
+        p50_interval_ms: ends of an interval for the median, by the noise within the repetition; None in older records.
         slice_p50_ms: median of every slice in the order of the turns.
         split_ms: medians of the parts that the runtime tells apart.
         items_per_s: throughput of one call after another.
@@ -91,6 +92,7 @@ class Record(BaseModel):
     unstable: list[str] = []
     window_drift: float | None = None
     latency_ms: dict[str, float] | None = None
+    p50_interval_ms: tuple[PositiveFloat, PositiveFloat] | None = None
     slice_p50_ms: list[PositiveFloat] = []
     split_ms: dict[str, float] = {}
     items_per_s: PositiveFloat | None = None

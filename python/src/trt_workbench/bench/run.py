@@ -18,7 +18,7 @@ from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files, model_hash
 from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.stability import instabilities, window_drift
+from trt_workbench.bench.stability import instabilities, noise_interval, window_drift
 from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
@@ -156,6 +156,7 @@ class BenchRun:
         rate = items / found.wall_s
         self._throughput.setdefault(_sweep(point), {}).setdefault(point.work.batch, []).append(rate)
         energy = telemetry.energy_j
+        noise = noise_interval(latency)
         return self._record(
             point,
             repetition,
@@ -164,6 +165,7 @@ class BenchRun:
             unstable=instabilities(latency, telemetry),
             window_drift=window_drift(latency),
             latency_ms=summarize(latency),
+            p50_interval_ms=(noise.low, noise.high),
             slice_p50_ms=list(found.p50_ms),
             split_ms={name: percentile(sorted(v), 50) for name, v in found.columns.items() if name != "latency_ms"},
             items_per_s=rate,

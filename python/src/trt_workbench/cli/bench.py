@@ -106,15 +106,18 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
 
 def _show(run: BenchArtefacts, *, as_json: bool) -> None:
     from trt_workbench.report.bench_view import tables
-    from trt_workbench.report.bench_words import summary
+    from trt_workbench.report.bench_words import alarms, summary
 
     made = tables(run)
     if as_json:
         print_json({"directory": str(run.directory), "status": run.run["status"], "summary": summary(run, made)})
         return
-    _tables(made)
     console = stdout_console(quiet=False)
-    for sentence in summary(run, made):
+    first, rest = alarms(run.records), summary(run, made)
+    for sentence in first:
+        print_line(console, sentence)
+    _tables(made)
+    for sentence in rest[len(first) :]:
         print_line(console, sentence)
     print_line(console, f"Report: {run.directory / 'report.html'}")
 

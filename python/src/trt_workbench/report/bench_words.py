@@ -9,8 +9,9 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
 from trt_workbench.bench.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.bench.ranking import point_reasons
 from trt_workbench.bench.records import Record
-from trt_workbench.bench.stability import DRIFT, WARNING
+from trt_workbench.bench.stability import DRIFT, WARNING, repetition_drift
 from trt_workbench.report.bench_view import Table, some
 
 # More reasons of failures than this are left to the report's table.
@@ -19,12 +20,25 @@ _MOST_FAILURES = 4
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say in sentences what was measured, what came of it at every work, and how far it can be trusted."""
-    return [*_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
+    return [*alarms(run.records), *_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
 
 
 def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say the same without a sentence for every work."""
-    return [*_outcome(run, made), *_caveats(run, made)]
+    return [*alarms(run.records), *_outcome(run, made), *_caveats(run, made)]
+
+
+def alarms(records: Sequence[Record]) -> list[str]:
+    """Return what has to be read before any figure: the first line of what is printed, and of a report."""
+    points = {(_place(record), record.runtime) for record in records if record.status == "ok"}
+    untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
+    if not untrusted:
+        return []
+    row = untrusted[0]
+    return [
+        f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on; "
+        f"{row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}."
+    ]
 
 
 def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -55,7 +69,7 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"{crowded} runtimes stand in one table: with {run.config['repetitions']} repetitions no difference of "
             "theirs, however large, passes the test after its correction; measure more repetitions."
         )
-    marked = sum(bool(record.unstable) for record in run.records)
+    marked = sum(len(row["repetitions"]) for row in unstable(run.records))
     if marked:
         measured = sum(record.status == "ok" for record in run.records)
         sentences.append(
@@ -68,7 +82,20 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
             "reason to look at the intervals."
         )
+    if crept := _crept(run.records):
+        sentences.append(
+            f"At {_counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
+        )
     return sentences
+
+
+def _crept(records: Sequence[Record]) -> int:
+    """How many points drifted over their repetitions, by less than what makes them unstable."""
+    points: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        if record.latency_ms:
+            points.setdefault((_place(record), record.runtime), []).append(record.latency_ms["p50"])
+    return sum(WARNING < (repetition_drift(medians) or 0) <= DRIFT for medians in points.values())
 
 
 def _leaders(made: Sequence[Table]) -> list[str]:
@@ -146,12 +173,12 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
         {
             "work": work,
             "runtime": runtime,
-            "repetitions": [record.repetition for record in mine if record.unstable],
+            "repetitions": [record.repetition for record in mine if record.unstable or together],
             "measured": len(mine),
-            "reasons": _kinds(reason for record in mine for reason in record.unstable),
+            "reasons": [*together, *_kinds(reason for record in mine for reason in record.unstable)],
         }
         for (work, runtime), mine in points.items()
-        if any(record.unstable for record in mine)
+        if (together := point_reasons(mine)) or any(record.unstable for record in mine)
     ]
 
 
