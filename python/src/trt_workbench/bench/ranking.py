@@ -42,10 +42,11 @@ class Standing:
 def kept_records(records: Sequence[Record]) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.
 
-    Unstable repetitions are left out where stable ones remain.
+    Unstable repetitions are left out where stable ones remain, and runtimes whose outputs are wrong altogether.
     """
     chosen: dict[str, dict[int, Record]] = {}
-    for runtime in dict.fromkeys(record.runtime for record in records):
+    wrong = {record.runtime for record in records if record.status == "wrong"}
+    for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         kept = [record for record in mine if not record.unstable] or mine
         if kept:

@@ -25,7 +25,7 @@ from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
 
 SCHEMA_VERSION: Final = 1
-Status = Literal["ok", "failed", "unavailable", "skipped"]
+Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
 
 
 class Record(BaseModel):
@@ -48,7 +48,8 @@ class Record(BaseModel):
         backend: name of the backend.
         precision: asked of the backend.
         repetition: counted from 0.
-        status: "ok", "failed", "unavailable" (the backend cannot serve here) or "skipped" (a sweep was saturated).
+        status: "ok", "failed", "unavailable" (the backend cannot serve here), "skipped" (a sweep was saturated) or
+            "wrong" (its outputs are not those of the reference).
         error: why it is not "ok".
         error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
         group: the same for records whose runtimes took turns with one another.
@@ -63,6 +64,7 @@ class Record(BaseModel):
         first_run_ms: the first call after loading.
         telemetry: clocks, power, energy and memory beside the measurement.
         energy_per_item_j: of the whole card.
+        outputs: how the outputs compare with those of the reference; None in older records.
         provenance: what really executed the model.
         samples: file of the raw samples, relative to the run directory.
     """
@@ -100,6 +102,7 @@ class Record(BaseModel):
     first_run_ms: float | None = None
     telemetry: dict[str, Any] | None = None
     energy_per_item_j: float | None = None
+    outputs: dict[str, Any] | None = None
     provenance: dict[str, Any] = {}
     samples: str | None = None
 

@@ -79,6 +79,16 @@ def bench(
         say(f"Interrupted; go on with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
     _require_a_measurement(run)
+    _require_right_outputs(run)
+
+
+def _require_right_outputs(run: BenchArtefacts) -> None:
+    """Raise CheckFailed if any point gave wrong outputs."""
+    wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
+    if wrong:
+        (work, runtime), error = next(iter(wrong.items()))
+        msg = f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}."
+        raise CheckFailed(msg)
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:

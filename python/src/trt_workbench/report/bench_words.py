@@ -16,6 +16,9 @@ from trt_workbench.report.bench_view import Table, some
 
 # More reasons of failures than this are left to the report's table.
 _MOST_FAILURES = 4
+# What is said of a point that has no time; a batch that a saturated sweep left out is only counted, and wrong outputs
+# are the first sentence of all.
+_ENDS = {"failed": "failed", "unavailable": "could not serve"}
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -30,15 +33,22 @@ def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 
 def alarms(records: Sequence[Record]) -> list[str]:
     """Return what has to be read before any figure: the first line of what is printed, and of a report."""
-    points = {(_place(record), record.runtime) for record in records if record.status == "ok"}
+    points = {(_place(record), record.runtime) for record in records if record.status in ("ok", "wrong")}
+    sentences = []
+    if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
+        (place, runtime), error = next(iter(wrong.items()))
+        sentences.append(
+            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} on "
+            f"{runtime}: {error}."
+        )
     untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
-    if not untrusted:
-        return []
-    row = untrusted[0]
-    return [
-        f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on; "
-        f"{row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}."
-    ]
+    if untrusted:
+        row = untrusted[0]
+        sentences.append(
+            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on; "
+            f"{row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}."
+        )
+    return sentences
 
 
 def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -57,7 +67,7 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 
 
 def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
-    sentences = [*_missing(run.records), *_fallbacks(run.records)]
+    sentences = [*_missing(run.records), *_fallbacks(run.records), *_not_compared(run.records), *_far(run.records)]
     if run.config["repetitions"] < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
         sentences.append(
             f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
@@ -116,10 +126,9 @@ def _missing(records: Sequence[Record]) -> list[str]:
     """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
     found = problems(records)
     sentences = [
-        f"{row['runtime']} {'failed' if row['status'] == 'failed' else 'could not serve'} at {some(row['works'])}: "
-        f"{row['error']}"
+        f"{row['runtime']} {_ENDS[row['status']]} at {some(row['works'])}: {row['error']}"
         for row in found
-        if row["status"] != "skipped"
+        if row["status"] in _ENDS
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
     more = [f"And {len(sentences) - _MOST_FAILURES} failures more; the report lists them."]
@@ -140,6 +149,33 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
     return [
         f"{runtime} executed {_counted(count, 'node')} of {model} on the processor, as it was allowed to."
         for (runtime, model), count in nodes.items()
+    ]
+
+
+def _not_compared(records: Sequence[Record]) -> list[str]:
+    """Points that are ranked although nobody has looked at their outputs; older records do not tell."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.outputs and record.outputs.get("state") == "not compared"
+    }
+    return [
+        f"The outputs of {_counted(count, 'point')} were not compared with a reference: {reason}."
+        for reason, count in Counter(points.values()).items()
+    ]
+
+
+def _far(records: Sequence[Record]) -> list[str]:
+    """Points whose outputs are further from the reference than their precision usually takes them."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
+    }
+    return [
+        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually takes "
+        f"them, so look at the accuracy; {place} on {runtime}: {reason}."
+        for (place, runtime), reason in [*points.items()][:1]
     ]
 
 
