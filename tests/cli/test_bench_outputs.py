@@ -1,4 +1,4 @@
-"""What `trtw bench` times is compared with a reference; a backend that is wrong at batch 2 alone is found and not ranked."""
+"""What `trtw bench` times is compared with a reference: a backend that is wrong at batch 2 alone is never ranked."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
 
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
-FAKE = '''
+FAKE = """
 import os
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 
@@ -34,7 +34,7 @@ class FakeBackend(OrtCpuBackend):
 
         session._infer = wrong
         return session
-'''
+"""
 WORKER = """
 from trt_workbench.backends import registry
 from trt_workbench.bench import worker
@@ -91,7 +91,11 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     assert outcomes == {(1, "ort-cpu"): "ok", (1, "fake"): "ok", (2, "ort-cpu"): "ok", (2, "fake"): "wrong"}
     matched = next(one for one in measured(run) if one.batch == 1 and one.backend == "fake").outputs
     assert matched is not None
-    assert (matched["state"], matched["reference"], matched["tolerance"]) == ("matched", "ort-cpu fp32", {"usual": 1e-3, "wrong": 1e-2})
+    assert (matched["state"], matched["reference"], matched["tolerance"]) == (
+        "matched",
+        "ort-cpu fp32",
+        {"usual": 1e-3, "wrong": 1e-2},
+    )
     assert matched["tensors"]["y"]["relative_l2"] == 0
     assert matched["tensors"]["y"]["cosine"] == pytest.approx(1)
     wrong = next(one for one in measured(run) if one.status == "wrong")

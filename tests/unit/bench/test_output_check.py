@@ -24,7 +24,9 @@ WANT = DRAW.normal(0, 1, (4, 300, 6)).astype(np.float32)
 
 
 def state(found: np.ndarray, want: np.ndarray = WANT, limit: float = 1e-3, *, any_order: bool = False) -> str:
-    return str(compare_outputs({"y": found}, {"y": want}, Tolerance(limit, limit), len(want), any_order=any_order)["state"])
+    return str(
+        compare_outputs({"y": found}, {"y": want}, Tolerance(limit, limit), len(want), any_order=any_order)["state"]
+    )
 
 
 def write(path: Path, nodes: list[onnx.NodeProto], kind: int = TensorProto.FLOAT) -> Path:
@@ -49,7 +51,9 @@ def test_rounding_matches_and_one_wrong_row_does_not() -> None:
     one = many.copy()
     one[7] = -one[7]
     assert np.linalg.norm(one - many) / np.linalg.norm(many) < 0.1
-    assert compare_outputs({"y": one}, {"y": many}, TOLERANCES["bf16"], 600, any_order=False)["tensors"]["y"]["row"] == 7
+    assert (
+        compare_outputs({"y": one}, {"y": many}, TOLERANCES["bf16"], 600, any_order=False)["tensors"]["y"]["row"] == 7
+    )
     assert state(one, many, 0.1) == "wrong"
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,7 +78,9 @@ def test_the_noise_within_a_repetition_covers_what_is_shared_by_neighbours() -> 
 
 
 def test_a_point_whose_repetitions_differ_is_unstable(record: Make) -> None:
-    noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in enumerate((31.6, 50, 74))]
+    noisy = [
+        record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in enumerate((31.6, 50, 74))
+    ]
     (standing,) = rank(noisy)
     assert standing.unstable == standing.repetitions == 3
     assert "31.600 to 74.000 ms" in standing.reasons[0]
@@ -89,7 +92,10 @@ def test_a_point_whose_repetitions_differ_is_unstable(record: Make) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"contention": Contention(cpu_wait_share=0.4, cpu_others=1.5)}, "waited for a processor 40% of the time beside"),
+        (
+            {"contention": Contention(cpu_wait_share=0.4, cpu_others=1.5)},
+            "waited for a processor 40% of the time beside",
+        ),
         ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.01)}, None),  # more threads than processors
         ({"contention": Contention(cpu_wait_share=0.01, cpu_others=60.0)}, None),  # there are enough processors
         ({"contention": Contention(cpu_steal_share=0.07)}, "the hypervisor took 7%"),
@@ -104,7 +110,7 @@ def test_what_others_took_is_a_reason(changes: dict[str, Any], reason: str | Non
     assert reason is None or reason in found[0]
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count waiting")
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waiting")
 def test_a_busy_machine_is_seen() -> None:
     """Twice as many spinning programs as processors, none of them the bench's: they are orphans."""
     count = 2 * (os.cpu_count() or 1)

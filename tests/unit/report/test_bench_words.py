@@ -90,7 +90,9 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
     run.run["status"] = "complete"
     words = overall(run, tables(run))
-    assert words[0].startswith("Unstable: the times of 1 of 2 points are not to be relied on; s: m b1 on a: its repetitions")
+    assert words[0].startswith(
+        "Unstable: the times of 1 of 2 points are not to be relied on; s: m b1 on a: its repetitions"
+    )
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
     _show(run, as_json=False)

@@ -105,7 +105,10 @@ def test_the_times_without_the_profiler_say_who_is_faster(first: Any, second: An
 
 
 def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
-    sides = {"target": facts("a", (1, 1, 1), (1, 1, 1)), "against": {"path": "b", "backend": "torch", "precision": "fp32"}}
+    sides = {
+        "target": facts("a", (1, 1, 1), (1, 1, 1)),
+        "against": {"path": "b", "backend": "torch", "precision": "fp32"},
+    }
     assert "is not known" in summary(side_views(sides, []), [])[0]
 
 

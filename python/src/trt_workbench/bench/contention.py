@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,8 +88,8 @@ def _scheduled(pid: int) -> tuple[int, int]:
     """Return how long the threads of a process ran, and how long they waited for a processor, nanoseconds."""
     ran = waited = 0
     with contextlib.suppress(OSError, ValueError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-                on, off, _ = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text(encoding="ascii").split()
+                on, off, _ = (thread / "schedstat").read_text(encoding="ascii").split()
                 ran, waited = ran + int(on), waited + int(off)
     return ran, waited

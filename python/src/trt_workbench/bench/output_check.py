@@ -20,7 +20,6 @@ from trt_workbench.errors import UsageProblem
 Arrays = Mapping[str, NDArray[Any]]
 
 
-
 @dataclass(frozen=True)
 class Tolerance:
     """Relative L2 errors of a row.
@@ -76,7 +75,9 @@ def chooses(model: Path) -> bool:
     return bool(_CHOOSING & examine_model(model).operators.keys())
 
 
-def compare_outputs(found: Arrays, expected: Arrays, limit: Tolerance, batch: int, *, any_order: bool) -> dict[str, Any]:
+def compare_outputs(
+    found: Arrays, expected: Arrays, limit: Tolerance, batch: int, *, any_order: bool
+) -> dict[str, Any]:
     """Return how far outputs are from those of the reference, as a record holds it.
 
     Args:
@@ -134,7 +135,9 @@ def _worst(got: NDArray[Any], want: NDArray[Any]) -> dict[str, Any]:
         return {"relative_l2": float(shares[row]), "cosine": None, "row": row}
     first, second = (np.asarray(array, np.float64) for array in (got, want))
     known = np.isfinite(second)
-    if not np.array_equal(known, np.isfinite(first)) or not np.array_equal(first[~known], second[~known], equal_nan=True):
+    if not np.array_equal(known, np.isfinite(first)) or not np.array_equal(
+        first[~known], second[~known], equal_nan=True
+    ):
         return {"relative_l2": None, "cosine": None, "row": None}
     first, second = np.where(known, first, 0.0), np.where(known, second, 0.0)
     sizes, own = np.linalg.norm(second, axis=1), np.linalg.norm(first, axis=1)

@@ -1,11 +1,11 @@
 """Rank tests and the intervals that belong to them: exact for small sets, with ties and constant sets too.
 
-Statistics libraries are exact only without ties, and differ from release to release in what they do with them. The null
-distributions are counted here instead: every split of the pooled midranks between the two sides (Mann and Whitney, 1947)
-and every choice of signs (Wilcoxon, 1945) is equally likely if there is no difference, ties or not. The intervals turn
-these tests round (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed., 2014, sections 3.3 and 4.3;
-David and Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1). They assume no distribution; with ties they cover
-more, never less.
+Statistics libraries are exact only without ties, and differ from release to release in what they do with them. The
+null distributions are counted here instead: every split of the pooled midranks between the two sides (Mann and
+Whitney, 1947) and every choice of signs (Wilcoxon, 1945) is equally likely if there is no difference, ties or not. The
+intervals turn these tests round (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3rd ed., 2014,
+sections 3.3 and 4.3; David and Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1). They assume no distribution;
+with ties they cover more, never less.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_EXACT = 60
-"""Figures, both sides together, up to which distributions are counted; from there on the normal curve is near enough."""
+"""Figures, both sides together, up to which distributions are counted; beyond, the normal curve is near enough."""
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
@@ -69,7 +69,9 @@ def median_bounds(count: int, confidence: float) -> tuple[int, float]:
         covers as often as wanted, else the widest there is, whose coverage is less. One figure covers nothing: 0.
     """
     if count > MOST_EXACT:
-        return max(1, math.floor((count + 1 + NormalDist().inv_cdf((1 - confidence) / 2) * math.sqrt(count)) / 2)), confidence
+        return max(
+            1, math.floor((count + 1 + NormalDist().inv_cdf((1 - confidence) / 2) * math.sqrt(count)) / 2)
+        ), confidence
     tails = np.cumsum([math.comb(count, below) for below in range(count + 1)], dtype=np.float64) / 2.0**count
     return _narrowest(tails, max(count // 2, 1), confidence)
 
@@ -95,7 +97,7 @@ def shift_bounds(count_a: int, count_b: int, confidence: float) -> tuple[int, fl
 
 
 def _narrowest(tails: NDArray[np.float64], most: int, confidence: float) -> tuple[int, float]:
-    """Choose among the intervals that leave out `k - 1` figures at either end; `tails[i]` is the chance of i or fewer."""
+    """Choose how many figures, less one, are left out at either end; `tails[i]` is the chance of i or fewer."""
     chosen = 1
     while chosen < most and 1 - 2 * tails[chosen] >= confidence:
         chosen += 1
@@ -133,5 +135,5 @@ def _two_sided(ways: NDArray[np.float64], seen: int) -> float:
 
 
 def _normal(distance: float, variance: float) -> float:
-    """Return a two-sided p-value with the correction for continuity; figures that are all the same differ by nothing."""
+    """Return a two-sided p-value, corrected for continuity; figures that are all the same differ by nothing."""
     return min(1.0, 2 * NormalDist().cdf(-max(0.0, abs(distance) - 0.5) / math.sqrt(variance))) if variance else 1.0

@@ -1,4 +1,4 @@
-"""The reference that outputs are compared with: the same model on ONNX Runtime's CPU provider, in a process of its own."""
+"""What outputs are compared with: the same model on ONNX Runtime's CPU provider, in a process of its own."""
 
 from __future__ import annotations
 
@@ -101,6 +101,6 @@ class Reference:
 def _point(work: Work) -> Point:
     """Return the reference as a point: the model as it was exported, on the processor."""
     return Point(
-        work=work, runtime=BACKEND, entry=BACKEND, swept={}, backend=BACKEND, precision="fp32", tf32=False, threads=None,
-        concurrency=1, options={},
+        work=work, runtime=BACKEND, entry=BACKEND, swept={}, backend=BACKEND, precision="fp32", tf32=False,
+        threads=None, concurrency=1, options={},
     )  # fmt: skip

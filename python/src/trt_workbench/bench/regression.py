@@ -13,7 +13,14 @@ from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
 
 Outcome = Literal[
-    "regression", "improvement", "no material difference", "cannot tell", "failed in B", "wrong in B", "only in A", "only in B"
+    "regression",
+    "improvement",
+    "no material difference",
+    "cannot tell",
+    "failed in B",
+    "wrong in B",
+    "only in A",
+    "only in B",
 ]
 WORSE: frozenset[Outcome] = frozenset({"regression", "failed in B", "wrong in B"})
 PointName = tuple[str, str, str]

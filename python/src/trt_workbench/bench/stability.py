@@ -48,13 +48,16 @@ def noise_interval(samples: Sequence[float]) -> Interval:
     """Return the median of one uninterrupted measurement with an interval for it.
 
     Samples that follow one another share what disturbs them. The medians of ten windows share less of it, and are taken
-    as the independent figures of the interval (batch means: Law, Simulation Modeling and Analysis, 5th ed., 2015, 9.5.3).
+    as the independent figures of the interval (the method of batch means: Law, Simulation Modeling and Analysis, 5th
+    ed., 2015, section 9.5.3).
 
     Args:
         samples: in the order they were taken, at least one.
     """
     size = max(1, len(samples) // _NOISE_WINDOWS)
-    found = median_interval([median(samples[start : start + size]) for start in range(0, len(samples) - size + 1, size)])
+    found = median_interval(
+        [median(samples[start : start + size]) for start in range(0, len(samples) - size + 1, size)]
+    )
     middle = median(samples)
     return Interval(middle, min(found.low, middle), max(found.high, middle), found.coverage)
 
@@ -97,8 +100,8 @@ def between_repetitions(medians: Sequence[Interval]) -> list[str]:
     spread = (max(values) - min(values)) / median(values)
     if spread > DRIFT and max(one.low for one in medians) > min(one.high for one in medians):
         reasons.append(
-            f"its repetitions differ by {spread:.0%} ({min(values):.3f} to {max(values):.3f} ms), which the noise within "
-            "them does not explain"
+            f"its repetitions differ by {spread:.0%} ({min(values):.3f} to {max(values):.3f} ms), which the noise "
+            "within them does not explain"
         )
     if (drift := repetition_drift(values)) is not None and drift > DRIFT:
         reasons.append(f"the median drifted by {drift:.0%} from its first repetitions to its last")

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,7 +60,7 @@ class Telemetry:
     device_memory_bytes: int | None
     host_memory_bytes: int | None
     seconds: float
-    contention: Contention = Contention()
+    contention: Contention = field(default_factory=Contention)
     gpu_other_processes: int | None = None
     gpu_others_percent: float | None = None
 
@@ -80,7 +80,8 @@ def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str
         options: of the backend; they name the GPU as 1 or "cuda:1", else it is 0.
         provenance: of the session.
     """
-    if backend == "ort-cpu" or provenance.get("device") == "cpu":
+    on_processor = provenance.get("device") == "cpu" or provenance.get("providers") == ["CPUExecutionProvider"]
+    if backend == "ort-cpu" or on_processor:
         return None
     named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
     return int(named[1]) if named else 0

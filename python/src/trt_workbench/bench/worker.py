@@ -1,7 +1,7 @@
 """The process in which one point is loaded and measured: `python -m trt_workbench.bench.worker`.
 
 It reads one JSON request a line on stdin and answers with one JSON line on its first stdout. What libraries print goes
-to stderr. Requests: `availability`, `load` (once), `measure`, `check` (its outputs), `close`; or `reference` (any number).
+to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs), `close`; or `reference`, any number.
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ class Worker:
         expected = output_check.read_outputs(Path(request["reference"]))
         any_order = output_check.chooses(model)
         found = self._scenario.outputs()
-        return {
-            "outputs": output_check.compare_outputs(found, expected, limit, point.work.batch, any_order=any_order)
-        }
+        return {"outputs": output_check.compare_outputs(found, expected, limit, point.work.batch, any_order=any_order)}
 
     def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""

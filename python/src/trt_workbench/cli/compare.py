@@ -67,7 +67,8 @@ def compare(
     worse = [change for change in found if change.outcome in WORSE]
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
-        msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}."
+        share = f"{len(worse)} of {len(found)}"
+        msg = f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}."
         raise CheckFailed(msg)
 
 

@@ -89,7 +89,9 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
             position -= 1
         axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
         slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
-        axes.set(xlabel="ms (median over repetitions, with its interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8))
+        axes.set(
+            xlabel="ms (median over repetitions, with its interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8)
+        )
         axes.set_title(f"Latency of {tables[0].model}, {tables[0].scenario}")
         axes.grid(visible=False, axis="y")
     return path

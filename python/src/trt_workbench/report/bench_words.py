@@ -38,8 +38,8 @@ def alarms(records: Sequence[Record]) -> list[str]:
     if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
         (place, runtime), error = next(iter(wrong.items()))
         sentences.append(
-            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} on "
-            f"{runtime}: {error}."
+            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
+            f"on {runtime}: {error}."
         )
     untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
     if untrusted:
@@ -173,8 +173,8 @@ def _far(records: Sequence[Record]) -> list[str]:
         if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
     }
     return [
-        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually takes "
-        f"them, so look at the accuracy; {place} on {runtime}: {reason}."
+        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually "
+        f"takes them, so look at the accuracy; {place} on {runtime}: {reason}."
         for (place, runtime), reason in [*points.items()][:1]
     ]
 

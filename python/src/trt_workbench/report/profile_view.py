@@ -119,8 +119,9 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
         return verdict
     first, second = found.profiled_ms
     return (
-        f"The profile cannot answer which is faster: with the profiler the times are {first:.3f} ms and {second:.3f} ms, "
-        f"which disagrees with those without it. {verdict} What follows tells what runs, not what is gained."
+        f"The profile cannot answer which is faster: with the profiler the times are {first:.3f} ms and "
+        f"{second:.3f} ms, which disagrees with those without it. {verdict} What follows tells what runs, not what is "
+        "gained."
     )
 
 
@@ -158,8 +159,8 @@ def _of_side(side: SideView) -> list[str]:
 
 def _of_difference(target: SideView, against: SideView, groups: Sequence[Group]) -> list[str]:
     found = [
-        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the {against.noun} "
-        f"of {against.title} {against.total_ms:.3f} ms."
+        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
+        f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
     ]
     for group in [group for group in groups if not group.roles][:_NAMED]:
         names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name

@@ -21,10 +21,11 @@ class Answer:
     Attributes:
         target: median without the profiler and its interval, milliseconds.
         against: the same of the other side.
-        faster: the side whose median is lower by 2 % or more, with intervals apart; None where they cannot be told apart.
+        faster: the side whose median is lower by 2 % or more, with intervals apart; None where they cannot be told
+            apart.
         profiled_ms: medians of both sides with the profiler, the target's first.
-        profile_agrees: whether the profiled times say the same: their direction is that of the others, and the interval of
-            their ratio meets that of the others.
+        profile_agrees: whether the profiled times say the same: their direction is that of the others, and the
+            interval of their ratio meets that of the others.
     """
 
     target: Interval
