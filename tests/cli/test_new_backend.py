@@ -1,4 +1,4 @@
-"""A backend that nothing in the package names, added to the registry alone, serves every command or is refused by name."""
+"""A backend that only the registry names serves every command, or is refused by name."""
 
 import json
 import sys

@@ -14,6 +14,7 @@ from trt_workbench.bench.output_check import (
     chooses,
     compare_outputs,
     read_outputs,
+    refuse_random,
     tolerance,
     write_outputs,
 )
@@ -117,6 +118,12 @@ def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
     assert tolerance("fp32", plain, tf32=False, images=True).wrong == 0.1
     assert tolerance("fp32", half, tf32=False, images=False).wrong == 0.25
     assert not chooses(plain)
+
+
+def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:
+    refuse_random(write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])]))
+    with pytest.raises(UsageProblem, match=r"draws random numbers \(RandomNormalLike\)"):
+        refuse_random(write(tmp_path / "random.onnx", [helper.make_node("RandomNormalLike", ["x"], ["y"])]))
 
 
 def test_outputs_come_back_and_damage_is_named(tmp_path: Path) -> None:

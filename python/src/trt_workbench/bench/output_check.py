@@ -47,6 +47,9 @@ IMAGES = Tolerance(2e-2, 0.1)
 """The least where images are letterboxed: on a GPU the pixels are rounded otherwise than on the host."""
 # They choose among candidates: near ties come in another order, and the last ones may be others.
 _CHOOSING = frozenset({"TopK", "NonMaxSuppression"})
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
 # A row this much smaller than the others is measured by them: its own size is rounding.
 _SMALL_ROW = 1e-2
 
@@ -73,6 +76,15 @@ def chooses(model: Path) -> bool:
     from trt_workbench.onnxtools.preflight import examine_model
 
     return bool(_CHOOSING & examine_model(model).operators.keys())
+
+
+def refuse_random(model: Path) -> None:
+    """Raise UsageProblem for a model that draws random numbers, or that cannot be read: no two calls are the same."""
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    if drawn := _RANDOM & examine_model(model).operators.keys():
+        msg = f"the model draws random numbers ({', '.join(sorted(drawn))})"
+        raise UsageProblem(msg)
 
 
 def compare_outputs(
@@ -129,24 +141,34 @@ def _rows(array: NDArray[Any], rows: int) -> NDArray[Any]:
 
 def _worst(got: NDArray[Any], want: NDArray[Any]) -> dict[str, Any]:
     """Return the figures of the row that is furthest off; all None where it is finite on one side alone."""
-    if want.dtype.kind not in "fc" and want.dtype.kind in "biu":
+    if want.dtype.kind in "biu":
         shares = np.mean(got != want, axis=1) if want.shape[1] else np.zeros(len(want))
         row = int(np.argmax(shares))
         return {"relative_l2": float(shares[row]), "cosine": None, "row": row}
-    first, second = (np.asarray(array, np.float64) for array in (got, want))
-    known = np.isfinite(second)
-    if not np.array_equal(known, np.isfinite(first)) or not np.array_equal(
-        first[~known], second[~known], equal_nan=True
-    ):
+    # row by row: logits of many tokens fill the memory as they are
+    rows = [_row(first, second) for first, second in zip(got, want, strict=True)]
+    known = [row for row in rows if row is not None]
+    if len(known) < len(rows):
         return {"relative_l2": None, "cosine": None, "row": None}
-    first, second = np.where(known, first, 0.0), np.where(known, second, 0.0)
-    sizes, own = np.linalg.norm(second, axis=1), np.linalg.norm(first, axis=1)
-    scale = np.maximum(sizes, max(_SMALL_ROW * float(sizes.max(initial=0.0)), np.finfo(np.float32).tiny))
-    errors = np.linalg.norm(first - second, axis=1) / scale
+    least = max(_SMALL_ROW * max((size for _, size, _ in known), default=0.0), float(np.finfo(np.float32).tiny))
+    errors = [distance / max(size, least) for distance, size, _ in known]
     row = int(np.argmax(errors))
-    product = float(own[row] * sizes[row])
-    cosine = float(first[row] @ second[row]) / product if product else None
-    return {"relative_l2": float(errors[row]), "cosine": cosine, "row": row}
+    return {"relative_l2": errors[row], "cosine": known[row][2], "row": row}
+
+
+def _row(got: NDArray[Any], want: NDArray[Any]) -> tuple[float, float, float | None] | None:
+    """Return the distance, the size of `want` and the cosine; None where the two are not finite in the same places."""
+    first, second = (np.asarray(array, np.float64) for array in (got, want))
+    finite = np.isfinite(second)
+    if not finite.all():
+        if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
+            return None
+        first, second = first[finite], second[finite]
+    if not np.isfinite(first).all():
+        return None
+    size, own = float(np.linalg.norm(second)), float(np.linalg.norm(first))
+    cosine = float(first @ second) / (own * size) if own and size else None
+    return float(np.linalg.norm(first - second)), size, cosine
 
 
 def _own_precisions(model: Path) -> set[str]:

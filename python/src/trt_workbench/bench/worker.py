@@ -84,10 +84,11 @@ class Worker:
     def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.bench.output_check import write_outputs
+        from trt_workbench.bench.output_check import refuse_random, write_outputs
         from trt_workbench.bench.scenarios import load_model, make_scenario
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
+        refuse_random(model)
         if self._session is None or self._model != model:
             self.close()
             self._session, self._model = load_model(point, model, {}), model
