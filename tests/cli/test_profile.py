@@ -118,6 +118,12 @@ def test_an_earlier_run_can_be_compared_with(model: Path, profiled: Profiled, tr
     assert [one["name"] for one in document["sides"]["against"]["operations"]] == ["add", "double"]
     again = trtw("report", tmp_path / "second")
     assert again.exit_code == 0, again.stderr
+    assert document["answer"] is not None
+    file = Path(before["directory"]) / "env.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "cpu": {"model": "another"}}))
+    elsewhere = profiled(model, "--against", before["directory"])
+    assert elsewhere["answer"] is None
+    assert "of another machine (processor: another against" in elsewhere["summary"][0]
 
 
 def test_tables_are_printed_for_people(model: Path, trtw: Trtw) -> None:

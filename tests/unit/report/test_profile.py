@@ -110,6 +110,9 @@ def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
         "against": {"path": "b", "backend": "torch", "precision": "fp32"},
     }
     assert "is not known" in summary(side_views(sides, []), [])[0]
+    elsewhere = {"target": facts("a", (1, 1, 1), (1, 1, 1)), "against": facts("b", (2, 2, 2), (2, 2, 2))}
+    elsewhere["against"]["other_machine"] = ["GPU: NVIDIA L4 against NVIDIA H200"]
+    assert "of another machine (GPU: NVIDIA L4 against" in summary(side_views(elsewhere, []), [])[0]
 
 
 def test_another_commands_run_is_refused(make_run: Callable[..., Path]) -> None:

@@ -11,6 +11,7 @@ from trt_workbench.bench.records import Record
 from trt_workbench.system.gpu import visible_gpus
 
 _TENSORRT = "TensorRT"
+_Fact = tuple[str, bool, str | None]
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,30 @@ class Difference:
 
 def differences(a: BenchArtefacts, b: BenchArtefacts) -> list[Difference]:
     """Return what differs between the machines and libraries of two runs, what decides first."""
+    return _differences(_facts(a.environment, a.records), _facts(b.environment, b.records))
+
+
+def other_machine(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two environments so that times are not to be compared; nothing on one machine.
+
+    Args:
+        earlier: content of the env.json of an earlier run.
+        now: that of this one.
+    """
+    return [str(one) for one in _differences(_facts(earlier, ()), _facts(now, ())) if one.decides]
+
+
+def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[Difference]:
     found = [
         Difference(what, first, second, decides)
-        for (what, decides, first), (_, _, second) in zip(_facts(a), _facts(b), strict=True)
+        for (what, decides, first), (_, _, second) in zip(a, b, strict=True)
         # a run in which every engine failed names no TensorRT
         if first != second and (what != _TENSORRT or (first and second))
     ]
     return sorted(found, key=lambda one: not one.decides)
 
 
-def _facts(run: BenchArtefacts) -> Iterator[tuple[str, bool, str | None]]:
-    environment = run.environment
+def _facts(environment: Mapping[str, Any], records: Iterable[Record]) -> Iterator[_Fact]:
     driver, cpu, packages = (_object(environment.get(name)) for name in ("driver", "cpu", "packages"))
     variables = _object(environment.get("variables"))
     yield "GPU", True, _joined(visible_gpus(driver.get("gpus") or (), variables.get("CUDA_VISIBLE_DEVICES")))
@@ -54,7 +68,7 @@ def _facts(run: BenchArtefacts) -> Iterator[tuple[str, bool, str | None]]:
     yield "CUDA of the driver", True, _text(driver.get("cuda_driver_version"))
     yield "processor", True, _text(cpu.get("model"))
     yield "processors that could be used", True, _text(cpu.get("processors_available"))
-    yield _TENSORRT, True, _joined(_versions(run.records, "tensorrt"))
+    yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):
         yield package, False, _text(packages.get(package))
     yield "Python", False, _text(environment.get("python"))

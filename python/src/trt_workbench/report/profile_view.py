@@ -110,6 +110,8 @@ def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
 def _who_is_faster(target: SideView, against: SideView) -> str:
     """The answer, by the times without the profiler, and whether the profile can explain it."""
     found = answer(target.facts, against.facts)
+    if different := against.facts.get("other_machine"):
+        return f"Which is faster is not known: the earlier run is of another machine ({'; '.join(different)})."
     if found is None:
         return "Which is faster is not known: there is no time without the profiler of both sides."
     times = f"{target.title} takes {_span(found.target)}, {against.title} {_span(found.against)}"

@@ -36,12 +36,14 @@ class Answer:
 
 
 def answer(target: Mapping[str, Any], against: Mapping[str, Any]) -> Answer | None:
-    """Return who is faster; None where a side was not run without the profiler, or its profile has no times.
+    """Return who is faster; None where a side was not run without the profiler, or on another machine.
 
     Args:
         target: facts of the profiled engine or model, as run.json holds them.
         against: of the one it is compared with.
     """
+    if against.get("other_machine"):
+        return None
     own = [_interval(side, "own") for side in (target, against)]
     profiled = [_interval(side, "profiled") for side in (target, against)]
     if own[0] is None or own[1] is None or profiled[0] is None or profiled[1] is None:

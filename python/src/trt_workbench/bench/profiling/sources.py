@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.loop import measure_calls
+from trt_workbench.bench.machines import other_machine
 from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.ort_trace import read_trace
 from trt_workbench.bench.profiling.records import Operation, Side, read_records
@@ -22,6 +24,7 @@ from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
+from trt_workbench.system.environment import collect_environment
 
 # Enough to set the profiler's cost against; a bench measures with care.
 _BRIEFLY = MeasurePlan(warmup_ms=100.0, duration_s=0.3)
@@ -86,6 +89,8 @@ def earlier_run(directory: Path) -> Profile:
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
     facts = dict(run["sides"]["target"])
     facts["run"] = str(directory)
+    environment = read_json_object(directory / "env.json")
+    facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
     return Profile([one.model_copy(update={"side": "against"}) for one in found], facts)
 
 
