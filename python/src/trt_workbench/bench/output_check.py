@@ -108,7 +108,8 @@ def compare_outputs(
         reason = f"the outputs are {', '.join(found)}, those of the reference {', '.join(expected)}"
         return {"state": "wrong", "reason": reason, "tolerance": limits, "tensors": {}}
     tensors: dict[str, dict[str, Any]] = {}
-    wrong, far = [], []
+    wrong: list[str] = []
+    far: list[str] = []
     for name, want in expected.items():
         got = found[name]
         if got.shape != want.shape:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig
@@ -35,10 +36,12 @@ class Reference:
         """Return the reference itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End the worker and remove what it wrote."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the worker, at once where an error ends the bench, and remove what it wrote."""
         self._drop()
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
 
     def compare(self, worker: WorkerProcess, point: Point) -> dict[str, Any]:
         """Compare the outputs of a point that `worker` has loaded with those of the reference.

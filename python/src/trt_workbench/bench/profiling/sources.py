@@ -110,7 +110,7 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         "sha256": plan.sha256,
         "precision": provenance["precision"],
         **_timed("own", own.tolist()),
-        **_timed("profiled", sum(times for _, times in found.times).tolist() if found.times else []),
+        **_timed("profiled", [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)]),
         "sum_ms": _sum(operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": provenance,
