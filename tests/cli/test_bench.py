@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -79,7 +81,7 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
 
     same = trtw("compare", run, run, "--json")
     assert same.exit_code == 0, same.output
-    assert {change["outcome"] for change in json.loads(same.stdout)} == {"no material difference"}
+    assert {change["outcome"] for change in json.loads(same.stdout)["points"]} == {"no material difference"}
     again = trtw("report", run, "--output", tmp_path / "all")
     assert again.exit_code == 0, again.output
     assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
@@ -114,6 +116,69 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
     assert "1 of 1 points look slower by more than 2%, but the repetitions are too few" in " ".join(
         unproved.stderr.split()
     )
+
+
+@pytest.fixture
+def two_runs(config: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run and its copy."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert trtw("bench", config, "--output", a, "--only", "b1/one").exit_code == 0
+    shutil.copytree(a, b)
+    return a, b
+
+
+@pytest.mark.parametrize(
+    ("figure", "message"),
+    [
+        ("NaN", "latency_ms.p50 (input should be a finite number)"),
+        ("-1.5", "a latency is above 0, not p50 -1.5"),
+        ("0.0", "a latency is above 0, not p50 0"),
+        ("Infinity", "finite"),
+    ],
+)
+def test_latencies_that_cannot_be_are_refused(two_runs: tuple[Path, Path], figure: str, message: str) -> None:
+    file = two_runs[1] / "records.jsonl"
+    file.write_text(re.sub(r'"p50":[^,]+', f'"p50":{figure}', file.read_text()))
+    for command in (["compare", *two_runs], ["report", two_runs[1]]):
+        refused = trtw(*command)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+        assert "records.jsonl:1" in refused.stderr
+
+
+GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H200"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"driver": {"driver_version": "580.1", "cuda_driver_version": "13.0", "gpus": [GPU]}}, None),
+        ({"driver": {"driver_version": "580.1", "gpus": [{**GPU, "name": "NVIDIA L4"}]}}, "GPU: NVIDIA H200 against"),
+        ({"driver": {"driver_version": "590.2", "gpus": [GPU]}}, "driver: 580.1 against 590.2"),
+        ({"cpu": {"model": "another"}}, "processor: "),
+        ({"tensorrt": "10.16.1"}, "TensorRT: 8.6.0 against 10.16.1"),
+    ],
+)
+def test_runs_of_different_machines(two_runs: tuple[Path, Path], change: dict[str, Any], message: str | None) -> None:
+    base = {"driver": {"driver_version": "580.1", "cuda_driver_version": "13.0", "gpus": [GPU]}, "tensorrt": "8.6.0"}
+    for folder, facts in zip(two_runs, (base, {**base, **change}), strict=True):
+        tensorrt = facts.pop("tensorrt")
+        environment = json.loads((folder / "env.json").read_text()) | facts
+        (folder / "env.json").write_text(json.dumps(environment))
+        records = [one.model_copy(update={"provenance": {"tensorrt": tensorrt}}) for one in measured(folder)]
+        (folder / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
+    compared = trtw("compare", *two_runs, "--json")
+    if message is None:
+        assert json.loads(compared.stdout)["differences"] == []
+        return
+    assert compared.exit_code == 2
+    assert compared.stdout == ""
+    assert message in compared.stderr
+    allowed = trtw("compare", *two_runs, "--allow-different-machines", "--json")
+    assert allowed.exit_code == 0, allowed.stderr
+    assert list(json.loads(allowed.stdout)) == ["schema_version", "differences", "points"]
+    printed = trtw("compare", *two_runs, "--allow-different-machines").stdout
+    assert message in printed.splitlines()[0]
 
 
 def test_dry_run_lists_and_writes_nothing(config: Path, tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ class BenchConfig(_Strict):
         processes: most runtimes that are loaded, and measured in turn, at one time.
         loading: "apart", one runtime after the other, so that the recorded time of loading is its own; or "together",
             which is sooner done where loading means compiling (TensorRT times kernels, and still loads alone).
+        compare_outputs: whether the outputs of every point are compared with those of a reference before it is ranked.
         timeout_s: longest time that loading or one repetition may take before it counts as failed.
         models: by name.
         runtimes: in the order of the tables.
@@ -176,6 +177,7 @@ class BenchConfig(_Strict):
     measure: MeasureSettings = MeasureSettings()
     processes: Positive = 8
     loading: Literal["apart", "together"] = "apart"
+    compare_outputs: bool = True
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     models: Annotated[dict[Name, ModelEntry], Field(min_length=1)]
     runtimes: Annotated[tuple[RuntimeEntry, ...], Field(min_length=1)]

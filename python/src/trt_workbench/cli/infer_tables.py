@@ -56,7 +56,7 @@ def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
     outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
     return [
-        f"{_samples(metrics)} on {metrics['backend']}{asked}, precision {where['precision']}{outside}",
+        f"{_samples(metrics)} on {metrics['backend']}{asked}, precision {where.get('precision', 'not told')}{outside}",
         f"Loaded in {metrics['load_s']:.2f} s, first call {metrics['first_run_ms']:.3f} ms",
         f"Memory: process {memory['host_bytes'] / _MIB:.1f} MiB, at most {memory['host_peak_bytes'] / _MIB:.1f} MiB"
         f"{device}",

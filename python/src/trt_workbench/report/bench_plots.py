@@ -89,7 +89,9 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
             position -= 1
         axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
         slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
-        axes.set(xlabel="ms (median over repetitions, 95 % interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8))
+        axes.set(
+            xlabel="ms (median over repetitions, with its interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8)
+        )
         axes.set_title(f"Latency of {tables[0].model}, {tables[0].scenario}")
         axes.grid(visible=False, axis="y")
     return path
@@ -109,7 +111,7 @@ def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
         _scale_latency(axes, panel)
         _label_axis(axes, sweep, panel)
 
-    return _drawn(sweep, f"Latency against {sweep.axis}, ms (bars: 95 % interval)", draw, path)
+    return _drawn(sweep, f"Latency against {sweep.axis}, ms (bars: interval)", draw, path)
 
 
 def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:

@@ -12,6 +12,7 @@ from trt_workbench.bench.comparison import Comparison, Interval
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.bench.records import Record, by_work
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+from trt_workbench.report.page import percent
 
 # The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
@@ -176,10 +177,17 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
+def _span(time: Interval) -> str:
+    """The interval with its true coverage; a single repetition has none."""
+    if not time.coverage:
+        return "one repetition, no interval"
+    return f"{percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
+
+
 def _sentence(work: str, standings: Sequence[Standing]) -> str:
     best = standings[0]
     time = best.latency_ms
-    figure = f"{time.median:.3f} ms (95 % interval {time.low:.3f} to {time.high:.3f})"
+    figure = f"{time.median:.3f} ms ({_span(time)})"
     if len(standings) == 1:
         return f"{work}: {best.runtime} takes {figure}; there is nothing to compare it with."
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]

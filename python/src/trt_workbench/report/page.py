@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,18 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment}
+    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment, "percent": percent}
     return environment.get_template(template).render(version=__version__, **values)
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
     """Format a figure, or a dash where there is none."""
     return "\N{EN DASH}" if value is None else f"{value:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """Format a share in whole percent, rounded down: an interval must not claim more than it covers."""
+    return f"{math.floor(100 * share + 1e-9)} %"
 
 
 def _mebibytes(value: float | None) -> str:

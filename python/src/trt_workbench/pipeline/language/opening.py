@@ -109,7 +109,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
 
 def check_precision(choice: BackendChoice) -> None:
     """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
-    if choice.name == "trt":
+    if choice.name not in _PRECISIONS:
         get_backend(choice.name).check_precision(choice.precision)
     elif choice.precision not in (known := _PRECISIONS[choice.name]):
         msg = f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
