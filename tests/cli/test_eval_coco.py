@@ -1,10 +1,12 @@
 """eval-coco through its command line: what a run gives."""
 
 import json
+import shutil
 from typing import Any
 
 import cv2
 import numpy as np
+import onnx
 import pytest
 from typer.testing import CliRunner
 
@@ -51,6 +53,23 @@ def test_the_score_of_each_image_is_its_own(coco: Any) -> None:
     assert [record["true_positives"] for record in records] == [0, 1, 1, 1]
     assert [record["false_negatives"] for record in records] == [1, 0, 0, 0]
     assert not (coco.output / "report.html").exists()
+
+
+def test_weights_outside_the_file_are_part_of_the_models_hash(coco: Any) -> None:
+    """Two models whose .data alone differs are two models."""
+    model = onnx.load(coco.model)
+    onnx.save(model, coco.model, save_as_external_data=True, location="weights.data", size_threshold=64)
+    data, own = coco.model.with_name("weights.data"), coco.model.read_bytes()
+    first = coco.invoke("--json", "--no-report")
+    assert first.exit_code == 0, first.output
+    found = [json.loads(first.stdout)["model"]["sha256"]]
+    content = data.read_bytes()
+    data.write_bytes(content.replace(np.float32(20).tobytes(), np.float32(21).tobytes(), 1))  # a corner of the box
+    assert data.read_bytes() != content
+    shutil.rmtree(coco.output)
+    found.append(json.loads(coco.invoke("--json", "--no-report").stdout)["model"]["sha256"])
+    assert coco.model.read_bytes() == own
+    assert found[0] != found[1]
 
 
 def test_json_is_one_document_and_nothing_else(coco: Any) -> None:

@@ -18,7 +18,7 @@ from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.ort_trace import read_trace
 from trt_workbench.bench.profiling.records import Operation, Side, read_records
 from trt_workbench.bench.profiling.workload import Workload, feed_for, open_session, random_feed
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
@@ -132,7 +132,7 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
         own = measure_calls(lambda: session.run(inputs), _BRIEFLY).latency_ms
     facts = {
         **_facts(work),
-        "sha256": hash_file(work.path),
+        "sha256": hash_model(work.path),
         "own_ms": float(np.median(own)),
         "profiled_ms": float(np.median(trace.run_ms)),
         "sum_ms": _sum(trace.operations),
