@@ -55,6 +55,37 @@ def test_the_score_of_each_image_is_its_own(coco: Any) -> None:
     assert not (coco.output / "report.html").exists()
 
 
+RT_DETR = {"author": "Ultralytics", "task": "detect", "head": "RTDETRDecoder", "end2end": "False"}
+
+
+def test_an_rt_detr_of_ultralytics_sees_stretched_images(coco: Any) -> None:
+    coco.write_model(shares=True, metadata=RT_DETR)
+    for number, level in enumerate(coco.grey_levels, start=1):
+        cv2.imwrite(str(coco.images / f"{number}.png"), np.full((coco.side, 2 * coco.side, 3), level, np.uint8))
+    document = json.loads(coco.annotations.read_text())
+    x, y, width, height = coco.box
+    coco.rewrite(
+        images=[{**image, "width": 2 * coco.side} for image in document["images"]],
+        annotations=[{**one, "bbox": [2 * x, y, 2 * width, height]} for one in document["annotations"]],
+    )
+    result = coco.invoke("--no-report", "--json")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads(result.stdout)
+    assert metrics["AP"] == pytest.approx(1.0)
+    assert metrics["model"]["family"] == "detr"
+    assert metrics["settings"]["transform"]["placement"] == "stretch"
+
+
+@pytest.mark.parametrize("conf", ["0.001", "0.9"])
+def test_shares_read_as_pixels_are_refused(coco: Any, conf: str) -> None:
+    coco.write_model(shares=True, metadata=RT_DETR)
+    result = coco.invoke("--family", "yolov10", "--conf", conf)
+    if conf == "0.9":  # no box is left to judge by
+        assert "detected nothing" in result.stderr
+    else:
+        coco.assert_refused(result, "cannot be right", "shares of the image", "--family detr")
+
+
 def test_weights_outside_the_file_are_part_of_the_models_hash(coco: Any) -> None:
     """Two models whose .data alone differs are two models."""
     model = onnx.load(coco.model)

@@ -109,7 +109,7 @@ class LetterboxSpec:
     @property
     def width(self) -> int: ...
     @property
-    def placement(self) -> Literal["centre", "top-left"]: ...
+    def placement(self) -> Literal["centre", "top-left", "stretch"]: ...
     @property
     def pad_value(self) -> int: ...
     @property
@@ -133,7 +133,7 @@ class LetterboxSpec:
         height: int,
         width: int,
         *,
-        placement: Literal["centre", "top-left"] = "centre",
+        placement: Literal["centre", "top-left", "stretch"] = "centre",
         pad_value: int = 114,
         scale_up: bool = True,
         rounding: Literal["nearest", "down"] = "nearest",
