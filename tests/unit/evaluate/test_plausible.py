@@ -29,19 +29,19 @@ def rows(count: int, low: float, high: float, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [1, 7, 300])
 def test_shares_taken_for_pixels(count: int) -> None:
-    with pytest.raises(UsageProblem, match="shares of the image.*Try --family detr"):
+    with pytest.raises(UsageProblem, match=r"shares of the image.*Try --family detr"):
         run("yolov10", rows(count, 0.05, 0.95))
 
 
 def test_pixels_taken_for_shares() -> None:
-    with pytest.raises(UsageProblem, match="far outside the input.*Try --family yolov10 or yolov8"):
+    with pytest.raises(UsageProblem, match=r"far outside the input.*Try --family yolov10 or yolov8"):
         run("detr", rows(300, 4, 60))
 
 
 def test_centre_and_size_taken_for_corners() -> None:
     boxes = rows(300, 30, 60)
     boxes[:, 2:4] /= 4
-    with pytest.raises(UsageProblem, match="end before they begin.*Try --family yolov8 or detr"):
+    with pytest.raises(UsageProblem, match=r"end before they begin.*Try --family yolov8 or detr"):
         run("yolov10", boxes)
 
 

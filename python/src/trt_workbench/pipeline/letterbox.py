@@ -44,8 +44,8 @@ def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
     """Return where an image of `height` by `width` pixels goes in the input that `transform` describes.
 
     The ratio is the largest with which the image fits (at most 1 unless `scale_up`); the resized sides are rounded as
-    `transform.rounding` says; a stretched image takes both sides of the input. A centred image has the smaller half of an odd padding at the top and left, as in
-    Ultralytics' LetterBox.
+    `transform.rounding` says. A centred image has the smaller half of an odd padding at the top and left, as in
+    Ultralytics' LetterBox. A stretched image takes both sides of the input.
 
     Raises:
         UsageProblem: a size is not positive.
