@@ -62,7 +62,7 @@ class SampleRun:
             memory: bytes by purpose.
             measured: None where nothing was measured.
         """
-        request, provenance = self._request, dict(self._session.provenance)
+        request, provenance = self._request, self._session.record()
         comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
         shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
         return {

@@ -234,7 +234,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _facts(self, status: str) -> dict[str, Any]:
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
-        request, settings = self.request, self.settings
+        request, settings, record = self.request, self.settings, self.session.record()
         iou = self.decoding.iou if self.decoding.iou is not None else self.family.default_iou
         return {
             "status": status,
@@ -246,7 +246,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             },
             "backend": self.backend,
             "backend_requested": request.backend,
-            "provenance": dict(self.session.provenance),
+            "precision_ran": record["precision_ran"],
+            "provenance": record,
             "settings": {
                 "conf": self.decoding.conf,
                 "iou": None if self.family.default_iou is None else iou,

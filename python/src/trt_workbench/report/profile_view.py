@@ -10,6 +10,7 @@ from typing import Any
 
 from trt_workbench.bench.profiling.difference import Group, overhead
 from trt_workbench.bench.profiling.records import OVERHEAD, Kernel, Operation, Record
+from trt_workbench.onnxtools.precision import told
 
 _NAMED = 3
 
@@ -33,7 +34,8 @@ class SideView:
     @property
     def title(self) -> str:
         """File, backend and precision."""
-        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {self.facts['precision']})"
+        precision = told(self.facts) or self.facts["precision"]
+        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {precision})"
 
     @property
     def noun(self) -> str:

@@ -97,13 +97,14 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         inputs = random_feed(session, work)
         own = session.measure(inputs, _BRIEFLY).split_ms["compute"]
         found = time_layers(session.loaded, inputs, work.iterations, work.profile)
-        plan, provenance = session.loaded.plan, dict(session.provenance)
+        plan, provenance = session.loaded.plan, session.record()
     operations = join_layers(found.layers, found.times, nodes.operators, side)
     facts = {
         **_facts(work),
         "plan": str(plan.path),
         "sha256": plan.sha256,
         "precision": provenance["precision"],
+        "precision_ran": provenance["precision_ran"],
         "own_ms": float(np.median(own)),
         "sum_ms": _sum(operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
@@ -130,8 +131,10 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
     with open_session(work) as session:
         inputs = random_feed(session, work)
         own = measure_calls(lambda: session.run(inputs), _BRIEFLY).latency_ms
+        precision_ran = session.record()["precision_ran"]
     facts = {
         **_facts(work),
+        "precision_ran": precision_ran,
         "sha256": hash_model(work.path),
         "own_ms": float(np.median(own)),
         "profiled_ms": float(np.median(trace.run_ms)),
