@@ -184,7 +184,7 @@ def test_runs_of_different_machines(two_runs: tuple[Path, Path], change: dict[st
 def test_dry_run_lists_and_writes_nothing(config: Path, tmp_path: Path) -> None:
     result = trtw("bench", config, "--dry-run", "--output", tmp_path / "run")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "sweep/tiny b1/ort-cpu-fp32"
+    assert result.stdout.splitlines()[0] == "sweep/tiny b1/ort-cpu"
     assert not (tmp_path / "run").exists()
 
 

@@ -71,6 +71,16 @@ def profiled(trtw: Trtw) -> Callable[..., dict[str, Any]]:
 Profiled = Callable[..., dict[str, Any]]
 
 
+def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path, profiled: Profiled) -> None:
+    document = onnx.load(model)
+    document.graph.initializer[0].raw_data = np.array(2, np.float32).tobytes()
+    onnx.save(document, model, save_as_external_data=True, location="weights.data", size_threshold=0)
+    own, before = model.read_bytes(), profiled(model)["sides"]["target"]["sha256"]
+    model.with_name("weights.data").write_bytes(np.array(3, np.float32).tobytes())
+    assert model.read_bytes() == own
+    assert profiled(model)["sides"]["target"]["sha256"] != before
+
+
 def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, profiled: Profiled, tmp_path: Path) -> None:
     document = profiled(model)
     directory = Path(document["directory"])

@@ -125,7 +125,7 @@ class LetterboxSpec:
     @property
     def width(self) -> int: ...
     @property
-    def placement(self) -> Literal["centre", "top-left"]: ...
+    def placement(self) -> Literal["centre", "top-left", "stretch"]: ...
     @property
     def pad_value(self) -> int: ...
     @property
@@ -149,7 +149,7 @@ class LetterboxSpec:
         height: int,
         width: int,
         *,
-        placement: Literal["centre", "top-left"] = "centre",
+        placement: Literal["centre", "top-left", "stretch"] = "centre",
         pad_value: int = 114,
         scale_up: bool = True,
         rounding: Literal["nearest", "down"] = "nearest",

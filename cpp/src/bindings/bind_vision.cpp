@@ -27,7 +27,8 @@ namespace {
 template <class Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-const Words<tv::Placement> placements = {{"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}};
+const Words<tv::Placement> placements = {
+    {"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}, {"stretch", tv::Placement::stretch}};
 const Words<tv::Rounding> roundings = {{"nearest", tv::Rounding::nearest}, {"down", tv::Rounding::down}};
 const Words<tv::Channels> channel_orders = {{"rgb", tv::Channels::rgb}, {"bgr", tv::Channels::bgr}};
 const Words<tv::Layout> layouts = {{"nchw", tv::Layout::nchw}, {"nhwc", tv::Layout::nhwc}};

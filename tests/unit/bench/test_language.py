@@ -13,8 +13,9 @@ from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.registry import backend_names
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
-from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.scenarios import load_model, make_scenario
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
 
@@ -99,7 +100,7 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
     path.write_text(text + "scenarios: {s: {kind: generate-cached, dims: {prompt: [8, 16]}}}\n")
     config = load_config(path)
     assert [one.work.dims for one in expand(config)] == [{"prompt": size, "new_tokens": 32} for size in (8, 16)]
-    assert len(model_hash(model_files(config)["lm"])) == 64
+    assert len(hash_model(model_files(config)["lm"])) == 64
     for scenario, message in [
         ("{kind: prefill, dims: {sequence: 8}}", "prefill has no dimension sequence; it has: prompt"),
         ("{kind: prefill, imgsz: [8, 8]}", "prefill has no imgsz"),

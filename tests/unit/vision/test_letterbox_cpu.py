@@ -32,7 +32,7 @@ def photo(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
     height=st.integers(1, 5000),
     width=st.integers(1, 5000),
     target=st.tuples(SIDES, SIDES),
-    placement=st.sampled_from(["centre", "top-left"]),
+    placement=st.sampled_from(["centre", "top-left", "stretch"]),
     rounding=st.sampled_from(["nearest", "down"]),
     scale_up=st.booleans(),
 )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
 
+    from trt_workbench.onnxtools.precision import Precision
+
 _MEND = f"Install it with `pip install onnxruntime=={MINIMUM_VERSION}`."
 
 # Threads that spin while they wait take the processors from image loading: on two shared cores YOLOX-Nano made
@@ -111,6 +113,11 @@ class OrtCpuSession(Session):
         self.provenance = {**provenance, "providers": session.get_providers()}
         self.concurrency = concurrency
         self._output_names = [spec.name for spec in self.outputs]
+
+    def _precision(self) -> Precision:
+        from trt_workbench.onnxtools.graph_types import read_precision
+
+        return read_precision(self._model)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

@@ -57,6 +57,7 @@ class LoadPlan:
         accepted: providers on which nodes may be without it being a fallback.
         extra: the checked options of SESSION_OPTIONS.
         provenance: what is known before loading.
+        may_choose: precisions that the provider may take beside those of the graph.
     """
 
     backend: str
@@ -66,6 +67,7 @@ class LoadPlan:
     accepted: tuple[str, ...]
     extra: Mapping[str, Any]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    may_choose: tuple[str, ...] = ()
 
 
 def provider_text(value: Any) -> str:
@@ -142,8 +144,9 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     device_id = int(plan.providers[0][1].get("device_id", 0))
     binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"], state=plan.extra["state"] or {})
     return BoundSession(
-        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph)
-    )
+        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
+        graph=plan.model, may_choose=(*plan.may_choose, *(("tf32",) if options.tf32 else ())),
+    )  # fmt: skip
 
 
 def _shape_keys(ort: Any, plan: LoadPlan, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:

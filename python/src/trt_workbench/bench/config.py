@@ -91,7 +91,8 @@ class RuntimeEntry(_Strict):
         concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
             swept.
         options: options of this backend alone; a list of values is swept.
-        name: label in tables; made of backend and precision by default.
+        name: label in tables; by default the backend, with the precision where one other than "fp32" is asked for: that
+            one leaves a model as it was exported, in whatever precision.
     """
 
     backend: str
@@ -112,7 +113,8 @@ class RuntimeEntry(_Strict):
     @property
     def label(self) -> str:
         """The name in tables."""
-        return self.name or (f"{self.backend}-{self.precision}" if isinstance(self.precision, str) else self.backend)
+        asked = isinstance(self.precision, str) and self.precision != "fp32"
+        return self.name or (f"{self.backend}-{self.precision}" if asked else self.backend)
 
 
 class ScenarioEntry(_Strict):

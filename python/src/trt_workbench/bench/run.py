@@ -15,7 +15,7 @@ import numpy as np
 
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, ranges, schedule
-from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
 from trt_workbench.bench.reference import Reference
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
@@ -23,6 +23,7 @@ from trt_workbench.bench.stability import instabilities, noise_interval, window_
 from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.engine.hashing import hash_model
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
@@ -53,7 +54,7 @@ class BenchRun:
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
         self._models = model_files(self.config)
-        self._hashes = {name: model_hash(path) for name, path in self._models.items()}
+        self._hashes = {name: hash_model(path) for name, path in self._models.items()}
         self._records = RecordFile(self.folder / "records.jsonl")
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._finished, self._total = 0, len(self.points) * self.config.repetitions

@@ -56,8 +56,15 @@ class Worker:
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
             "items": self._scenario.items,
-            "provenance": dict(self._session.provenance),
+            "provenance": self._record(),
         }
+
+    def _record(self) -> dict[str, Any]:
+        """What executes the model; what it computes in is read once, outside of what is timed."""
+        from trt_workbench.backends.base import Session
+
+        session = self._session
+        return session.record() if isinstance(session, Session) else dict(session.provenance)
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.backends.measuring import MeasurePlan
@@ -67,7 +74,7 @@ class Worker:
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
         write_samples(Path(request["samples"]), columns)
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat
-        return {"wall_s": samples.wall_s, "provenance": dict(self._session.provenance)}
+        return {"wall_s": samples.wall_s, "provenance": self._record()}
 
     def _check(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.bench import output_check

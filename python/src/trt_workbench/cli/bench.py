@@ -139,15 +139,15 @@ def _tables(made: list[WorkTable]) -> None:
 
     console = stdout_console(quiet=False)
     for one in made:
-        table = Table(
-            "runtime", "rank", "ms", "interval, its coverage", "items/s", "x best", title=f"{one.scenario}: {one.work}"
-        )
+        columns = ("runtime", "precision", "rank", "ms", "interval, its coverage", "items/s", "x best")
+        table = Table(*columns, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms
             ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
             interval = f"{time.low:.3f} to {time.high:.3f}, {percent(time.coverage)}"
             table.add_row(
                 standing.runtime,
+                row.precision or "-",
                 str(standing.rank),
                 f"{time.median:.3f}",
                 interval,

@@ -186,6 +186,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
     from trt_workbench.evaluate.coco_scores import FIGURES
+    from trt_workbench.onnxtools.precision import told
 
     console = stdout_console(quiet=False)
     figures = Table("figure", "value", title="COCO figures")
@@ -196,6 +197,8 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     for stage, summary in metrics["latency_ms"].items():
         latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
     console.print(figures, latency)
+    if ran := told(metrics, "text"):
+        print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
     speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
     print_line(console, speed)
     print_line(console, f"Run directory: {directory}")

@@ -68,7 +68,7 @@ def examine_model(path: Path) -> ModelFacts:
         UsageProblem: the file is absent, no ONNX, an engine in disguise, or its external data is missing, too short or
             outside the folder.
     """
-    model = _read(path)
+    model = read_model(path)
     graphs = list(_graphs(model))
     operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
     operators.update(operator_name(node) for function in model.functions for node in function.node)
@@ -89,7 +89,12 @@ def examine_model(path: Path) -> ModelFacts:
     )
 
 
-def _read(path: Path) -> onnx.ModelProto:
+def read_model(path: Path) -> onnx.ModelProto:
+    """Read an ONNX file without its external data.
+
+    Raises:
+        UsageProblem: the file is absent, damaged or no ONNX.
+    """
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except FileNotFoundError as error:

@@ -12,6 +12,7 @@ from trt_workbench.bench.comparison import Comparison, Interval
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.bench.records import Record, by_work
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.page import percent
 
 # The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
@@ -23,6 +24,7 @@ class Row:
     """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
 
     Attributes:
+        precision: short label of what it computed in, by the graph or the engine's layers.
         entry: the runtime's label without swept settings.
         swept: values of these settings.
         clock_mhz: least and largest SM clock seen.
@@ -31,6 +33,7 @@ class Row:
     """
 
     standing: Standing
+    precision: str | None
     entry: str
     swept: dict[str, Any]
     percentiles_ms: dict[str, float | None]
@@ -136,6 +139,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
     power = seen("power_mean_w")
     return Row(
         standing=standing,
+        precision=told(mine[0].provenance),
         entry=mine[0].entry or mine[0].runtime,
         swept=mine[0].swept,
         percentiles_ms={f"p{p}": _tail(counted, p) for p in MINIMUM_SAMPLES},

@@ -246,6 +246,8 @@ def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
 def _shown(provenance: Mapping[str, Any]) -> dict[str, Any]:
     hidden = ("manifest", "provider_options", "plan")
     shown = {name: value for name, value in provenance.items() if name not in hidden}
+    if ran := shown.get("precision_ran"):
+        shown["precision_ran"] = f"{ran['text']}, read from the {ran['source']}"
     return {name: value for name, value in shown.items() if not name.endswith(("_sha256", "_file"))}
 
 

@@ -75,6 +75,9 @@ def summarise(run: CocoArtefacts) -> list[str]:
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
         f"on {metrics['images']} images, evaluated at {metrics['images_per_s']:.1f} images/s.",
     ]
+    if ran := metrics.get("precision_ran"):
+        asked = metrics["settings"]["precision"]
+        sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
     rated = sorted((row for row in metrics["per_class"] if row["AP"] is not None), key=lambda row: row["AP"])
     if len(rated) > 1:
         low, high = rated[0], rated[-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import read_bench_run, read_json_object
 from trt_workbench.engine.files import write_text
+from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
@@ -108,7 +109,7 @@ def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row a backend: eval-llm scores several in one run."""
     model = metrics.get("model", {})
     name = Path(str(model.get("path", model) if isinstance(model, dict) else model)).name
-    settings = {"precision": metrics.get("settings", {}).get("precision")}
+    settings = {"precision": told(metrics) or metrics.get("settings", {}).get("precision")}
     scored = metrics.get("backends") if command == "eval-llm" else [{**settings, **metrics}]
     return [
         {

@@ -12,6 +12,7 @@ from trt_workbench.bench.comparison import Interval
 from trt_workbench.bench.profiling.answer import answer
 from trt_workbench.bench.profiling.difference import Group, overhead
 from trt_workbench.bench.profiling.records import OVERHEAD, Kernel, Operation, Record
+from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.page import percent
 
 _NAMED = 3
@@ -36,7 +37,8 @@ class SideView:
     @property
     def title(self) -> str:
         """File, backend and precision."""
-        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {self.facts['precision']})"
+        precision = told(self.facts) or self.facts["precision"]
+        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {precision})"
 
     @property
     def noun(self) -> str:

@@ -20,7 +20,7 @@ from trt_workbench.bench.profiling.ort_trace import read_trace
 from trt_workbench.bench.profiling.records import Operation, Side, read_records
 from trt_workbench.bench.profiling.workload import Workload, feed_for, open_session, random_feed
 from trt_workbench.bench.stability import noise_interval
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
@@ -102,13 +102,14 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         inputs = random_feed(session, work)
         own = session.measure(inputs, _BRIEFLY).split_ms["compute"]
         found = time_layers(session.loaded, inputs, work.iterations, work.profile)
-        plan, provenance = session.loaded.plan, dict(session.provenance)
+        plan, provenance = session.loaded.plan, session.record()
     operations = join_layers(found.layers, found.times, nodes.operators, side)
     facts = {
         **_facts(work),
         "plan": str(plan.path),
         "sha256": plan.sha256,
         "precision": provenance["precision"],
+        "precision_ran": provenance["precision_ran"],
         **_timed("own", own.tolist()),
         **_timed("profiled", [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)]),
         "sum_ms": _sum(operations),
@@ -136,9 +137,11 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
     with open_session(work) as session:
         inputs = random_feed(session, work)
         own = measure_calls(lambda: session.run(inputs), _BRIEFLY).latency_ms
+        precision_ran = session.record()["precision_ran"]
     facts = {
         **_facts(work),
-        "sha256": hash_file(work.path),
+        "precision_ran": precision_ran,
+        "sha256": hash_model(work.path),
         **_timed("own", own.tolist()),
         **_timed("profiled", trace.run_ms),
         "sum_ms": _sum(trace.operations),
