@@ -57,7 +57,6 @@ def test_correction_can_take_a_verdict_back() -> None:
     assert {made.verdict for made in corrected([pair] * 10)} == {"cannot tell"}
 
 
-@settings(deadline=None)  # as below, for whichever runs first
 @given(FIGURES)
 def test_the_interval_holds_the_median(values: list[float]) -> None:
     interval = median_interval(values)
@@ -66,7 +65,6 @@ def test_the_interval_holds_the_median(values: list[float]) -> None:
     assert interval.high <= max(values)
 
 
-@settings(deadline=None)  # the first call imports scipy's statistics
 @given(FIGURES, FIGURES)
 def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -> None:
     there, back = compare(a, b), compare(b, a)
@@ -104,7 +102,7 @@ def test_the_same_figures_in_every_round_differ_by_nothing() -> None:
     assert (made.ratio, made.p_value, made.verdict) == (1.0, 1.0, "no material difference")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(9, 12), st.integers(1, 40))
 def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comparisons: int) -> None:
     rng = np.random.default_rng(0)
