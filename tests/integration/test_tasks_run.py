@@ -191,18 +191,6 @@ def test_a_changed_requirement_makes_the_environment_again(repository):
     assert not leftover.exists()
 
 
-def test_constraints_hold_and_a_change_of_them_makes_the_environment_again(repository):
-    file = repository / "tasks" / "constraints" / f"python3.{sys.version_info[1]}.txt"
-    before = file.read_text()
-    assert run(repository, "greet")[0] == 0
-    file.write_text("greeter==2.0\n")
-    code, _, err = run(repository, "greet")
-    assert code == 3
-    assert "conflict" in err
-    file.write_text(before)
-    assert run(repository, "greet", "x")[:2] == (0, "'x'\n")
-
-
 def test_two_at_once_make_a_half_made_environment_once(repository):
     venv = repository / "tmp" / "venvs" / "default"
     (venv / "taskrunner.json").unlink(missing_ok=True)

@@ -222,7 +222,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
 
 def _needs(tool: str, missing: list[str]) -> None:
     if shutil.which(tool) is None:
-        missing.append(f"{tool} is not on PATH; install it (`pip install {tool}`, or from conda-forge).")
+        missing.append(f"{tool} is not on PATH; install it from conda-forge or your distribution.")
 
 
 def _cuda_home() -> Path | None:
