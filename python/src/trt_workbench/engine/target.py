@@ -65,8 +65,8 @@ def examine_target(device: int = 0) -> Target:
             missing.append(Missing(f"TensorRT cannot be used: {reason}.", mend))
     except ComponentMissing as error:
         # without the core nobody asks CUDA or opens TensorRT; each is needed before the core helps
-        if reason := why_no_gpu(driver):
-            missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", GPU_ADVICE))
+        if no_gpu := why_no_gpu(driver):
+            missing.append(Missing(f"No GPU can be used: {no_gpu.rstrip('.')}.", GPU_ADVICE))
         if current_root() is None:
             missing.append(Missing("TensorRT is not set up.", setup_advice()))
         missing.append(Missing(str(error), ""))
