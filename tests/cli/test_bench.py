@@ -36,10 +36,9 @@ def write_model(path: Path, axis: int = -1) -> Path:
     return path
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    write_model(tmp_path / "m.onnx")
-    path = tmp_path / "bench.yaml"
+def write_config(folder: Path) -> Path:
+    write_model(folder / "m.onnx")
+    path = folder / "bench.yaml"
     path.write_text(
         MEASURE
         + "models: {tiny: {path: m.onnx}}\n"
@@ -47,6 +46,19 @@ def config(tmp_path: Path) -> Path:
         + "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
     )
     return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return write_config(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of one point, for all tests that only read or spoil a copy of it."""
+    folder = tmp_path_factory.mktemp("measured")
+    assert trtw("bench", write_config(folder), "--output", folder / "run", "--only", "b1/one").exit_code == 0
+    return folder / "run"
 
 
 def trtw(*arguments: object) -> Result:
@@ -258,8 +270,8 @@ def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, 
     assert json.loads((run / "run.json").read_text())["status"] == "complete"
 
 
-def test_a_run_that_goes_on_is_not_resumed(config: Path, tmp_path: Path) -> None:
-    assert trtw("bench", config, "--output", tmp_path / "run").exit_code == 0
+def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
+    shutil.copytree(measured_once, tmp_path / "run")
     with run_directory("bench", tmp_path / "other") as live:
         for name in ("config.json", "records.jsonl", "samples"):
             (tmp_path / "run" / name).rename(live.path / name)
@@ -295,9 +307,11 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, endi
         ("config.json", None, "incomplete"),
     ],
 )
-def test_damaged_run_directories(config: Path, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_damaged_run_directories(
+    measured_once: Path, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
     run = tmp_path / "run"
-    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, run)
     if content is None:
         (run / name).unlink()
     else:

@@ -57,7 +57,6 @@ def test_correction_can_take_a_verdict_back() -> None:
     assert {made.verdict for made in corrected([pair] * 10)} == {"cannot tell"}
 
 
-@settings(deadline=None)
 @given(FIGURES)
 def test_the_interval_holds_the_median(values: list[float]) -> None:
     interval = median_interval(values)
@@ -76,7 +75,6 @@ def test_an_interval_says_what_it_covers() -> None:
     assert (nine.low, nine.high, nine.coverage) == (2.0, 8.0, pytest.approx(0.961, abs=1e-3))
 
 
-@settings(deadline=None)
 @given(st.floats(0.1, 100.0), st.integers(1, 12), st.integers(1, 12))
 def test_constant_figures_differ_by_nothing(value: float, first: int, second: int) -> None:
     """scipy 1.18 gives no p-value where all values tie."""
@@ -85,7 +83,6 @@ def test_constant_figures_differ_by_nothing(value: float, first: int, second: in
     assert made.verdict == "no material difference"
 
 
-@settings(deadline=None)
 @given(FIGURES, FIGURES)
 def test_swapping_the_sides_mirrors_the_effect(a: list[float], b: list[float]) -> None:
     there, back = compare(a, b), compare(b, a)
@@ -127,7 +124,7 @@ def test_the_same_figures_in_every_round_differ_by_nothing() -> None:
     assert (made.ratio, made.p_value, made.verdict) == (1.0, 1.0, "no material difference")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(9, 12), st.integers(1, 40))
 def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comparisons: int) -> None:
     rng = np.random.default_rng(0)

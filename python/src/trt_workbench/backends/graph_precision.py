@@ -13,6 +13,7 @@ from trt_workbench.engine.files import atomic_writer, write_json
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
@@ -75,8 +76,8 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
         import onnxruntime as ort
     except ImportError as error:  # TensorRT itself does without
         msg = (
-            f"fp16 is made by onnxruntime, which cannot be imported ({error}). Install it with "
-            f"`pip install onnxruntime` (`onnxruntime-gpu` for its GPU backends), or export the model in fp16: {model}"
+            f"fp16 is made by onnxruntime, which cannot be imported ({error}). {package('onnxruntime')} "
+            f"Or export the model in fp16: {model}"
         )
         raise ComponentMissing(msg) from error
     key = {

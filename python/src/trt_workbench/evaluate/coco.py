@@ -126,7 +126,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """
         self.request = request
         self.decoding = DecodeSettings(request.conf, request.iou, request.max_dets)
-        backend = require_backend(request.backend, request.model.suffix)
+        backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.system.launcher import package
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
 """What the code of an architecture raises for a way of running that it does not have."""
-
-MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
 
 
 def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest"] = "eager") -> PreTrainedModel:
@@ -35,7 +34,8 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
         import torch
         from transformers import AutoModelForCausalLM
     except ImportError as error:
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {MEND}"
+        advice = package("transformers")
+        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
         raise ComponentMissing(msg) from error
     try:
         with quiet_transformers():

@@ -16,7 +16,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.ort_build_flags import SCRIPT
-from trt_workbench.system.tensorrt import SETUP, current_root
+from trt_workbench.system.tensorrt import current_root, setup_advice
 from trt_workbench.system.workspace import workspace_root
 
 VERSION = "1.31.1"
@@ -123,7 +123,7 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
     tensorrt = request.tensorrt_home or current_root() or workspace_root() / "extern" / "tensorrt" / "current"
     if not (tensorrt / "include" / "NvInfer.h").is_file():
-        missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {SETUP}")
+        missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {setup_advice()}")
     arguments = [
         *_homes(request, tensorrt, missing),
         *_settings(request, missing, notes),
@@ -222,7 +222,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
 
 def _needs(tool: str, missing: list[str]) -> None:
     if shutil.which(tool) is None:
-        missing.append(f"{tool} is not on PATH; install it (`pip install {tool}`, or from conda-forge).")
+        missing.append(f"{tool} is not on PATH; install it from conda-forge or your distribution.")
 
 
 def _cuda_home() -> Path | None:

@@ -103,7 +103,7 @@ def profile(
         if tool.command in request.tools:
             find_tool(tool)
     # before anything slow: a wrong argument must not cost a build
-    work = _workload(request, request.target, request.precision, request.backend)
+    work = _workload(request, request.target, request.precision, request.backend, say)
     other = _other(request, work)
     _refuse_unused(request, [side for side in (work, other) if isinstance(side, Workload)])
     with run_directory(COMMAND, output) as directory:
@@ -181,7 +181,9 @@ class _Filling:
         return kept
 
 
-def _workload(request: ProfileRequest, path: Path, precision: str, backend: str) -> Workload:
+def _workload(
+    request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
+) -> Workload:
     if not path.is_file():
         msg = f"The engine or model does not exist: {path}"
         raise UsageProblem(msg)
@@ -189,7 +191,7 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
     if is_plan and backend not in (AUTO, "trt"):
         msg = f"A plan runs on the backend trt, not on {backend}: {path}"
         raise UsageProblem(msg)
-    serving = require_backend("trt" if is_plan else backend, path.suffix)
+    serving = require_backend("trt" if is_plan else backend, path.suffix, say)
     if path.suffix not in serving.file_kinds:
         msg = f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
         raise UsageProblem(msg)

@@ -27,11 +27,12 @@ from trt_workbench.onnxtools.export_llm import (
     GraphKind,
     export_graph,
 )
-from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
+from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
+from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
@@ -260,7 +261,7 @@ def _versions() -> dict[str, str]:
     try:
         return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
     except importlib.metadata.PackageNotFoundError as error:
-        msg = f"Exporting a language model needs {error.name}, which is not installed. {MEND}"
+        msg = f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
         raise ComponentMissing(msg) from error
 
 
