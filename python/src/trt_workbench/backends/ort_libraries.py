@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
 from trt_workbench.backends.ort_preload import library_files
 from trt_workbench.system.environment import installed_packages
+from trt_workbench.system.interpreter import python_command
 
 _FILES = {
     CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
@@ -122,7 +122,7 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     """
     import onnxruntime as ort
 
-    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider], *library_files(ort)]
+    command = python_command("-c", _PROBE, str(folder), _FILES[provider], *library_files(ort))
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
         found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
