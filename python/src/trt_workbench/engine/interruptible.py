@@ -40,8 +40,8 @@ def deferred_interrupts() -> Iterator[None]:
         for number, handler in handlers.items():
             if callable(handler):
                 signal.signal(number, handler)
-        for number in held[:1]:
-            signal.raise_signal(number)
+        if held:
+            signal.raise_signal(held[0])
 
 
 def call_interruptibly(call: Callable[[], T]) -> T:
