@@ -93,13 +93,21 @@ def _make(environment: Environment, folder: Path, calls: list[PipCall], constrai
     if folder.exists():
         shutil.rmtree(folder)  # half-made, or out of date
     with log_path.open("w", encoding="utf-8") as log:
-        _step([sys.executable, "-m", "venv", str(folder)], log, "apt-get install python3-venv, on Debian and Ubuntu")
-        python = str(folder / "bin" / "python")
+        # -P: with -m alone, a module in the current folder would come first
+        make = [sys.executable, "-P", "-m", "venv", str(folder)]
+        _step(make, log, "apt-get install python3-venv, on Debian and Ubuntu")
+        pip = [
+            str(folder / "bin" / "python"),
+            "-P",
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+        ]
         pinned = ["--constraint", str(constraints)] if constraints else []
         for call in calls:
-            command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-            command += [*pinned, *call.arguments]
-            _step(command, log, "see the log, then run the same command again")
+            _step([*pip, *pinned, *call.arguments], log, "see the log, then run the same command again")
     tell(f"environment {environment.name} is ready after {time.monotonic() - started:.0f} s")
 
 

@@ -1,5 +1,6 @@
 """`trtw bench`, `compare` and `report` with real worker processes on a tiny model."""
 
+import errno
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import worker_process
-from trt_workbench.bench.records import Record, read_records
+from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.rundir import run_directory
 from trt_workbench.cli.app import app
 
@@ -268,6 +269,7 @@ def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, 
     assert resumed.exit_code == 0, resumed.stderr
     assert kept <= {(record.key, record.repetition) for record in measured(run)}
     assert json.loads((run / "run.json").read_text())["status"] == "complete"
+    assert not list(tmp_path.glob(".run.*"))
 
 
 def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
@@ -277,11 +279,11 @@ def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) 
             (tmp_path / "run" / name).rename(live.path / name)
         refused = trtw("bench", "--resume", live.path)
         assert refused.exit_code == 2
-        assert "Another process is still writing this run" in refused.stderr
+        assert "Another process is writing this run" in refused.stderr
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
     run = tmp_path / "run"
@@ -291,6 +293,42 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, endi
     assert json.loads((run / "run.json").read_text())["status"] == "partial"
     assert measured(run)
     assert not list(tmp_path.glob(".run.*"))
+
+
+def test_what_was_measured_before_a_failure_is_kept(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, count = RecordFile.append, iter(range(2))
+
+    def fill(self: RecordFile, record: Record) -> None:
+        if next(count, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "records.jsonl")
+        append(self, record)
+
+    monkeypatch.setattr(RecordFile, "append", fill)
+    failed = trtw("bench", config, "--output", tmp_path / "run")
+    assert failed.exit_code == 2
+    assert f"What was measured is kept: {tmp_path / 'run'}" in failed.stderr
+    assert len(measured(tmp_path / "run")) == 2
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "partial"
+
+
+@pytest.mark.parametrize(
+    "place", ["../secret.npz", "{root}/secret.npz", "samples/../../secret.npz", "samples/link.npz"]
+)
+def test_samples_of_a_resumed_run_stay_in_their_folder(config: Path, tmp_path: Path, place: str) -> None:
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    (tmp_path / "secret.npz").write_bytes(b"secret")
+    (run / "samples" / "link.npz").symlink_to(tmp_path / "secret.npz")
+    records = measured(run)
+    records[0].samples = place.format(root=tmp_path)
+    (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
+    before = sorted(tmp_path.rglob("*"))
+    result = trtw("bench", "--resume", run)
+    assert result.exit_code == 2
+    assert "not in the run's folder samples" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.bench.rank_tests import mann_whitney, median_bounds, shift_bounds, signed_ranks
@@ -18,7 +18,6 @@ def wins(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     return sum((y > x) + (y == x) / 2 for x in a for y in b)
 
 
-@settings(deadline=None)
 @given(TIED, TIED)
 def test_mann_whitney_counts_every_split(a: list[float], b: list[float]) -> None:
     pooled, seen = [*a, *b], wins(tuple(a), tuple(b))
@@ -32,7 +31,6 @@ def test_mann_whitney_counts_every_split(a: list[float], b: list[float]) -> None
     assert p_value == pytest.approx(min(1.0, 2 * tail))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=7))
 def test_signed_ranks_count_every_choice_of_signs(differences: list[float]) -> None:
     told = [abs(one) for one in differences if one]

@@ -1,7 +1,7 @@
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.backends.images import ImageTransform
@@ -120,7 +120,6 @@ def test_rounding_of_the_resized_sides() -> None:
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 700), st.integers(1, 700))
-@settings(deadline=None)
 def test_a_stretched_image_takes_the_whole_input(height: int, width: int, rows: int, columns: int) -> None:
     geometry = plan_geometry(height, width, ImageTransform(rows, columns, placement="stretch", scale_up=False))
     assert geometry.resized == (rows, columns)

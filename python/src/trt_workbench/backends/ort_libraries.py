@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TE
 from trt_workbench.backends.ort_preload import library_files
 from trt_workbench.system.environment import installed_packages
 from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.launcher import launcher, package, task
 
 _FILES = {
@@ -128,7 +128,7 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     """
     import onnxruntime as ort
 
-    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider], *library_files(ort)]
+    command = python_command("-c", _PROBE, str(folder), _FILES[provider], *library_files(ort))
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
         found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])

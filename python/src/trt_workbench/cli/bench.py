@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     say,
     stdout_console,
 )
+from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def bench(
     ] = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Measure models on runtimes: repetitions interleaved, each runtime in its own process, ranked with intervals."""
     if show:
@@ -70,9 +71,9 @@ def bench(
     with progress_bar("measurements") as start:
         advance = start("Measuring")
         outcome = planned.run(
-            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total),
-            report=write_report,
-        )  # fmt: skip
+            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total)
+        )
+    drawing = draw(write_report, outcome.directory, debug=debug)
     run = read_bench_run(outcome.directory)
     _show(run, as_json=as_json)
     if outcome.status == "partial":
@@ -80,6 +81,7 @@ def bench(
         raise typer.Exit(INTERRUPTED)
     _require_a_measurement(run)
     _require_right_outputs(run)
+    drawing.end()
 
 
 def _require_right_outputs(run: BenchArtefacts) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import os
 import signal
+import stat
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
@@ -100,26 +102,54 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 debug=bool(kwargs.get("debug")),
             )
         except KeyboardInterrupt:
-            _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
+            _fail(
+                f"Interrupted{'' if _kept() else '; nothing was kept'}.", INTERRUPTED, debug=bool(kwargs.get("debug"))
+            )
 
     return guarded
 
 
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM, with which batch systems and containers end a job, like Ctrl-C: keep or clear what was begun."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: what was begun is kept or cleared.
 
-    def interrupt(*_: object) -> None:
+    Batch systems and containers end a job with the one, a terminal that is closed with the other. What is ignored, as
+    SIGHUP is under `nohup`, stays so.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return
-    earlier = signal.signal(signal.SIGTERM, interrupt)
+    earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = {number: handler for number, handler in earlier.items() if handler not in (signal.SIG_IGN, None)}
+    for number in ours:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Write to nowhere instead of the terminal that was closed, where every write would fail."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _kept() -> Path | None:
+    """Return the run directory that the command has finished before it ended otherwise than it should."""
+    module = sys.modules.get("trt_workbench.bench.rundir")  # imported by commands that make one
+    return module.finished_run() if module else None
 
 
 def parse_options(texts: list[str] | None) -> dict[str, Any]:
@@ -166,6 +196,9 @@ def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
     sys.stderr.write(f"error: {message}\n")
+    directory = _kept()
+    if directory and str(directory) not in message:
+        sys.stderr.write(f"note: What was measured is kept: {directory}\n")
     raise typer.Exit(exit_code)
 
 

@@ -23,6 +23,7 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
+from trt_workbench.cli.drawing import Drawing, draw
 from trt_workbench.errors import INTERRUPTED, UsageProblem
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def eval_coco(
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
 
@@ -111,7 +112,10 @@ def eval_coco(
         allow_missing=allow_missing,
         seed=seed,
     )
-    outcome, directory = _evaluate(request, output, report=report)
+    outcome, directory = _evaluate(request, output)
+    from trt_workbench.report.coco import write_report
+
+    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     if as_json:
@@ -122,6 +126,7 @@ def eval_coco(
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
         say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
+    drawing.end()
 
 
 def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -> tuple[Path, Path, Path]:
@@ -164,11 +169,10 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[-1])
 
 
-def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tuple[CocoOutcome, Path]:
+def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
-    from trt_workbench.report.coco import write_report
 
     with CocoEvaluation(request, say) as evaluation:
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
@@ -177,8 +181,6 @@ def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tup
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))
-            if report:
-                write_report(run.path)
             return outcome, run.commit(outcome.status, images=outcome.metrics["images"])
 
 

@@ -1,18 +1,47 @@
-"""Calls of native code that hears no signals, kept from holding up Ctrl-C."""
+"""When Ctrl-C and its like are heard: at once also in native code, and not before a step that must be whole is done."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from trt_workbench.errors import INTERRUPTED, CheckFailed
 
 T = TypeVar("T")
+
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a command to end: Ctrl-C, a batch system or container, a terminal that is closed."""
+
+
+@contextlib.contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Hold back what asks the command to end until the block is done; for steps that are short and must be whole.
+
+    Signals that are ignored, or that end the process without being asked, stay so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    held: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in ENDING}
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 def call_interruptibly(call: Callable[[], T], limit_s: float | None = None) -> T:

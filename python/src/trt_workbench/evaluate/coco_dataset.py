@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.files import path_within
 from trt_workbench.engine.hashing import hash_bytes
 from trt_workbench.errors import UsageProblem
 
@@ -175,7 +176,7 @@ def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
 
 def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
     found = [
-        ImageEntry(_whole(row["id"]), _text(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
+        ImageEntry(_whole(row["id"]), _file_name(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
         for row in rows
     ]
     found.sort(key=lambda item: item.id)
@@ -242,10 +243,11 @@ def _whole(value: Any) -> int:
     return int(value)
 
 
-def _text(value: Any) -> str:
+def _file_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         msg = f"{value!r} is not a file name"
         raise ValueError(msg)
+    path_within(Path(), value)  # an annotation file of somebody else's must not choose among all files of this machine
     return value
 
 

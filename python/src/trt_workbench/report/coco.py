@@ -13,6 +13,7 @@ from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import STAGES, write_plots
 from trt_workbench.report.page import image_url, render
+from trt_workbench.report.style import plots_folder
 
 # pycocotools' twelve figures in its order, with what each one means.
 FIGURES = (
@@ -45,8 +46,9 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     run = read_artefacts(directory)
-    plots = write_plots(run, directory / "plots")
-    gallery = build_gallery(run, directory / "plots" / "gallery")
+    folder = plots_folder(directory)
+    plots = write_plots(run, folder)
+    gallery = build_gallery(run, folder / "gallery")
     page = render(
         "coco.html.j2",
         metrics=run.metrics,

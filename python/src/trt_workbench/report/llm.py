@@ -12,6 +12,7 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.report.documents import read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
+from trt_workbench.report.style import plots_folder
 
 
 def write_report(directory: Path) -> Path:
@@ -28,7 +29,7 @@ def write_report(directory: Path) -> Path:
     """
     metrics, environment = read_document(directory / "metrics.json"), read_document(directory / "env.json")
     records = read_json_lines(directory / "records.jsonl")
-    plots = write_plots(metrics, records, directory / "plots")
+    plots = write_plots(metrics, records, plots_folder(directory))
     page = render(
         "llm.html.j2",
         metrics=metrics,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trt_workbench.bench.artefacts import read_document
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 
 
 def rewrite_report(directory: Path) -> Path:
@@ -14,8 +14,19 @@ def rewrite_report(directory: Path) -> Path:
 
     Raises:
         UsageProblem: it is no finished run directory, of a command without a report, or its files are damaged.
+        OSError: the report cannot be written.
     """
-    return writer_of(command_of(directory), directory)(directory)
+    write = writer_of(command_of(directory), directory)
+    try:
+        return write(directory)
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:  # whatever the files hold that no command has written
+        msg = (
+            f"The report cannot be made of these files ({type(error).__name__}: {error}); they were changed, or are of "
+            f"another version: {directory}"
+        )
+        raise UsageProblem(msg) from error
 
 
 def command_of(directory: Path) -> str:

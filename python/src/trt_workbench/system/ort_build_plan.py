@@ -15,6 +15,7 @@ import psutil
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import current_root, setup_advice
 from trt_workbench.system.workspace import workspace_root
@@ -146,11 +147,11 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     steps += [Step("configure", (*script, "--update", *arguments)), Step("compile", (*script, "--build", *arguments))]
     wheels = build_dir / "Release" / "dist"
     if request.install:
-        pip = (str(request.python), "-m", "pip")
+        pip = tuple(python_command("-m", "pip", python=request.python))
         steps += [
             Step("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
             Step("install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))),
-            Step("check", (str(request.python), "-c", CHECK, str(tensorrt))),
+            Step("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
         ]
     return BuildPlan(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
 
