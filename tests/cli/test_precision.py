@@ -151,7 +151,8 @@ def test_bench_its_report_and_the_overview(coco: Any, tmp_path: Path) -> None:
 def test_profile_and_its_report(coco: Any, tmp_path: Path) -> None:
     make(coco, "int8")
     directory = tmp_path / "run"
-    run("profile", coco.model, "--backend", "ort-cpu", "--iterations", 3, "--dim", "N=1", "--output", directory)
+    words = ("--backend", "ort-cpu", "--iterations", 3, "--shape", "images:1x3x32x32")
+    run("profile", coco.model, *words, "--output", directory)
     target = json.loads((directory / "run.json").read_text())["sides"]["target"]
     assert target["precision_ran"]["label"] == "int8"
     assert "model.onnx (ort-cpu, int8)" in (directory / "report.html").read_text()

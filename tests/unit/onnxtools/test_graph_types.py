@@ -161,7 +161,7 @@ def test_a_graph_inside_an_if_and_shapes_that_are_multiplied(tmp_path: Path) -> 
     ]
     found = read_precision(save(tmp_path / "if.onnx", nodes, [weights("w", 4, 4)], (2, 4)))
     assert found.shares == {"bf16": 0.5, "fp16": 0.5}
-    assert found.label == "bf16+fp16, fp32 weights"
+    assert found.label == "bf16+fp16"
 
 
 def test_without_arithmetic_every_node_on_floats_counts(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 TYPES = ("fp4", "int4", "int2", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
 # Below this share a type is a detail, not a part of the label.
 _LEAST_SHARE = 0.01
+# From this share on, weights that are narrower than what is computed in are.
+_MOST = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Precision:
             return f"{' or '.join(self.may_choose)}, not told" if self.may_choose else "unknown"
         parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
         parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
-        held = [name for name, share in self.weight_shares.items() if share >= 0.5 and name not in self.shares]
+        narrowest = min(map(_width, self.shares))
+        held = [name for name, share in self.weight_shares.items() if share >= _MOST and _width(name) < narrowest]
         return parts + "".join(f", {name} weights" for name in held)
 
     @property
