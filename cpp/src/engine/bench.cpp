@@ -137,7 +137,7 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
         streams.push_back(owned.back().get());
     }
     const device::Event start{device::EventKind::timing, options.spin ? device::Wait::spin : device::Wait::block};
-    const device::Stream main;
+    const device::Stream main{device::StreamUse::copy}; // for the clock alone
     BenchResult result;
     {
         const ProfilerRange range{options.profiler};

@@ -50,6 +50,7 @@ std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
 std::size_t allocation_count = 0;
 std::size_t graph_count = 0;
 std::size_t wait_count = 0;
+std::size_t destroyed_count = 0;
 thread_local int current_device = 0;
 
 // Whatever can be done is, stream after stream.
@@ -151,6 +152,9 @@ std::size_t launched_graphs() {
 std::size_t waits() {
     return wait_count;
 }
+std::size_t destroyed_streams() {
+    return destroyed_count;
+}
 
 } // namespace fake
 
@@ -231,6 +235,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
     streams.erase(stream);
+    ++destroyed_count;
     delete stream; // NOLINT(cppcoreguidelines-owning-memory)
     return cudaSuccess;
 }

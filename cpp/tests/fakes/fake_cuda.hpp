@@ -38,5 +38,6 @@ int device();
 std::size_t allocations();
 std::size_t launched_graphs();
 std::size_t waits();
+std::size_t destroyed_streams();
 
 } // namespace fake

@@ -62,9 +62,9 @@ private:
     std::shared_ptr<const Plan> plan_;
     BenchOptions options_;
     int number_;
-    device::Stream input_;
+    device::Stream input_{device::StreamUse::copy};
     device::Stream compute_;
-    device::Stream output_;
+    device::Stream output_{device::StreamUse::copy};
     device::DeviceBuffer scratch_;
     IoBuffers io_;
     std::vector<Shape> input_shapes_;

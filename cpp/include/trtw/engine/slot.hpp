@@ -105,9 +105,9 @@ private:
     std::vector<bool> default_to_host_;
     std::vector<int> aliased_; ///< by output: the input whose memory it is written in; -1: it has its own
 
-    device::Stream input_;
+    device::Stream input_{device::StreamUse::copy};
     device::Stream compute_;
-    device::Stream output_;
+    device::Stream output_{device::StreamUse::copy};
     device::Event h2d_begin_, h2d_end_, compute_begin_, compute_end_, d2h_begin_, d2h_end_;
     device::Event done_;
     device::Event produced_;
