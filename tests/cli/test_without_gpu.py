@@ -48,6 +48,17 @@ def test_eval_coco_says_first_which_gpu_is_unused(gpus: Fixture, started_by: Fix
 
 
 @cpu_wheel
+def test_the_embedded_detector_is_named_after_it(
+    gpus: Fixture, started_by: Fixture, coco: CocoSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus("8.9")
+    started_by("pixi", "default", "eval-coco")
+    monkeypatch.setattr("trt_workbench.evaluate.embedded.embedded_model", lambda: coco.model)
+    lines = coco.invoke_exactly(coco.arguments()[2:]).stderr.splitlines()
+    assert lines[:2] == [unused("eval-coco"), f"Model: the embedded detector {coco.model}"]
+
+
+@cpu_wheel
 @pytest.mark.parametrize("command", ["infer-engine", "profile"])
 def test_other_commands_say_it_too(
     gpus: Fixture, started_by: Fixture, model: Path, tmp_path: Path, command: str

@@ -148,7 +148,6 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         raise UsageProblem(msg)
     if model is None:
         model = embedded_model()
-        say(f"Model: the embedded detector {model}")
     if images is None or annotations is None:
         place = embedded_dataset()
         if not place.exists:
@@ -173,8 +172,12 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
+    from trt_workbench.evaluate.embedded import embedded_model
 
+    # first of all, this tells of a GPU that `auto` leaves unused
     with CocoEvaluation(request, say) as evaluation:
+        if request.model == embedded_model():
+            say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
         where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
