@@ -304,3 +304,15 @@ def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["passed"]
     assert [row["backend"] for row in metrics["backends"]] == ["torch", "ort-cpu"]
+
+
+def test_a_masked_model_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(tmp_path / "m")
+    result = invoke(tmp_path / "m", "--text", TEXT, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "BertForMaskedLM, which is no causal language model" in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
