@@ -206,7 +206,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     console = stdout_console(quiet=False)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
-    if metrics["timing"]:
+    if metrics["timing"] or metrics["timing_failures"]:
         console.print(_timings(metrics))
     lines = []
     if metrics["backends"]:
@@ -237,7 +237,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 def _timings(metrics: dict[str, Any]) -> Any:
     columns = ("mode", "backend", "prompt", "first ms", "each ms", "tokens/s", "same")
-    table = _table("Speed, medians; same: tokens until PyTorch's differ", *columns)
+    table = _table("Speed, medians; same: tokens until a near tie parts them from PyTorch's", *columns)
     for row in metrics["timing"]:
         per_token = row["time_per_token_ms"]
         table.add_row(
@@ -247,8 +247,15 @@ def _timings(metrics: dict[str, Any]) -> Any:
             f"{row['time_to_first_token_ms']['p50']:.5g}",
             f"{per_token['p50']:.4g}" if per_token else "-",
             f"{row['tokens_per_s']['p50']:.5g}",
-            "all" if row["same_tokens_as_torch"] else str(row["first_difference"]),
+            "all" if row["agreement"]["first_difference"] is None else str(row["agreement"]["first_difference"]),
         )
+    for row in metrics["timing_failures"]:
+        name = f"{row['backend']}:{row['precision']}"
+        for size in row["missing_prompts"]:
+            shape, verdict = f"{row['batch']}x{size}", "wrong" if "agreement" in row else "failed"
+            table.add_row(row["mode"], name, shape, "-", "-", "-", verdict)
+            if verdict == "wrong":
+                break  # the further prompts were not tried
     return table
 
 
