@@ -134,7 +134,7 @@ def open_language(point: Point, folder: Path) -> LoadedLanguage:
 def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: int) -> Trace:
     """What PyTorch in fp32 generates: computed once and kept, since every runtime is compared with the same.
 
-    It runs in a process of its own, so that PyTorch leaves neither memory nor settings where another runtime is measured.
+    It runs in a process of its own: PyTorch leaves neither memory nor settings where another runtime is measured.
     """
     parts = (directory.sha256.encode(), prompts.tobytes(), str((prompts.shape, new_tokens)).encode())
     key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]

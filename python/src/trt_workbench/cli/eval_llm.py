@@ -206,7 +206,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     console = stdout_console(quiet=False)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
-    if metrics["timing"] or metrics["timing_failures"]:
+    if metrics["timing"] or any("agreement" in row for row in metrics["timing_failures"]):
         console.print(_timings(metrics))
     lines = []
     if metrics["backends"]:
@@ -250,12 +250,9 @@ def _timings(metrics: dict[str, Any]) -> Any:
             "all" if row["agreement"]["first_difference"] is None else str(row["agreement"]["first_difference"]),
         )
     for row in metrics["timing_failures"]:
-        name = f"{row['backend']}:{row['precision']}"
-        for size in row["missing_prompts"]:
-            shape, verdict = f"{row['batch']}x{size}", "wrong" if "agreement" in row else "failed"
-            table.add_row(row["mode"], name, shape, "-", "-", "-", verdict)
-            if verdict == "wrong":
-                break  # the further prompts were not tried
+        if "agreement" in row:  # the others were not computed, and are named elsewhere
+            shape = f"{row['batch']}x{row['missing_prompts'][0]}"
+            table.add_row(row["mode"], f"{row['backend']}:{row['precision']}", shape, "-", "-", "-", "wrong")
     return table
 
 

@@ -92,9 +92,9 @@ def time_models(
 ) -> None:
     """Time every mode on every backend, one repetition after the other, one model in memory at a time.
 
-    PyTorch in fp32 generates as well, untimed if it is not among the backends: its logits and tokens are what the others
-    are compared with, each model before it is timed and each repetition after it. A backend that fails in a mode, or is
-    wrong, does not keep the others from being timed.
+    PyTorch in fp32 generates as well, untimed if it is not among the backends: the others are compared with its logits
+    before they are timed, and with its tokens after each repetition. A backend that fails in a mode, or is wrong, does
+    not keep the others from being timed.
 
     Args:
         request: what is timed, as `check_timing` lets it pass.

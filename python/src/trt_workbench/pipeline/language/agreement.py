@@ -1,8 +1,8 @@
 """Whether a runtime generates what the reference generates: the logits of the very model that is timed, and its tokens.
 
 The reference picks tokens greedily. The model under test is given the same tokens one after the other, and the logits
-[B,V] before each of them are compared in every sequence of the batch. What it generates by itself is judged at the first
-token of each sequence that differs from the reference's.
+[B,V] before each of them are compared in every sequence of the batch. What it generates by itself is judged at the
+first token of each sequence that differs from the reference's.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from trt_workbench.errors import CheckFailed
 from trt_workbench.pipeline.language.models import CachedModel, Logits, LogitsModel, Tokens
 
 LIMITS = {"fp32": 1e-3, "fp16": 0.2}
-"""Largest difference of a logit by precision, as a share of the spread, which is the largest distance of a logit of the
-reference from the mean of its position. Rounding in fp32 stays below 1e-4. TensorRT and ONNX Runtime in fp16 come to 0.1
-with GPT-2. A sequence that was computed from something else comes to 0.5 and more."""
-_OTHER_LIMIT = 0.4  # bf16, int8, fp8: fewer bits than fp16
+"""Largest difference of a logit by precision, as a share of the spread: the largest distance of a logit of the
+reference from the mean of its position. Rounding in fp32 stays below 1e-4, fp16 of a small model at 1e-2; sequences
+that were computed from a wrong mask came to 0.4 to 1.6."""
+_OTHER_LIMIT = 0.3  # bf16, int8, fp8: fewer bits than fp16
 
 
 class Trace(NamedTuple):
@@ -111,9 +111,7 @@ def trace(
         sequence = np.concatenate([sequence, tokens[-1][:, None]], axis=1)
 
 
-def _next(
-    model: CachedModel | LogitsModel, sequence: Tokens, *, cached: bool, capacity: int, started: bool
-) -> Logits:
+def _next(model: CachedModel | LogitsModel, sequence: Tokens, *, cached: bool, capacity: int, started: bool) -> Logits:
     if not cached:
         return model.last_logits(sequence)  # type: ignore[union-attr]
     return model.step(sequence[:, -1]) if started else model.prefill(sequence, capacity)  # type: ignore[union-attr]
