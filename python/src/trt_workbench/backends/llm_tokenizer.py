@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.export_llm_known import MEND
 from trt_workbench.onnxtools.export_llm_model import quiet_transformers
-from trt_workbench.onnxtools.llm_directory import MEND, LlmDirectory
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
 
 
 class EncodedText(NamedTuple):

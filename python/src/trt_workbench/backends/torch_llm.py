@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.onnxtools.export_llm_known import MEND
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
-from trt_workbench.onnxtools.llm_directory import MEND, LlmDirectory
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.system.threads import wait_policy
 
 if TYPE_CHECKING:

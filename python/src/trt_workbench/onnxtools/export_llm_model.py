@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.onnxtools.llm_directory import MEND, LlmDirectory
+from trt_workbench.onnxtools.export_llm_known import MEND
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -10,9 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.errors import ComponentMissing, UsageProblem
-
-MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.export_llm_known import is_known
 
 # Configurations name the longest sequence differently.
 _POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
@@ -110,7 +109,7 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
 
 def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
     kind = config.get("model_type")
-    if "auto_map" in config and not (isinstance(kind, str) and _is_known(kind)):
+    if "auto_map" in config and not (isinstance(kind, str) and is_known(kind)):
         msg = (
             f"The model needs Python code from its own folder (auto_map), which is never executed here, as "
             f"transformers has no class for its model_type {kind!r}: {folder}"
@@ -130,16 +129,6 @@ def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
             f"before it alone, so a perplexity or generated text of it means nothing: {folder}"
         )
         raise UsageProblem(msg)
-
-
-def _is_known(model_type: str) -> bool:
-    """Whether transformers has a class of its own for an architecture."""
-    try:
-        from transformers import CONFIG_MAPPING
-    except ImportError as error:
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {MEND}"
-        raise ComponentMissing(msg) from error
-    return model_type in CONFIG_MAPPING
 
 
 def _find_weights(folder: Path) -> tuple[Path, ...]:

@@ -27,8 +27,9 @@ from trt_workbench.onnxtools.export_llm import (
     GraphKind,
     export_graph,
 )
+from trt_workbench.onnxtools.export_llm_known import MEND
 from trt_workbench.onnxtools.export_llm_model import load_causal_lm
-from trt_workbench.onnxtools.llm_directory import MEND, LlmDirectory
+from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
