@@ -206,7 +206,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     console = stdout_console(quiet=False)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
-    if metrics["timing"]:
+    if metrics["timing"] or any("agreement" in row for row in metrics["timing_failures"]):
         console.print(_timings(metrics))
     lines = []
     if metrics["backends"]:
@@ -237,7 +237,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 def _timings(metrics: dict[str, Any]) -> Any:
     columns = ("mode", "backend", "prompt", "first ms", "each ms", "tokens/s", "same")
-    table = _table("Speed, medians; same: tokens until PyTorch's differ", *columns)
+    table = _table("Speed, medians; same: tokens until a near tie parts them from PyTorch's", *columns)
     for row in metrics["timing"]:
         per_token = row["time_per_token_ms"]
         table.add_row(
@@ -247,8 +247,12 @@ def _timings(metrics: dict[str, Any]) -> Any:
             f"{row['time_to_first_token_ms']['p50']:.5g}",
             f"{per_token['p50']:.4g}" if per_token else "-",
             f"{row['tokens_per_s']['p50']:.5g}",
-            "all" if row["same_tokens_as_torch"] else str(row["first_difference"]),
+            "all" if row["agreement"]["first_difference"] is None else str(row["agreement"]["first_difference"]),
         )
+    for row in metrics["timing_failures"]:
+        if "agreement" in row:  # the others were not computed, and are named elsewhere
+            shape = f"{row['batch']}x{row['missing_prompts'][0]}"
+            table.add_row(row["mode"], f"{row['backend']}:{row['precision']}", shape, "-", "-", "-", "wrong")
     return table
 
 

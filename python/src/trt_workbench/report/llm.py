@@ -35,6 +35,7 @@ def write_report(directory: Path) -> Path:
         metrics=metrics,
         summary=summarise(metrics),
         failures=timing_failures(metrics),
+        sameness=sameness,
         plots={name: image_url(path) for name, path in plots.items()},
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
@@ -83,7 +84,24 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
 def timing_failures(metrics: dict[str, Any]) -> list[str]:
     """Say in sentences which backend could not be timed in which mode, and why."""
     return [
-        f"{row['backend']}:{row['precision']} could not be timed in {row['mode']} (batch {row['batch']}, prompts of "
+        f"{row['backend']}:{row['precision']} {_verdict(row)} in {row['mode']} (batch {row['batch']}, prompts of "
         f"{', '.join(map(str, row['missing_prompts']))} tokens): {row['error']}"
         for row in metrics.get("timing_failures", [])
     ]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "is wrong and was not timed" if "agreement" in row else "could not be timed"
+
+
+def sameness(row: dict[str, Any]) -> str:
+    """Say how far the tokens of a timing are those of PyTorch in fp32."""
+    agreement = row.get("agreement")
+    if agreement is None:  # runs of older versions compared tokens alone, and let any difference pass
+        return "all" if row["same_tokens_as_torch"] else f"the first {row['first_difference']}; not judged"
+    if agreement["first_difference"] is None:
+        return "all"
+    return (
+        f"the first {agreement['first_difference']}, then a near tie (gap {agreement['logit_gap']:.2g} of at most "
+        f"{agreement['logit_gap_limit']:.2g})"
+    )

@@ -39,7 +39,7 @@ SCHEMA_VERSION = 1
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
 # Raised when the way of exporting changes, so that files exported before are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 # Helps a person or a tool that meets the ONNX files later.
 _COPIED = (
     "config.json",
