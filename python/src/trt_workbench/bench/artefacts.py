@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from trt_workbench.bench.records import Record, read_records
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_json
 
 SCHEMA_VERSION: Final = 1
 
@@ -75,7 +75,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         UsageProblem: the file or its folder is absent, or it is cut short or holds no object.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         if not path.parent.is_dir():
             what = "is a file, not a run directory" if path.parent.exists() else "does not exist"

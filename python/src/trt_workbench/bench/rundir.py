@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import re
 import secrets
 import shutil
@@ -18,6 +17,7 @@ import filelock
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import collect_environment
+from trt_workbench.system.input_files import read_json
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
@@ -161,7 +161,7 @@ def _holds_other_things(folder: Path) -> bool:
 def _command_of(folder: Path) -> str | None:
     """Return the command whose run a folder holds; None for no run, or one that cannot be read."""
     try:
-        document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        document = read_json(folder / "run.json")
     except (OSError, ValueError):
         return None
     return document.get("command") if isinstance(document, dict) else None

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_bytes, refuse_special
 
 SUFFIX = ".json"
 
@@ -122,6 +123,8 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
     if plan.is_dir():
         msg = f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}"
         raise UsageProblem(msg)
+    refuse_special(plan)
+    refuse_special(manifest_path(plan))
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
         msg = f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
@@ -141,7 +144,7 @@ def read_manifest(plan: Path) -> Manifest | None:
     """
     path = manifest_path(plan)
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(read_bytes(path))
     except FileNotFoundError:
         return None
     except ValidationError as error:

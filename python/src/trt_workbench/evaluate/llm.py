@@ -32,6 +32,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits
+from trt_workbench.system.input_files import read_text
 
 REFERENCE = BackendChoice("torch", "fp32")
 
@@ -355,7 +356,7 @@ def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
 
 def _read_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError as error:
         msg = f"The text file does not exist: {path}"
         raise UsageProblem(msg) from error
