@@ -119,8 +119,6 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     on_device = plan.providers[0][0] != CPU_PROVIDER
     if on_device:
         preload(ort)
-        # as in the sessions: what matters comes back as an exception
-        ort.set_default_logger_severity(config.log_severity_level)
     session = _session(ort, plan, config)
     graph = read_model(plan.model).graph
     assignment = read_assignment(session)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from trt_workbench.bench.records import Record, read_records
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.system.input_files import read_json
 
 SCHEMA_VERSION: Final = 1
@@ -49,6 +51,22 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
         config=read_document(directory / "config.json", "title"),
         records=read_records(directory / "records.jsonl"),
     )
+
+
+@contextmanager
+def foreign_files(directory: Path) -> Iterator[None]:
+    """Treat whatever the block trips over as damage of the files that it reads, which come from anywhere.
+
+    Raises:
+        UsageProblem: in place of any error but those of the workbench, the system and the memory.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:  # keys that lack, values of other types: of readers, templates and libraries that draw
+        msg = f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
+        raise UsageProblem(msg) from error
 
 
 def read_document(path: Path, *keys: str) -> dict[str, Any]:

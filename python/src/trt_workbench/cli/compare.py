@@ -30,10 +30,12 @@ def compare(
 
     The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common.
     """
-    from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.bench.artefacts import foreign_files, read_bench_run
     from trt_workbench.bench.regression import WORSE, changes
 
-    found = changes(read_bench_run(a).records, read_bench_run(b).records, tolerance)
+    runs = read_bench_run(a), read_bench_run(b)
+    with foreign_files(b):
+        found = changes(runs[0].records, runs[1].records, tolerance)
     if as_json:
         print_json([asdict(change) for change in found])
     else:

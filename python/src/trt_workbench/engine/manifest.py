@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -133,7 +134,9 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest beside `plan`, whole or not at all. Raises OSError."""
-    write_text(manifest_path(plan), manifest.model_dump_json(indent=2) + "\n")
+    text = json.dumps(manifest.model_dump(mode="json"), indent=2, ensure_ascii=False)
+    # names of files may be no text, of which JSON could carry half a character that no reader takes
+    write_text(manifest_path(plan), text.encode("utf-8", "replace").decode() + "\n")
 
 
 def read_manifest(plan: Path) -> Manifest | None:

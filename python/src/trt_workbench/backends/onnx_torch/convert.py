@@ -89,6 +89,9 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
     model = load_model(path)
     try:
         return _Converter(model, precision).run()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        msg = f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
+        raise UsageProblem(msg) from error
     except UsageProblem as error:
         msg = f"{error} Use ort-cpu or ort-cuda, which run all of ONNX. File: {path}"
         raise UsageProblem(msg) from error
