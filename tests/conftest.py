@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
+
 DOUBLES = Path(__file__).parent / "doubles"
 
 
