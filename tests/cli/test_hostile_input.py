@@ -49,8 +49,10 @@ def model(**parts: Any) -> onnx.ModelProto:
 
 def divided(operator: str, dividend: int, divisor: int, kind: type[np.signedinteger[Any]]) -> onnx.ModelProto:
     """The division is of constants that other nodes make."""
-    tensors = [numpy_helper.from_array(np.array([value], kind), name) for name, value in
-               (("a", dividend), ("b", divisor), ("zero", 0))]  # fmt: skip
+    tensors = [
+        numpy_helper.from_array(np.array([value], kind), name)
+        for name, value in (("a", dividend), ("b", divisor), ("zero", 0))
+    ]
     nodes = [
         helper.make_node("Add", ["b", "zero"], ["c"]),
         helper.make_node(operator, ["a", "c"], ["d"]),
@@ -75,8 +77,10 @@ def with_values(count: int) -> bytes:
 def recursive() -> bytes:
     sets = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
     call = helper.make_node("F", ["a"], ["b"], domain="own")
-    made = model(nodes=[helper.make_node("F", ["x"], ["y"], domain="own")],
-                 functions=[helper.make_function("own", "F", ["a"], ["b"], [call], sets)])  # fmt: skip
+    made = model(
+        nodes=[helper.make_node("F", ["x"], ["y"], domain="own")],
+        functions=[helper.make_function("own", "F", ["a"], ["b"], [call], sets)],
+    )
     made.opset_import.extend(sets[:1])
     return made.SerializeToString()
 
@@ -146,7 +150,9 @@ def test_other_divisions_of_constants_are_taken(dividend: int, divisor: int, tmp
 
 def test_text_outputs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(text_output())
-    refused("infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run", text="numbers alone")
+    refused(
+        "infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run", text="numbers alone"
+    )
 
 
 SPECIAL: dict[str, Callable[[Path], None]] = {
@@ -168,23 +174,51 @@ def words_reading(place: Path, kind: str) -> list[object]:
         "plan": ["inspect-engine", place / "it.plan"],
         "settings": ["bench", place / "it.yaml", "--dry-run"],
         "build-settings": ["build-engine", place / "sound.onnx", "--config", place / "it.yaml", "--dry-run"],
-        "annotations": ["eval-coco", "--model", place / "sound.onnx", "--images", place, "--annotations", place / "it.json"],
+        "annotations": [
+            "eval-coco",
+            "--model",
+            place / "sound.onnx",
+            "--images",
+            place,
+            "--annotations",
+            place / "it.json",
+        ],
         "run": ["report", place / "folder"],
         "llm": ["eval-llm", place / "folder"],
-    }[kind]  # fmt: skip
+    }[kind]
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize(
     "kind",
-    ["model", "model-partitions", "model-sanitize", "array", "archive", "plan", "settings", "build-settings", "annotations",
-     "run", "llm"],
-)  # fmt: skip
+    [
+        "model",
+        "model-partitions",
+        "model-sanitize",
+        "array",
+        "archive",
+        "plan",
+        "settings",
+        "build-settings",
+        "annotations",
+        "run",
+        "llm",
+    ],
+)
 def test_only_regular_files_are_read(kind: str, special: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
     (tmp_path / "folder").mkdir()
-    for name in ("it.onnx", "it.npy", "it.npz", "it.plan", "it.yaml", "it.json", "folder/run.json", "folder/config.json"):
+    for name in (
+        "it.onnx",
+        "it.npy",
+        "it.npz",
+        "it.plan",
+        "it.yaml",
+        "it.json",
+        "folder/run.json",
+        "folder/config.json",
+    ):
         SPECIAL[special](tmp_path / name)
     refused(*words_reading(tmp_path, kind))
 
@@ -196,14 +230,28 @@ def npy(descr: str, shape: str, data: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize(
     "content",
-    [npy("<f4", "(1000000000000,)"), npy("|O", "(2,)", bytes(16)), npy("<f4", f"({'1,' * 70})", bytes(4)), npy("<f4", "(-2,)")],
+    [
+        npy("<f4", "(1000000000000,)"),
+        npy("|O", "(2,)", bytes(16)),
+        npy("<f4", f"({'1,' * 70})", bytes(4)),
+        npy("<f4", "(-2,)"),
+    ],
     ids=["more than is there", "objects", "70 dimensions", "negative"],
-)  # fmt: skip
+)
 def test_headers_of_arrays_are_not_believed(content: bytes, tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")
     (tmp_path / "x.npy").write_bytes(content)
-    refused("infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "-i", tmp_path / "x.npy",
-            "--output", tmp_path / "run", text="x.npy")  # fmt: skip
+    refused(
+        "infer-engine",
+        tmp_path / "m.onnx",
+        "--backend",
+        "ort-cpu",
+        "-i",
+        tmp_path / "x.npy",
+        "--output",
+        tmp_path / "run",
+        text="x.npy",
+    )
 
 
 def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
@@ -213,8 +261,17 @@ def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None
             file.write(npy("<f4", f"({2**28 + 1},)"))
             for _ in range(65):
                 file.write(bytes(2**24))
-    refused("infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "-i", tmp_path / "x.npz",
-            "--output", tmp_path / "run", text="compressed")  # fmt: skip
+    refused(
+        "infer-engine",
+        tmp_path / "m.onnx",
+        "--backend",
+        "ort-cpu",
+        "-i",
+        tmp_path / "x.npz",
+        "--output",
+        tmp_path / "run",
+        text="compressed",
+    )
 
 
 @pytest.mark.timeout(60)
@@ -320,7 +377,9 @@ def test_a_file_name_that_is_no_text_is_evaluated_and_shown(coco: Any) -> None:
     assert "b\\udcffad.png" in (coco.output / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("names", ["[" * 5000, "9" * 5000, "{1: 'a', inf: 'b'}", "{[]: 1}"], ids=["deep", "digits", "inf", "key"])
+@pytest.mark.parametrize(
+    "names", ["[" * 5000, "9" * 5000, "{1: 'a', inf: 'b'}", "{[]: 1}"], ids=["deep", "digits", "inf", "key"]
+)
 def test_metadata_that_cannot_be(coco: Any, names: str) -> None:
     coco.write_model(classes=names)
     coco.assert_refused(coco.invoke(), "metadata `names`")

@@ -55,7 +55,10 @@ def test_too_little_memory_is_an_error(mebibytes: int) -> None:
     line = f'ulimit -v {mebibytes * 1024}; OPENBLAS_NUM_THREADS=1 exec "$@"'
     done = subprocess.run(
         ["bash", "-c", line, "bash", sys.executable, "-c", CODE, "bench", "smoke", "--dry-run"],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode in (0, 3, 4), done.stderr
     assert "Traceback" not in done.stderr

@@ -21,10 +21,42 @@ Rng = random.Random
 NUMBERS = [0, 1, -1, 2, 7, 127, 255, 2**31 - 1, -(2**31), 2**31, 2**32, 2**63 - 1, -(2**63), 2**63, 2**70, 10**30]
 FLOATS = [0.0, -0.0, 1e-320, 0.5, -1.0, 1e18, 1e308, float("inf"), float("-inf"), float("nan")]
 TEXTS = [
-    "", " ", "x", "a" * 5000, "../../evil", "/../../evil", "/etc/passwd", "C:\\x", "\x1b[31mred\x1b[0m", "a\0b", "\ud800",
-    "b\udcffad.jpg", "$\\frac{$", "<script>alert(1)</script>", "{{ 7*7 }}", "]]>", "%s%n", "\u202eabc", "é" * 40, "a\nb",
-    "nan", "1e999", "0x_", "2020-13-45", "-1", "²x3", "1" * 5000, "[" * 3000, "null", "=", ":", "~", "*", "&a", "!!python",
-]  # fmt: skip
+    "",
+    " ",
+    "x",
+    "a" * 5000,
+    "../../evil",
+    "/../../evil",
+    "/etc/passwd",
+    "C:\\x",
+    "\x1b[31mred\x1b[0m",
+    "a\0b",
+    "\ud800",
+    "b\udcffad.jpg",
+    "$\\frac{$",
+    "<script>alert(1)</script>",
+    "{{ 7*7 }}",
+    "]]>",
+    "%s%n",
+    "\u202eabc",
+    "é" * 40,
+    "a\nb",
+    "nan",
+    "1e999",
+    "0x_",
+    "2020-13-45",
+    "-1",
+    "²x3",
+    "1" * 5000,
+    "[" * 3000,
+    "null",
+    "=",
+    ":",
+    "~",
+    "*",
+    "&a",
+    "!!python",
+]
 SPECIAL = [None, True, False, [], {}, [[]], {"": {}}]
 
 
@@ -161,7 +193,7 @@ def mutate_yaml(data: bytes, rng: Rng) -> bytes:
                 "{",
                 "- - -",
             ]
-        )  # noqa: E501
+        )
         lines[place] = lines[place].split(":")[0] + ": " + token if rng.random() < 0.7 else token
         return "\n".join(lines).encode()
     return mutate_bytes(data, rng)
@@ -279,7 +311,7 @@ def mutate_png(data: bytes, rng: Rng) -> bytes:
     width, height = (rng.choice((0, 1, 32, 20_000, 16_000, 65_535, 2**31 - 1)) for _ in range(2))
     head = struct.pack(
         ">IIBBBBB", width, height, rng.choice((1, 8, 16, 3)), rng.choice((0, 2, 3, 4, 6, 9)), 0, 0, rng.choice((0, 1))
-    )  # noqa: E501
+    )
     chunk = b"IHDR" + head
     return data[:12] + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[33:]
 

@@ -66,9 +66,12 @@ def _with_branch_and_function() -> onnx.ModelProto:
     ]
     tensors = [numpy_helper.from_array(np.array(1, np.int64), "first"), numpy_helper.from_array(np.array([-1]), "flat")]
     graph = helper.make_graph(
-        nodes, "branch", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])], tensors,
-    )  # fmt: skip
+        nodes,
+        "branch",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])],
+        tensors,
+    )
     body = [helper.make_node("Add", ["a", "a"], ["b"])]
     sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     twice = helper.make_function("own", "Twice", ["a"], ["b"], body, sets[:1])
@@ -99,10 +102,12 @@ def _coco(folder: Path) -> None:
         helper.make_node("Add", ["rows", "scores"], ["output0"]),
     ]
     graph = helper.make_graph(
-        nodes, "brightness", [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", 3, 32, 32])],
+        nodes,
+        "brightness",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", 3, 32, 32])],
         [helper.make_tensor_value_info("output0", TensorProto.FLOAT, ["N", 2, 6])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )  # fmt: skip
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     properties = {"family": "yolov10", "names": "['square', 'circle']", "task": "detect", "imgsz": "[32, 32]"}
     helper.set_model_props(model, properties)

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
-from trt_workbench.onnxtools.model_file import read_model
+from trt_workbench.onnxtools.model_file import checked_on_error, read_model
 from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
 from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
 
@@ -111,8 +111,8 @@ class GraphIndex:
 def read_index(path: Path) -> GraphIndex:
     """Read a model, without its external data, infer its shapes and index it."""
     model = read_model(path)
-    inferred = onnx.shape_inference.infer_shapes(model)
-    return GraphIndex(inferred)
+    with checked_on_error(path):
+        return GraphIndex(onnx.shape_inference.infer_shapes(model))
 
 
 def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.division import trapping_division
 from trt_workbench.onnxtools.proto import STANDARD, subgraphs
 from trt_workbench.onnxtools.sniff import describe_file
@@ -23,6 +24,11 @@ def read_model(path: Path) -> onnx.ModelProto:
         UsageProblem: the file is absent, no regular file, no ONNX, or a part of it contradicts the format so that
             libraries would fail on it or crash.
     """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        msg = f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}"
+        raise UsageProblem(msg) from error
     try:
         model = onnx.load_model_from_string(read_bytes(path))
     except FileNotFoundError as error:
@@ -60,6 +66,29 @@ def load_model(path: Path) -> onnx.ModelProto:
         msg = f"The model's external data does not fit ({error}): {path}"
         raise UsageProblem(msg) from error
     return model
+
+
+@contextmanager
+def checked_on_error(path: Path) -> Iterator[None]:
+    """Let an error of any kind, while a graph is followed, be the model's where ONNX itself has something against it.
+
+    ONNX's checker is not asked first: it refuses operators that it does not know, such as TensorRT's plugins.
+
+    Raises:
+        UsageProblem: in place of the block's error, with what ONNX says; else the error is the block's own.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        try:
+            onnx.checker.check_model(read_model(path))
+            onnx.shape_inference.infer_shapes(read_model(path), strict_mode=True, data_prop=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
+            msg = f"The file is no sound ONNX model ({reason}); export it again: {path}"
+            raise UsageProblem(msg) from error
+        raise
 
 
 def check_model(model: onnx.ModelProto) -> None:
