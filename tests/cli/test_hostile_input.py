@@ -43,8 +43,7 @@ def model(**parts: Any) -> onnx.ModelProto:
     outputs = parts.pop("outputs", [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
     tensors = parts.pop("tensors", [numpy_helper.from_array(np.ones(2, np.float32), "one")])
     graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, **parts)
-    return made
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, **parts)
 
 
 def divided(operator: str, dividend: int, divisor: int, kind: type[np.signedinteger[Any]]) -> onnx.ModelProto:
@@ -256,11 +255,11 @@ def test_headers_of_arrays_are_not_believed(content: bytes, tmp_path: Path) -> N
 
 def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")
-    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        with archive.open("x.npy", "w", force_zip64=True) as file:
-            file.write(npy("<f4", f"({2**28 + 1},)"))
-            for _ in range(65):
-                file.write(bytes(2**24))
+    packed = zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with packed, packed.open("x.npy", "w", force_zip64=True) as file:
+        file.write(npy("<f4", f"({2**28 + 1},)"))
+        for _ in range(65):
+            file.write(bytes(2**24))
     refused(
         "infer-engine",
         tmp_path / "m.onnx",

@@ -268,7 +268,7 @@ def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
     return _Recipe([*words, *shapes, "--iterations", "2", "--output", "out/run"], [*files, *arrays, *arrays])
 
 
-def _infer_plan(rng: Rng) -> _Recipe:
+def _infer_plan(_: Rng) -> _Recipe:
     arrays = ["arrays/x.npy", "arrays/y.npy"]
     words = ["infer-engine", "engine/model.plan", *(word for array in arrays for word in ("--input", array))]
     return _Recipe([*words, "--output", "out/run"], ["engine/model.plan", "engine/model.plan.json", *arrays])
@@ -323,21 +323,21 @@ def _inspect(rng: Rng) -> _Recipe:
     return _Recipe(["inspect-engine", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
 
 
-def _refit(rng: Rng) -> _Recipe:
+def _refit(_: Rng) -> _Recipe:
     words = ["refit-engine", "engine/model.plan", "models/plain.onnx", "-o", "out/made.plan"]
     return _Recipe(words, ["engine/model.plan", "engine/model.plan.json", "models/plain.onnx"])
 
 
-def _bench_plan(rng: Rng) -> _Recipe:
+def _bench_plan(_: Rng) -> _Recipe:
     return _Recipe(["bench", "settings/bench.yaml", "--dry-run"], ["settings/bench.yaml"])
 
 
-def _bench(rng: Rng) -> _Recipe:
+def _bench(_: Rng) -> _Recipe:
     words = ["bench", "settings/bench.yaml", "--only", "sweep", "--output", "out/run"]
     return _Recipe(words, ["settings/bench.yaml", "settings/m.onnx"])
 
 
-def _bench_resume(rng: Rng) -> _Recipe:
+def _bench_resume(_: Rng) -> _Recipe:
     return _Recipe(["bench", "--resume", "runs/bench", "--dry-run"], _run_files("bench"))
 
 
@@ -368,7 +368,7 @@ def _report(rng: Rng) -> _Recipe:
     return _Recipe(["report", f"runs/{command}", *more], _run_files(command))
 
 
-def _compare(rng: Rng) -> _Recipe:
+def _compare(_: Rng) -> _Recipe:
     return _Recipe(["compare", "runs/bench", "runs/bench"], _run_files("bench"))
 
 
@@ -381,17 +381,17 @@ _LLM_FILES = [
 ]
 
 
-def _eval_llm(rng: Rng) -> _Recipe:
+def _eval_llm(_: Rng) -> _Recipe:
     words = ["eval-llm", "llm", "--text", "llm/text.txt", "--limit", "40", "--window", "16", "--backends", "torch"]
     return _Recipe([*words, "--no-report", "--output", "out/run"], [*_LLM_FILES, "llm/text.txt"])
 
 
-def _export_llm(rng: Rng) -> _Recipe:
+def _export_llm(_: Rng) -> _Recipe:
     return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
 
 
 def _plain(*words: str) -> Callable[[Rng], _Recipe]:
-    return lambda rng: _Recipe([*words], [])
+    return lambda _: _Recipe([*words], [])
 
 
 _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
