@@ -111,7 +111,7 @@ def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
     """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
     if graphs is not None and all(choice.name in _TORCH for choice in choices):
         names = ", ".join(map(str, choices))
-        msg = f"--graphs is for backends that run exported graphs; {names} loads the model itself. Leave it out: {graphs}"
+        msg = f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
         raise UsageProblem(msg)
 
 
