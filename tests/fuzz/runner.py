@@ -20,7 +20,7 @@ from tests.fuzz.seeds import DOUBLES
 _MEMORY = 6 * 2**30  # bytes of address space beyond those of the process that forks
 _FILE_SIZE = 2**29
 # Folders of a case's own, where a command may write.
-_OWN = ("out", "tmp", "home")
+_OWN = ("out", "tmp", "home", "extern")
 _TAIL = 4000
 
 

@@ -197,7 +197,8 @@ class PanelCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
         rest = super().parse_args(ctx, args)
-        for parameter in self.get_params(ctx):
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
             if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
                 msg = f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}."

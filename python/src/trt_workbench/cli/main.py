@@ -32,16 +32,19 @@ def eval_llm() -> None:
 
 def _run(module: str) -> None:
     """Import a module of commands and call its `main`, then end. What a running command keeps, `handled` says."""
-    from trt_workbench.cli.streams import finish, guard
+    code = _code(module)
+    from trt_workbench.cli.streams import finish
 
-    guard()
-    sys.exit(finish(_code(module)))
+    sys.exit(finish(code))
 
 
 def _code(module: str) -> int:
     try:
         from importlib import import_module
 
+        from trt_workbench.cli.streams import guard
+
+        guard()
         import_module(f"trt_workbench.cli.{module}").main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+from typing import Any, TextIO
 
 _BAD_OUTPUT = 2
 
@@ -18,7 +19,7 @@ class GuardedOutput(io.FileIO):
 
     failure: OSError | None = None
 
-    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
+    def write(self, data: Any) -> int:
         """Write `data`, or drop it after a failure."""
         if self.failure is None:
             try:
@@ -38,7 +39,7 @@ def guard() -> None:
     sys.stdout, sys.stderr = _text(1, sys.stdout), _text(2, sys.stderr)
 
 
-def _text(number: int, earlier: io.TextIOBase | None) -> io.TextIOWrapper:
+def _text(number: int, earlier: TextIO | None) -> io.TextIOWrapper:
     raw = GuardedOutput(number, "wb", closefd=False)
     encoding = getattr(earlier, "encoding", None) or "utf-8"
     # names of files may be no text: better escaped than an error after the work is done

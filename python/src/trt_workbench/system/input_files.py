@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 # Of documents that are kept in memory whole, several times over once they are parsed; COCO's largest has 470 MB.
 MOST_BYTES = 2**31
@@ -21,7 +22,7 @@ _KINDS = (
 )
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file for reading; nothing else is waited for.
 
     Raises:
