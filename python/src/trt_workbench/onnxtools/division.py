@@ -44,7 +44,7 @@ def _traps(dividend: Array, divisor: Array) -> bool:
     if dividend.dtype.kind != "i" or divisor.dtype != dividend.dtype:
         return False
     try:
-        smallest, minus_one = np.broadcast_arrays(dividend == np.iinfo(dividend.dtype).min, divisor == -1)
+        smallest, minus_one = np.broadcast_arrays(dividend == np.iinfo(dividend.dtype.name).min, divisor == -1)
     except ValueError:  # shapes that do not fit are refused by every runtime
         return False
     return bool((smallest & minus_one).any())

@@ -12,9 +12,9 @@ _MOST_DIMS = 64
 _TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 # Bits of an element where they are not those of the numpy type.
 _PACKED = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
-_BITS = {number: _PACKED[name] for name, number in onnx.TensorProto.DataType.items() if name in _PACKED}
+_BITS: dict[int, int] = {number: _PACKED[name] for name, number in onnx.TensorProto.DataType.items() if name in _PACKED}
 # Fields other than raw_data that may hold the values, by element type; a complex number takes two entries.
-_WIDE = {onnx.TensorProto.COMPLEX64: 2, onnx.TensorProto.COMPLEX128: 2}
+_WIDE: dict[int, int] = {onnx.TensorProto.COMPLEX64: 2, onnx.TensorProto.COMPLEX128: 2}
 
 
 def check_dims(name: str, dims: Sequence[int]) -> None:
