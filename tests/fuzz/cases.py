@@ -89,7 +89,7 @@ def _mutate_words(case: Case, command: str, rng: Rng) -> None:
     if kind < 0.75:
         option = rng.choice([*_OPTIONS.get(command, ()), "--output", "--json", "--nonsense"])
         value = rng.choice([*_VALUES, *TEXTS]).replace("\0", "")[:3000]
-        if option in ("--output", "-o", "--export-times"):
+        if option in ("--output", "-o", "--export-times", "--timing-cache"):
             value = rng.choice(
                 ["out/a/b", "out", "out/in.txt", "/dev/null", "/dev/full", "/proc/x", "out/\udcff", "x" * 300]
             )

@@ -180,15 +180,17 @@ def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
             regular = stat.S_ISREG(status.st_mode)
             key = str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
             found[key] = (status.st_size, status.st_mtime_ns) if regular else (0, 0)
-    return {path: facts for path, facts in found.items() if not _expected(path)}
+    # a timing cache, which settings may put anywhere, has a lock beside it
+    kept = {path for path in found if not path.endswith(".lock") and f"{path}.lock" not in found}
+    return {path: found[path] for path in kept if not _expected(path)}
 
 
 def _expected(path: str) -> bool:
-    """Whether a command writes this beside its inputs on purpose: reports into run directories, locks beside caches."""
+    """Whether a command writes this beside its inputs on purpose: the parts of a report into a run directory."""
     name = Path(path).name
     in_run = "/runs/" in path
     written = name.startswith(("report.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
-    return (in_run and written) or name.endswith((".timing.lock", ".timing")) or name.startswith(".pytest")
+    return in_run and written
 
 
 def write_json(path: Path, document: Any) -> None:
