@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.fake_nvml import fake_nvml
 
+import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
+
 DOUBLES = Path(__file__).parent / "doubles"
 
 

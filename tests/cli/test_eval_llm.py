@@ -221,6 +221,7 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
         (("--modes", "decode"), 2, "--modes takes"),
         (("--modes", "prefill", "--prompt", "8,x"), 2, "--prompt takes one number"),
         (("--bos", "first"), 2, "--bos takes"),
+        (("--backends", "torch", "--graphs", "."), 2, "--graphs is for backends that run exported graphs"),
         (("--backends", "torch,onnx"), 2, "no backend 'onnx'"),
         (("--window", "65"), 2, "64 positions"),
         (("--limit", "50"), 2, "fewer than one window"),

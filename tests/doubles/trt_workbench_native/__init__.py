@@ -168,7 +168,10 @@ class Engine:
         header = json.loads(plan[start:end])
         if header["version"] != _version():
             raise UsageProblem(f"The plan was made by TensorRT {header['version']}.")
-        self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+        try:
+            self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         self.inputs = tuple(_tensor(node, True, header["profiles"]) for node in self.session.get_inputs())
         self.outputs = tuple(_tensor(node, False, []) for node in self.session.get_outputs())
         self.tensors = (*self.inputs, *self.outputs)

@@ -63,7 +63,9 @@ def check_known(backend: str, precision: str) -> None:
 def _float_types(model: Path) -> set[str]:
     import onnx
 
-    graph = onnx.load(model, load_external_data=False).graph
+    from trt_workbench.onnxtools.model_file import read_model
+
+    graph = read_model(model).graph
     names = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16"}
     return {names[tensor.data_type] for tensor in graph.initializer if tensor.data_type in names}
 
@@ -118,7 +120,9 @@ def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> None:
     except ImportError as error:
         msg = f"fp16 needs onnxruntime.transformers.float16, which cannot be imported ({error})."
         raise ComponentMissing(msg) from error
-    document = onnx.load(model)
+    from trt_workbench.onnxtools.model_file import load_model
+
+    document = load_model(model)
     block = [*_left_out(), *keep_fp32]
     try:
         half = convert_float_to_float16(document, keep_io_types=True, op_block_list=block)

@@ -110,10 +110,10 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
             there is no such GPU.
         DeviceFailure: the device is out of memory or failed.
     """
-    import onnx
     import onnxruntime as ort
 
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
+    from trt_workbench.onnxtools.model_file import read_model
 
     level, spinning = plan.extra["graph_optimization_level"], plan.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
@@ -121,10 +121,8 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     on_device = plan.providers[0][0] != CPU_PROVIDER
     if on_device:
         preload(ort)
-        # as in the sessions: what matters comes back as an exception
-        ort.set_default_logger_severity(config.log_severity_level)
     session = _session(ort, plan, config)
-    graph = onnx.load(plan.model, load_external_data=False).graph
+    graph = read_model(plan.model).graph
     assignment = read_assignment(session)
     assigned = check_assignment(
         assignment,

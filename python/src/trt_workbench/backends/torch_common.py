@@ -121,7 +121,10 @@ def common_record(options: SessionOptions, device: torch.device, extra_device: s
 
 
 def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
-    """Return the error to raise instead of one of PyTorch's, None for one that is a defect of ours."""
+    """Return the error to raise instead of one of PyTorch's; None for one of ours.
+
+    A graph that is not sound fails inside PyTorch in any way: an absent input is None, whose attributes are asked for.
+    """
     import torch
 
     if isinstance(error, WorkbenchError):
@@ -133,6 +136,4 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
         return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
     if type(error).__module__.startswith("torch._dynamo") or type(error).__module__.startswith("torch._inductor"):
         return UsageProblem(f"{what}: it cannot be compiled ({text}). The backend torch runs it uncompiled: {model}")
-    if isinstance(error, RuntimeError | IndexError | ValueError):
-        return UsageProblem(f"{what} ({text}): {model}")
-    return None
+    return UsageProblem(f"{what} ({text or type(error).__name__}): {model}")

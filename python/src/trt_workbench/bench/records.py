@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -21,8 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import parse_json, read_text
 
 SCHEMA_VERSION: Final = 1
 Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
@@ -148,13 +148,7 @@ def read_samples(path: Path) -> dict[str, list[float]]:
     Raises:
         UsageProblem: the file is absent, cut short or no .npz.
     """
-    try:
-        # Opened here: numpy leaves its own file open when the archive is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name].tolist() for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        msg = f"The samples cannot be read ({error}): {path}"
-        raise UsageProblem(msg) from error
+    return {name: array.tolist() for name, array in load_arrays(path).items()}
 
 
 def read_records(path: Path) -> list[Record]:
@@ -164,7 +158,7 @@ def read_records(path: Path) -> list[Record]:
         UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would also cut at U+2028
+        lines = read_text(path).split("\n")  # splitlines() would also cut at U+2028
     except (OSError, UnicodeDecodeError) as error:
         msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
@@ -176,7 +170,7 @@ def read_records(path: Path) -> list[Record]:
 
 def _parse(line: str, number: int, path: Path) -> Record:
     try:
-        document = json.loads(line)
+        document = parse_json(line)
     except ValueError as error:
         msg = f"This line is cut short or no JSON; remove it to use the others: {path}:{number}"
         raise UsageProblem(msg) from error

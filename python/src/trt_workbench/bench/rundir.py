@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import re
 import secrets
@@ -18,6 +17,7 @@ from trt_workbench.engine.files import REPLACED, NameLock, replace_folder, write
 from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import collect_environment
+from trt_workbench.system.input_files import read_json
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
@@ -231,10 +231,8 @@ def _command_of(folder: Path) -> str | None:
 def _document(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; an empty one for anything else, a link among it."""
     try:
-        if path.is_symlink() or not path.is_file():
-            return {}
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        document = {} if path.is_symlink() else read_json(path)
+    except (OSError, ValueError, RecursionError, UsageProblem):
         return {}
     return document if isinstance(document, dict) else {}
 

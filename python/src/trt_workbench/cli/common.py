@@ -19,10 +19,21 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from trt_workbench.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import (
+    INTERRUPTED,
+    ComponentMissing,
+    DeviceFailure,
+    UsageProblem,
+    WorkbenchError,
+    printable,
+)
+from trt_workbench.system.input_files import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+# The largest number that an option takes: seeds, counts, seconds.
+_LARGEST = 2**31 - 1
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +52,7 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn at random.")]
 _LOADING = "Loading an engine"
 TrustOption = Annotated[
     bool,
@@ -88,9 +99,9 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 return command(*args, **kwargs)
         except WorkbenchError as error:
             _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
-        except BrokenPipeError:
-            raise  # the reader of stdout has gone, as `head` does: typer ends without a word
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                _fail(f"Out of memory ({error}).", DeviceFailure.exit_code, debug=bool(kwargs.get("debug")))
             mend = f"; {_MENDS[error.errno]}" if error.errno in _MENDS else ""
             where = f": {error.filename}" if error.filename else ""
             _fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
@@ -101,6 +112,14 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 DeviceFailure.exit_code,
                 debug=bool(kwargs.get("debug")),
             )
+        except ImportError as error:  # a library that is absent or broken; our own modules are tested
+            _fail(
+                f"A library cannot be loaded ({error}); install it again, or allow the process more memory.",
+                ComponentMissing.exit_code,
+                debug=bool(kwargs.get("debug")),
+            )
+        except RecursionError:
+            _fail("The input is nested too deeply.", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
         except KeyboardInterrupt:
             _fail(
                 f"Interrupted{'' if _kept() else '; nothing was kept'}.", INTERRUPTED, debug=bool(kwargs.get("debug"))
@@ -170,7 +189,7 @@ def parse_options(texts: list[str] | None) -> dict[str, Any]:
             msg = f"--option {key} was given twice; pass it once."
             raise UsageProblem(msg)
         try:
-            options[key] = json.loads(value)
+            options[key] = parse_json(value)
         except ValueError:
             options[key] = value
     return options
@@ -195,7 +214,7 @@ def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(f"error: {printable(message)}\n")
     directory = _kept()
     if directory and str(directory) not in message:
         sys.stderr.write(f"note: What was measured is kept: {directory}\n")
@@ -203,10 +222,21 @@ def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
 
 
 class PanelCommand(TyperCommand):
-    """A command whose `--help` lists its options under the panels that they name.
+    """A command whose `--help` lists its options under the panels that they name, and whose numbers are bounded.
 
     Typer itself does so through rich alone, with which `--help` takes twice the time.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
+        rest = super().parse_args(ctx, args)
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+                msg = f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}."
+                raise typer.BadParameter(msg, ctx, parameter)
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options panel by panel."""
@@ -240,8 +270,13 @@ def stdout_console(*, quiet: bool) -> Console:
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     class Whole(Console):
+        def render_str(self, text: str, **more: Any) -> Text:
+            # names in tables come from files
+            return super().render_str("\n".join(map(printable, text.split("\n"))), **more)
+
         def print(self, *objects: Any, **more: Any) -> None:
             for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
                 column.overflow = "fold"
@@ -258,8 +293,11 @@ def stderr_console() -> Console:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken.
+
+    What does not print is escaped.
+    """
+    console.print("\n".join(map(printable, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_note(console: Console, text: str) -> None:

@@ -38,12 +38,13 @@ def compare(
     The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
     damaged, or the runs are of different machines.
     """
-    from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.bench.artefacts import foreign_files, read_bench_run
     from trt_workbench.bench.machines import differences
     from trt_workbench.bench.regression import WORSE, changes
 
     before, after = read_bench_run(a), read_bench_run(b)
-    differing = differences(before, after)
+    with foreign_files(b):
+        differing = differences(before, after)
     deciding = [str(one) for one in differing if one.decides]
     if deciding and not allow_different_machines:
         msg = (
@@ -51,7 +52,8 @@ def compare(
             f"--allow-different-machines compares them all the same: {b}"
         )
         raise UsageProblem(msg)
-    found = changes(before.records, after.records, tolerance)
+    with foreign_files(b):
+        found = changes(before.records, after.records, tolerance)
     if as_json:
         document = {
             "schema_version": 1,

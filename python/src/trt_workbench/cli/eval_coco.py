@@ -24,7 +24,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
-from trt_workbench.errors import INTERRUPTED, UsageProblem
+from trt_workbench.errors import INTERRUPTED, UsageProblem, whole_number
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
@@ -161,11 +161,11 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
     """(height, width) of "640" or "480x640"."""
     if text is None:
         return None
-    sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+    sides = [whole_number(side) for side in text.lower().split("x")]
+    if len(sides) > 2 or not all(sides):
         msg = f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}."
         raise UsageProblem(msg)
-    return int(sides[0]), int(sides[-1])
+    return sides[0] or 0, sides[-1] or 0
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:

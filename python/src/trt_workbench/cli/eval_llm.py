@@ -19,7 +19,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
-from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem
+from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem, whole_number
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.system.threads import let_idle_threads_sleep
 
@@ -156,11 +156,11 @@ def _timing(
     from trt_workbench.evaluate.llm_timing import TIMING_MODES, TimingRequest
 
     modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
-    sizes = [part.strip() for part in prompt.split(",") if part.strip()]
-    if not sizes or not all(size.isascii() and size.isdigit() and int(size) > 0 for size in sizes):
+    sizes = [whole_number(part.strip()) for part in prompt.split(",") if part.strip()]
+    if not sizes or not all(sizes):
         msg = f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
         raise UsageProblem(msg)
-    prompts = tuple(dict.fromkeys(map(int, sizes)))
+    prompts = tuple(dict.fromkeys(filter(None, sizes)))
     return TimingRequest(modes, prompts, new_tokens, batch, warmup, repetitions) if modes else None
 
 

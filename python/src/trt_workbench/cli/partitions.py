@@ -48,10 +48,12 @@ def partitions(
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.onnxtools.graph_index import read_index
+    from trt_workbench.onnxtools.model_file import checked_on_error
     from trt_workbench.report.partitions_graph import draw_partitions
 
     excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
-    found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
+    with checked_on_error(model):
+        found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)

@@ -14,9 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from trt_workbench.system.input_files import refuse_special
+
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 REPLACED = ".replaced"
 """What the name of a folder ends with that is being replaced where the file system cannot exchange two."""
+# Names of files may be no text: what UTF-8 cannot hold is escaped.
+_TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 @contextlib.contextmanager
@@ -33,11 +37,12 @@ def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     Raises:
         OSError: the folder is not writable or the disk is full.
     """
+    refuse_special(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _named(path):
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with os.fdopen(handle, mode, **({} if "b" in mode else _TEXT)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import open_regular
 
 
 def hash_bytes(data: bytes | bytearray | memoryview) -> str:
@@ -18,7 +19,7 @@ def hash_bytes(data: bytes | bytearray | memoryview) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

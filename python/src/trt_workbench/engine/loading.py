@@ -12,8 +12,10 @@ from trt_workbench.engine.hashing import hash_bytes, hash_file
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.target import Target, require_target
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_bytes
 
 WeightBudget = int | Literal["auto"]
+_MOST_BYTES = 2**40  # engines of language models are large; they are read from disk, so that the disk bounds them
 REBUILD = "Build it again on this machine: `build-engine MODEL.onnx`."
 TRUST = (
     "A plan is executable code: load it with --trust (`--option trust=true` where a backend loads it) only if you know "
@@ -62,7 +64,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         UsageProblem: the file is absent or empty, or not to be trusted.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, limit=_MOST_BYTES)
     except OSError as error:
         msg = f"The plan cannot be read ({error.strerror}): {path}"
         raise UsageProblem(msg) from error

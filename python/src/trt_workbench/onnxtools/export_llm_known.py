@@ -15,6 +15,7 @@ def is_known(model_type: str) -> bool:
     try:
         from transformers import CONFIG_MAPPING
     except ImportError as error:
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {package('transformers')}"
+        advice = package("transformers")
+        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
         raise ComponentMissing(msg) from error
     return model_type in CONFIG_MAPPING

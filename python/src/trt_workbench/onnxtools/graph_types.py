@@ -11,8 +11,8 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.precision import Precision, shares_of
-from trt_workbench.onnxtools.preflight import read_model
 from trt_workbench.onnxtools.proto import has_subgraph
 
 # Types of which there are several kinds, or that older releases of onnx lack.

@@ -12,6 +12,7 @@ from typing import Any
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.export_llm_known import is_known
+from trt_workbench.system.input_files import open_regular, read_json
 
 # Configurations name the longest sequence differently.
 _POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
@@ -166,14 +167,14 @@ def _no_weights(folder: Path) -> UsageProblem:
 def _with_files(total: hashlib._Hash, paths: Iterable[Path]) -> str:
     """Return the hash `total` over what it has and the names and contents of files."""
     for path in paths:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
     return total.hexdigest()
 
 
 def _read_json(path: Path, absent: str) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except FileNotFoundError as error:
         msg = f"{absent}: {path.parent}"
         raise UsageProblem(msg) from error

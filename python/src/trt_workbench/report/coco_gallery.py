@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.engine.files import path_within, write_bytes
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, printable
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
 from trt_workbench.report.style import PALETTE
 
@@ -88,7 +88,7 @@ def f1(record: dict[str, Any]) -> float:
 
 def _caption(record: dict[str, Any]) -> str:
     counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
-    return f"{record['file_name']}: {counts} (F1 {f1(record):.2f})"
+    return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
 
 
 def _side_by_side(
@@ -97,11 +97,15 @@ def _side_by_side(
     import cv2
     import numpy as np
 
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    if image is None:
+    from trt_workbench.pipeline.decode import read_image
+
+    try:
+        image = read_image(path)
+    except UsageProblem:  # gone or changed since the run
         return None
-    scale = PANEL_WIDTH / image.shape[1]
-    size = (PANEL_WIDTH, max(1, round(image.shape[0] * scale)))
+    # the height counts too: an image one pixel wide would become millions of pixels high
+    scale = min(PANEL_WIDTH / image.shape[1], 2 * PANEL_WIDTH / image.shape[0])
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
     left, right = panel.copy(), panel.copy()
     _draw(left, truths, scale, names)
@@ -120,7 +124,8 @@ def _draw(image: NDArray[np.uint8], objects: list[dict[str, Any]], scale: float,
         colour = _bgr(PALETTE[order.get(item["category_id"], 0) % len(PALETTE)])
         corner, opposite = (round(x), round(y)), (round(x + width), round(y + height))
         cv2.rectangle(image, corner, opposite, colour, 1 if item.get("iscrowd") else 2, cv2.LINE_AA)
-        label = names.get(item["category_id"], str(item["category_id"]))
+        # OpenCV crashes on halves of surrogate pairs
+        label = printable(names.get(item["category_id"], str(item["category_id"])), 100)
         if "score" in item:
             label = f"{label} {item['score']:.2f}"
         (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)

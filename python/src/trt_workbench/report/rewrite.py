@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.bench.artefacts import read_document
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.bench.artefacts import foreign_files, read_document
+from trt_workbench.errors import UsageProblem
 
 
 def rewrite_report(directory: Path) -> Path:
@@ -16,17 +16,8 @@ def rewrite_report(directory: Path) -> Path:
         UsageProblem: it is no finished run directory, of a command without a report, or its files are damaged.
         OSError: the report cannot be written.
     """
-    write = writer_of(command_of(directory), directory)
-    try:
-        return write(directory)
-    except (WorkbenchError, OSError, MemoryError):
-        raise
-    except Exception as error:  # whatever the files hold that no command has written
-        msg = (
-            f"The report cannot be made of these files ({type(error).__name__}: {error}); they were changed, or are of "
-            f"another version: {directory}"
-        )
-        raise UsageProblem(msg) from error
+    with foreign_files(directory):
+        return writer_of(command_of(directory), directory)(directory)
 
 
 def command_of(directory: Path) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, is_text
 from trt_workbench.pipeline.families.base import ModelFacts
+from trt_workbench.system.input_files import parse_json
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
 _HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
@@ -66,10 +66,14 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     if not text:
         return None
     value = _literal("names", text)
+    found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    if not all(is_text(str(name)) for name in found):
+        msg = f"The model's metadata `names` holds characters that do not print: {text[:80]}"
+        raise UsageProblem(msg)
     if isinstance(value, dict):
         try:
             by_index = {int(key): str(name) for key, name in value.items()}
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             by_index = {}
         if sorted(by_index) == list(range(len(value))) and by_index:
             return tuple(by_index[index] for index in range(len(by_index)))
@@ -160,11 +164,11 @@ def _resolve_size(
 
 def _literal(key: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         pass
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
         msg = f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
         raise UsageProblem(msg) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
+from trt_workbench.system.input_files import read_json
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
@@ -184,7 +184,7 @@ def exported_graph(
             if not found.ok:
                 say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
             export_llm(directory, folder, settings, say)
-    entry = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["graphs"][0]
+    entry = read_json(folder / MANIFEST)["graphs"][0]
     return _graph(folder, entry)
 
 
@@ -204,7 +204,7 @@ def graph_from_export(
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         source, entries = manifest["source"]["sha256"], {entry["kind"]: entry for entry in manifest["graphs"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,6 +105,14 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
         msg = f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}."
         raise UsageProblem(msg)
     return tuple(choices)
+
+
+def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
+    """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
+    if graphs is not None and all(choice.name in _TORCH for choice in choices):
+        names = ", ".join(map(str, choices))
+        msg = f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
+        raise UsageProblem(msg)
 
 
 def check_precision(choice: BackendChoice) -> None:
