@@ -186,7 +186,7 @@ def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
 
 
 def _expected(path: str) -> bool:
-    """Whether a command writes this beside its inputs on purpose: a report into a run directory, timings into the cache."""
+    """Whether a command writes this beside its inputs on purpose: reports into run directories, timings into caches."""
     name = Path(path).name
     in_run = "/runs/" in path
     written = name.startswith(("report.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
