@@ -161,6 +161,7 @@ class Engine:
 
         if weight_streaming_budget is not None and _version().startswith("8."):
             raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
+        self.open_runners = 0
         if not plan.startswith(MAGIC):
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4
@@ -219,6 +220,7 @@ class ImageBatch:
 class Runner:
     def __init__(self, engine: Engine, options: RunnerOptions) -> None:
         self.engine, self.options, self.closed = engine, options, False
+        engine.open_runners += 1
         self.pairs: dict[str, str] = getattr(options, "state", {})
         known = {tensor.name for tensor in engine.tensors}
         for name in (*self.pairs, *self.pairs.values()):
@@ -251,7 +253,7 @@ class Runner:
 
     def measure(self, inputs: Mapping[str, Any], options: BenchOptions) -> "BenchResult":
         chosen = BenchOptions(streams=1, transfers=True, cuda_graph=self.options.cuda_graph)
-        return bench(self.engine, {**inputs, **self._state}, chosen)
+        return _measured(self.engine, {**inputs, **self._state}, chosen)
 
     def graph_status(self) -> str:
         return "on: 1 graph captured" if self.options.cuda_graph else "off: not asked for"
@@ -260,6 +262,7 @@ class Runner:
         return {"device_inputs": 16, "pinned_inputs": 16}
 
     def close(self) -> None:
+        self.engine.open_runners -= not self.closed
         self.closed = True
 
 
@@ -281,6 +284,12 @@ class BenchResult(SimpleNamespace):
 
 def bench(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> BenchResult:
     """A hundred queries a stream that take a millisecond each, with copies of a tenth before and after."""
+    # a runner that has run keeps its stream, and kernels on a second stream slow down the engine's
+    assert not engine.open_runners
+    return _measured(engine, inputs, options)
+
+
+def _measured(engine: Engine, inputs: Mapping[str, Any], options: BenchOptions) -> BenchResult:
     engine.session.run(None, dict(inputs))
     count = 100 * options.streams
     start = np.arange(count) / options.streams

@@ -92,7 +92,7 @@ def measure(
 
     Args:
         loaded: the engine.
-        session: the same engine with one slot, for calls from Python.
+        session: the same engine with one slot, for calls from Python; closed once they are measured.
         inputs: by name, as `session.run` takes them. State starts from zeros; queries of the bench read it unchanged,
             single calls feed it back.
         settings: how.
@@ -103,6 +103,9 @@ def measure(
         DeviceFailure: the device failed or is out of memory.
     """
     every = {**inputs, **initial_state(session.state_inputs)}
+    singles, records = _single_calls(session, inputs, settings) if settings.single_calls else ({}, [])
+    # its streams go to the bench: kernels launched on a second one would slow down those of the engine's graph
+    session.close()
     with native.translated():
         options = native.require("BenchOptions")(**settings.bench_options(profile))
         result = native.require("bench")(loaded.engine, every, options)
@@ -120,12 +123,10 @@ def measure(
         **{name: summary(samples, settings.percentiles) for name, samples in parts.items()},
     }
     metrics["compute_variation_percent"] = _variation_percent(result.compute_ms)
-    records = list(_query_records(result))
-    if settings.single_calls:
-        metrics["single_calls"], calls = _single_calls(session, inputs, settings)
-        records += calls
+    if singles:
+        metrics["single_calls"] = singles
     metrics["notes"] = _notes(result, metrics)
-    return Measurement(metrics, list(trtexec_times(result)), records, layers)
+    return Measurement(metrics, list(trtexec_times(result)), [*_query_records(result), *records], layers)
 
 
 def trtexec_times(result: Any) -> Iterator[dict[str, float]]:
