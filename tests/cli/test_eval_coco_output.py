@@ -171,7 +171,7 @@ def test_no_annotation_no_loss(coco: Any) -> None:
     assert (coco.output / "report.html").is_file()
 
 
-@pytest.mark.parametrize("name", ["$\\frac{$", "\ud800", "[/b]", "a" * 300])
+@pytest.mark.parametrize("name", ["$\\frac{$", "[/b]", "a" * 300])
 def test_any_category_name_is_reported(coco: Any, name: str) -> None:
     coco.write_model(classes="")
     coco.rewrite(categories=[{"id": 3, "name": name}, {"id": 17, "name": "circle"}])

@@ -101,7 +101,8 @@ def test_auto_is_told_and_recorded(trtw: Trtw, model: Path) -> None:
     result = trtw("infer-engine", *measuring(model))
     assert result.exit_code == 0
     assert "was chosen by auto" in result.stderr
-    assert "(chosen by auto), precision as exported" in result.stdout
+    assert "(chosen by auto)" in result.stdout
+    assert "Precision: fp32" in result.stdout
     assert "Milliseconds over 5 calls" in result.stdout
     document = infer(trtw, model, "--no-bench")
     assert document["backend_asked"] == "auto"

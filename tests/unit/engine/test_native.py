@@ -22,4 +22,4 @@ def test_a_part_that_was_left_out_names_its_cause(
         native.require("Runner")
     assert words in str(problem.value)
     assert absent not in str(problem.value)
-    assert native.MEND in str(problem.value)
+    assert native.build_advice() in str(problem.value)

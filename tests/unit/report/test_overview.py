@@ -19,14 +19,18 @@ TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"
 ENVIRONMENT: dict[str, Any] = {
     "schema_version": 1,
     "command_line": ["trtw"],
-    "cpu": {"model": "a processor"},
-    "driver": {"gpus": []},
+    "cpu": {"model": "a processor", "processors_available": 2, "processors": 2},
+    "driver": {"gpus": [], "error": "no driver"},
+    **dict.fromkeys(("os", "kernel", "python", "workbench_version"), "1"),
+    "packages": {},
+    "git": {"commit": None},
 }
 
 
 def write_run(folder: Path, command: str, **files: Any) -> Path:
     folder.mkdir()
     run = {"schema_version": 1, "command": command, "run_id": folder.name, "status": "complete"}
+    run["started_at"] = "2026-11-22T12:00:00+00:00"
     for name, document in {"run": run, "env": ENVIRONMENT, **files}.items():
         (folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
     return folder

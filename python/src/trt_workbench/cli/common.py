@@ -94,36 +94,31 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        before = _kept()  # of another command of this process
+        fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
         try:
             with _ended_as_interrupted():
                 return command(*args, **kwargs)
         except WorkbenchError as error:
-            _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
+            fail(str(error), error.exit_code)
         except OSError as error:
             if error.errno == errno.ENOMEM:
-                _fail(f"Out of memory ({error}).", DeviceFailure.exit_code, debug=bool(kwargs.get("debug")))
+                fail(f"Out of memory ({error}).", DeviceFailure.exit_code)
             mend = f"; {_MENDS[error.errno]}" if error.errno in _MENDS else ""
             where = f": {error.filename}" if error.filename else ""
-            _fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
+            fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code)
         except MemoryError as error:
             reason = f" ({error})" if str(error) else ""
-            _fail(
-                f"Out of memory{reason}; ask for smaller shapes or a smaller batch.",
-                DeviceFailure.exit_code,
-                debug=bool(kwargs.get("debug")),
-            )
+            fail(f"Out of memory{reason}; ask for smaller shapes or a smaller batch.", DeviceFailure.exit_code)
         except ImportError as error:  # a library that is absent or broken; our own modules are tested
-            _fail(
+            fail(
                 f"A library cannot be loaded ({error}); install it again, or allow the process more memory.",
                 ComponentMissing.exit_code,
-                debug=bool(kwargs.get("debug")),
             )
         except RecursionError:
-            _fail("The input is nested too deeply.", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
+            fail("The input is nested too deeply.", UsageProblem.exit_code)
         except KeyboardInterrupt:
-            _fail(
-                f"Interrupted{'' if _kept() else '; nothing was kept'}.", INTERRUPTED, debug=bool(kwargs.get("debug"))
-            )
+            fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
 
     return guarded
 
@@ -211,12 +206,12 @@ def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
+def _fail(message: str, exit_code: int, *, before: Path | None, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
     sys.stderr.write(f"error: {printable(message)}\n")
     directory = _kept()
-    if directory and str(directory) not in message:
+    if directory and directory is not before and str(directory) not in message:
         sys.stderr.write(f"note: What was measured is kept: {directory}\n")
     raise typer.Exit(exit_code)
 
