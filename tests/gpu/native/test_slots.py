@@ -55,15 +55,16 @@ def test_a_dropped_ticket_gives_its_slot_back(native: Any, engines: Engines) -> 
 
 def test_a_result_is_waited_for_as_long_as_asked(native: Any, engines: Engines, torch: Any) -> None:
     host = integers(4, WIDTH)
+    there = torch.from_numpy(host).cuda()  # a copy from ordinary host memory would make this thread wait for the work
     work = torch.randn(8192, 8192, device="cuda")
     for spin in (True, False):
         with native.Runner(engines("fixed"), native.RunnerOptions(spin=spin)) as runner:
-            runner.run({"x": torch.from_numpy(host).cuda()})
+            runner.run({"x": there})
             x = torch.zeros(4, WIDTH, device="cuda")
             torch.cuda.synchronize()
             for _ in range(200):  # more than a tenth of a second of work that the call has to wait for
                 work @ work
-            x.copy_(torch.from_numpy(host))
+            x.copy_(there)
             ticket = runner.submit({"x": x})
             assert not ticket.done()
             with pytest.raises(TimeoutError, match="in flight"):
