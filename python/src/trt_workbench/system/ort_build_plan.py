@@ -18,7 +18,7 @@ from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import current_root, setup_advice
-from trt_workbench.system.workspace import workspace_root
+from trt_workbench.system.workspace import tensorrt_root, workspace_root
 
 VERSION = "1.31.1"
 REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
@@ -122,7 +122,7 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     root = workspace_root() / "extern" / "onnxruntime"
     source = request.source or root / request.tag
     build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
-    tensorrt = request.tensorrt_home or current_root() or workspace_root() / "extern" / "tensorrt" / "current"
+    tensorrt = request.tensorrt_home or current_root() or tensorrt_root() / "current"
     if not (tensorrt / "include" / "NvInfer.h").is_file():
         missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {setup_advice()}")
     arguments = [

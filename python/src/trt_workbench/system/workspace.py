@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from trt_workbench.errors import ComponentMissing
@@ -19,17 +20,27 @@ def workspace_root() -> Path:
     Raises:
         ComponentMissing: none of them is the repository.
     """
+    root = _repository([*_chosen_roots(), Path.cwd(), *Path.cwd().parents])
+    if root is None:
+        msg = "The trt-workbench repository was not found from here; run inside it or set TRTW_ROOT to its folder."
+        raise ComponentMissing(msg)
+    return root
+
+
+def _chosen_roots() -> list[Path]:
+    """Return the folders that the user chose, by installing or by variables; the current one is none of them."""
     if chosen := os.environ.get("TRTW_ROOT"):
-        return Path(chosen).resolve()
-    candidates = [*Path(__file__).resolve().parents]
-    if pixi_root := os.environ.get("PIXI_PROJECT_ROOT"):
-        candidates.append(Path(pixi_root).resolve())
-    candidates += [Path.cwd(), *Path.cwd().parents]
-    for folder in candidates:
-        if (folder / _MARKER).is_file() and (folder / "models").is_dir():
-            return folder
-    msg = "The trt-workbench repository was not found from here; run inside it or set TRTW_ROOT to its folder."
-    raise ComponentMissing(msg)
+        return [Path(chosen).resolve()]
+    pixi_root = os.environ.get("PIXI_PROJECT_ROOT")
+    return [*Path(__file__).resolve().parents, *([Path(pixi_root).resolve()] if pixi_root else [])]
+
+
+def _repository(candidates: Iterable[Path]) -> Path | None:
+    if os.environ.get("TRTW_ROOT"):
+        return next(iter(candidates))
+    return next(
+        (folder for folder in candidates if (folder / _MARKER).is_file() and (folder / "models").is_dir()), None
+    )
 
 
 def models_dir() -> Path:
@@ -45,5 +56,19 @@ def output_root() -> Path:
 
 
 def tensorrt_root() -> Path:
-    """Return `extern/tensorrt`, where `setup-tensorrt` puts one folder per version and the link `current`."""
-    return workspace_root() / "extern" / "tensorrt"
+    """Return `extern/tensorrt`, where `setup-tensorrt` puts one folder per version and the link `current`.
+
+    What lies there is executed, so a repository that is only the current folder, perhaps somebody else's, does not
+    count.
+
+    Raises:
+        ComponentMissing: no repository was chosen by installing from it, by pixi, by tasks/run or by `$TRTW_ROOT`.
+    """
+    root = _repository(_chosen_roots())
+    if root is None:
+        msg = (
+            "TensorRT's libraries are code, so they are not taken from the current folder: set TRTW_ROOT to the "
+            "repository's folder, or TENSORRT_HOME to TensorRT's."
+        )
+        raise ComponentMissing(msg)
+    return root / "extern" / "tensorrt"
