@@ -73,6 +73,7 @@ def test_perplexity(llm_folder: Folders, tmp_path: Path, family: str) -> None:
     assert outcome.metrics["tokens"] == reference["tokens"] == ort["tokens"] == count == 699
     assert abs(ort["relative_difference"]) < 1e-5
     assert 0 < ort["max_logit_difference"] < 1e-4
+    assert [row["precision_ran"]["label"] for row in (reference, ort)] == ["fp32", "fp32"]
     assert ort["top1_agreement"] > 0.995  # random weights: near ties
     assert ort["kl_divergence"] < 1e-9
     assert not outcome.failures

@@ -13,6 +13,7 @@ from trt_workbench.backends.base import closed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.onnxtools.precision import Precision
 from trt_workbench.system.launcher import package
 from trt_workbench.system.threads import wait_policy
 
@@ -62,6 +63,7 @@ class TorchLlm:
             "torch": str(torch.__version__),
             "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
             "precision": precision,
+            "precision_ran": Precision({precision: 1.0}, "parameters", self.parameters, "program").document(),
             "attention": model.config._attn_implementation,
             "compiled": compiled,
             "tf32": torch.backends.cuda.matmul.allow_tf32,

@@ -295,6 +295,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "inference_s": candidate.inference_s,
             "input_tokens_per_s": candidate.input_tokens / candidate.inference_s,
             "failure": failure,
+            "precision_ran": candidate.model.provenance.get("precision_ran"),
             "provenance": dict(candidate.model.provenance),
         }
 

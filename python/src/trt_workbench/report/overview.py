@@ -121,7 +121,7 @@ def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
             "command": command,
             "model": name,
             "backend": one.get("backend"),
-            "precision": one.get("precision"),
+            "precision": told(one) or one.get("precision"),
             "figures": {figure: one[figure] for figure in ACCURACY[command] if one.get(figure) is not None},
         }
         for one in scored or []

@@ -81,7 +81,7 @@ class SessionLogits:
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the graph."""
-        return self.session.provenance
+        return self.session.record()
 
     def logits(self, input_ids: Tokens) -> Logits:
         """Run the graph once without padding."""
@@ -118,7 +118,7 @@ class SessionCache:
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the graph."""
-        return self.session.provenance
+        return self.session.record()
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:  # noqa: ARG002 - the interface's name
         """Run the prompt after keys and values of length 0."""
@@ -170,7 +170,7 @@ class SessionSlots:
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the graph."""
-        return self.session.provenance
+        return self.session.record()
 
     def prefill(self, input_ids: Tokens, capacity: int) -> Logits:
         """Run the prompt at position 0; what earlier sequences left behind is never seen."""
@@ -238,7 +238,7 @@ class TwoSessionSlots(SessionSlots):
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the graph for single tokens, and under `prompts` for prompts."""
-        return {**super().provenance, "prompts": dict(self.prompts.provenance)}
+        return {**super().provenance, "prompts": self.prompts.record()}
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what both sessions hold, by purpose."""
