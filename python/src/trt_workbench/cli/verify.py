@@ -1,0 +1,145 @@
+"""`trtw verify`: whether an engine computes what its model says, at every batch and shape."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    BackendExtraOption,
+    DebugOption,
+    DeviceOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    TrustOption,
+    handled,
+    panel_option,
+    parse_options,
+    parse_pairs,
+    print_json,
+    print_line,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.errors import CheckFailed, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.verify.space import Range
+
+_SHOWN = 20
+
+
+@handled
+def verify(
+    target: Annotated[Path, typer.Argument(help="ONNX model, or TensorRT plan.", metavar="MODEL|PLAN")],
+    *,
+    backend: Annotated[str, panel_option("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt",
+    precision: Annotated[str, panel_option("Precision that the backend is asked for.")] = "fp32",
+    reference: Annotated[str, panel_option("Runtime of the reference, or none for properties alone.")] = "ort-cpu",
+    model: Annotated[Path | None, panel_option("ONNX model that a plan was built from.")] = None,
+    dim: Annotated[
+        list[str] | None,
+        panel_option("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", "Options", "--dim"),
+    ] = None,
+    quick: Annotated[
+        bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
+    ] = False,
+    option: BackendExtraOption = None,
+    trust: TrustOption = False,
+    device: DeviceOption = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Prove an engine right at every batch and shape, or show where it is wrong.
+
+    Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
+    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong.
+    """
+    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.engine.files import write_json
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.run import verify as run_verify
+
+    request = VerifyRequest(
+        target=target,
+        model=model,
+        backend=backend,
+        precision=precision,
+        reference=reference,
+        ranges={name: _range(name, text) for name, text in parse_pairs("--dim", dim).items()},
+        options=parse_options(option),
+        quick=quick,
+        seed=seed,
+        trust=trust,
+        device=device,
+    )
+    notes = stderr_console()
+    with run_directory("verify", output) as run:
+        if notes.is_terminal:
+            with notes.status("Opening") as waiting:
+                found = run_verify(request, run.path, partial(print_note, notes), waiting.update)
+        else:
+            found = run_verify(request, run.path, partial(print_note, notes))
+        write_json(run.path / "verify.json", found.document)
+        directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+    if as_json:
+        print_json({**found.document, "directory": str(directory)})
+    else:
+        _show(found.document, directory)
+    if found.failures:
+        msg = f"{target.name} is wrong: {found.failures[0]}. All of it: {directory / 'verify.json'}"
+        raise CheckFailed(msg)
+
+
+def _range(name: str, text: str) -> Range:
+    from trt_workbench.verify.space import Range
+
+    parts = text.split(":")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
+        msg = f"--dim takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}."
+        raise UsageProblem(msg)
+    low, best, high = [int(part) for part in parts] * (3 // len(parts))
+    if not 1 <= low <= best <= high:
+        msg = f"--dim {name}: 1 <= low <= best <= high must hold, not {text}."
+        raise UsageProblem(msg)
+    return Range(low, best, high)
+
+
+def _show(document: dict[str, Any], directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    beside = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    say(
+        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
+        f"({document['precision']}), {document['cases_tried']} shapes {beside}"
+    )
+    table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
+    rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
+    shown = [pair for pair in rows if pair[1].get("verdict", "unverified") == "wrong"] or rows
+    for case, row in shown[:_SHOWN]:
+        apart = (row.get("difference") or {}).get("rel_l2")
+        limits = list((row.get("limits") or {}).values())
+        table.add_row(
+            case["label"],
+            row.get("output", "-"),
+            row.get("inputs", "-"),
+            row.get("verdict", case["verdict"]),
+            "-" if apart is None else f"{apart:.2e}",
+            f"{limits[-1]['rel_l2']:.2e}" if limits else "-",
+            row.get("reason") or case["reason"],
+        )
+    console.print(table)
+    if len(shown) > _SHOWN:
+        say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
+    if document["cases_unverified"]:
+        say(f"{document['cases_unverified']} shapes could not be run and are not verified; verify.json says why.")
+    say(f"Run directory: {directory}")
