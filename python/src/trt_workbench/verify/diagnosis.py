@@ -32,7 +32,7 @@ def diagnose(
         return odd
 
     def same(a: Array, b: Array) -> bool:
-        return a.shape == b.shape and limit.allows(difference(a, b, rows=rows))
+        return a.shape == b.shape and limit.allows(limit.apart(a, b, rows=rows))
 
     for name, before in (earlier or {}).items():
         if same(found, before):

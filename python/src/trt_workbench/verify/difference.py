@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_MOST_MATCHED = 512
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -93,6 +95,35 @@ def difference(found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Di
         nonfinite=int(odd.sum()),
         worst_row=int(rel.argmax()),
     )
+
+
+def matched(found: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
+    """Return `found` with the vectors along its second dimension in the order in which they fit `expected` best.
+
+    For outputs that are sorted by values which rounding may swap, such as a detector's boxes by score.
+
+    Args:
+        found: [N,K,...], or [N,K] of single values.
+        expected: of the same shape.
+    """
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
+    count, length = expected.shape[:2]
+    ordered = np.empty_like(found)
+    for row in range(count):
+        a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1)
+        b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1)
+        scale = np.abs(b).max(axis=0)
+        scale[scale == 0] = 1.0
+        _, order = linear_sum_assignment(cdist(b / scale, a / scale, "cityblock"))
+        ordered[row] = found[row][order]
+    return ordered
+
+
+def can_match(array: NDArray[Any]) -> bool:
+    """Whether `matched` takes an array: it has a second dimension, not too long for an assignment."""
+    return array.ndim > 1 and 1 < array.shape[1] <= _MOST_MATCHED
 
 
 def _of_integers(found: NDArray[Any], expected: NDArray[Any]) -> Difference:

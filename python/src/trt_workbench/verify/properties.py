@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.difference import Difference, difference
+from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.yardstick import Limit
 
@@ -190,7 +190,7 @@ def _compared(
 ) -> Iterator[Finding]:
     for output, want in expected.items():
         got, limit = found[output], trial.limits[output]
-        apart = difference(got, want, rows=trial.rows[output])
+        apart = limit.apart(got, want, rows=trial.rows[output])
         holds = limit.allows(apart)
         text = ""
         if not holds:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.difference import difference
 from trt_workbench.verify.draw import KINDS, Kind, draw
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, agrees, calls_at_once, worst
@@ -26,7 +25,7 @@ from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precisi
 SCHEMA_VERSION = 1
 Arrays = dict[str, NDArray[Any]]
 
-RIGHT, WRONG, UNVERIFIED = "right", "wrong", "unverified"
+RIGHT, WRONG, UNDECIDED, UNVERIFIED = "right", "wrong", "undecided", "unverified"
 _MOST_BYTES = 4 << 30  # of one call's inputs
 _OTHER_SEED = 1_000_003
 
@@ -139,7 +138,7 @@ class _Run:
                 if kind == KINDS[0]:
                     return {**row, "verdict": UNVERIFIED, "reason": str(error) or type(error).__name__, "outputs": []}
                 outputs.append({"inputs": kind, "verdict": UNVERIFIED, "reason": str(error)})
-        judged = [one["verdict"] for one in outputs if one["verdict"] != UNVERIFIED]
+        judged = [one["verdict"] for one in outputs if one["verdict"] not in (UNVERIFIED, UNDECIDED)]
         return {**row, "verdict": WRONG if WRONG in judged else _loosest(judged), "reason": "", "outputs": outputs}
 
     def ways(self) -> Iterator[dict[str, Any]]:
@@ -175,13 +174,14 @@ class _Run:
         for name, array in found.items():
             of_output = [one for one in findings if one.output == name]
             row: dict[str, Any] = {"inputs": kind, "output": name, "shape": list(array.shape)}
-            row["properties"] = [_finding(one) for one in of_output]
+            row |= {"reason": "", "properties": [_finding(one) for one in of_output]}
             texts = [f"{one.name}: {one.detail}" for one in of_output if not one.holds]
             if expected is None:
                 row["verdict"] = WRONG if texts else RIGHT
             else:
-                apart = difference(array, expected[name], rows=rows[name])
+                apart = limits[self.precision][name].apart(array, expected[name], rows=rows[name])
                 passed = next((p for p in limits if limits[p][name].allows(apart)), None)
+                undecided = passed is not None and not limits[self.precision][name].decides
                 row |= {"difference": _finite(apart.document()), "limits": {p: _limit(limits[p][name]) for p in limits}}
                 if passed is None:
                     limit = limits[self.precision][name]
@@ -191,8 +191,12 @@ class _Run:
                         0, how or f"differs by {apart.size:.3g}, {limit.precision} explains {limit.rel_l2:.3g}"
                     )
                 row["verdict"] = WRONG if texts else RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
-            row["reason"] = "; ".join(texts)
+                if undecided and not texts:
+                    row["verdict"] = UNDECIDED
+                    texts_of = limits[self.precision][name]
+                    row["reason"] = f"rounding alone changes this output by {texts_of.noise:.2g}: give real inputs"
             if texts:
+                row["reason"] = "; ".join(texts)
                 self._fail(case, name, f"{kind} inputs: {row['reason']}", _arrays(inputs, found, expected))
             yield row
         self._earlier = {case.label: found}

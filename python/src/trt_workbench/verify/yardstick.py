@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.noise import with_rounding
-from trt_workbench.verify.difference import Difference, difference
+from trt_workbench.verify.difference import Difference, can_match, difference, matched
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -24,11 +23,13 @@ Arrays = Mapping[str, NDArray[Any]]
 UNITS = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 2.0**-8}
 # From the tightest to the loosest.
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
-# A runtime rounds otherwise and more often than once an operation: products are summed in parts, convolutions transformed
-# (Winograd), functions approximated. Measured: docs/benchmarks/verify.
+# A runtime rounds otherwise, and more often than once an operation: products are summed in parts, convolutions are
+# transformed (Winograd), functions approximated.
 _MARGIN = {"fp32": 64.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0, "int8": 8.0}
 _FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing
 _COPIES = 2
+# Beyond these a limit says nothing.
+_MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,24 @@ class Limit:
         rel_l2: of floats.
         changed: share of elements, of integers and booleans.
         noise: relative L2 of the noisy copies alone.
+        matched: whether the vectors along the second dimension are put in order first, as rounding swaps them.
     """
 
     precision: str
     rel_l2: float
     changed: float
     noise: float
+    matched: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether a wrong output would be told from a right one; if not, rounding alone turns the output over."""
+        return self.rel_l2 < _MOST_REL_L2 and self.changed < _MOST_CHANGED
+
+    def apart(self, found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Difference:
+        """Return the difference that the limit is for."""
+        ordered = matched(found, expected) if self.matched and found.shape == expected.shape else found
+        return difference(ordered, expected, rows=rows)
 
     def allows(self, found: Difference) -> bool:
         """Whether a difference is within the limit; shapes and NaN never are."""
@@ -77,12 +90,11 @@ class Yardstick:
         Raises:
             UsageProblem: a noisy copy does not run.
         """
-        noise: dict[str, list[Difference]] = {name: [] for name in expected}
-        for session in self._noisy(precision):
-            for name, array in session.run(inputs).items():
-                if name in expected:
-                    noise[name].append(difference(array, expected[name], rows=rows[name]))
-        return {name: limit(precision, found) for name, found in noise.items()}
+        noisy = [session.run(inputs) for session in self._noisy(precision)]
+        return {
+            name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
+            for name, array in expected.items()
+        }
 
     def close(self) -> None:
         """Close the copies' sessions."""
@@ -107,12 +119,30 @@ class Yardstick:
         return require_backend("ort-cpu").load(path, SessionOptions())
 
 
-def limit(precision: str, noise: list[Difference]) -> Limit:
-    """Return the limit that noisy copies give."""
-    largest = max((one.rel_l2 for one in noise if np.isfinite(one.rel_l2)), default=0.0)
+def limit(precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool) -> Limit:
+    """Return the limit that disturbed results give; of results that rounding swaps, for the matched ones.
+
+    Args:
+        precision: a key of UNITS.
+        noisy: disturbed results.
+        clean: the undisturbed one.
+        rows: whether the first dimension holds independent rows.
+    """
+    plain = _limit(precision, [difference(one, clean, rows=rows) for one in noisy], is_matched=False)
+    if plain.decides or not can_match(clean):
+        return plain
+    ordered = [matched(one, clean) if one.shape == clean.shape else one for one in noisy]
+    sorted_out = _limit(precision, [difference(one, clean, rows=rows) for one in ordered], is_matched=True)
+    return sorted_out if sorted_out.decides else plain
+
+
+def _limit(precision: str, noise: list[Difference], *, is_matched: bool) -> Limit:
+    largest = max((one.rel_l2 for one in noise), default=0.0)
     changed = max((one.changed for one in noise), default=0.0)
     margin = _MARGIN[precision]
-    return Limit(precision, margin * largest + _FLOOR * UNITS[precision], min(1.0, margin * changed), largest)
+    return Limit(
+        precision, margin * largest + _FLOOR * UNITS[precision], min(1.0, margin * changed), largest, is_matched
+    )
 
 
 def sensitivity(
@@ -129,7 +159,7 @@ def sensitivity(
     """
     generator = np.random.default_rng(seed)
     clean = session.run(inputs)
-    noise: dict[str, list[Difference]] = {name: [] for name in clean}
+    noisy = []
     for _ in range(_COPIES):
         disturbed = {
             name: (array * (1 + UNITS[precision] * generator.uniform(-1, 1, array.shape))).astype(array.dtype)
@@ -137,9 +167,10 @@ def sensitivity(
             else array
             for name, array in inputs.items()
         }
-        for name, array in session.run(disturbed).items():
-            noise[name].append(difference(array, clean[name], rows=rows[name]))
-    return {name: limit(precision, found) for name, found in noise.items()}
+        noisy.append(session.run(disturbed))
+    return {
+        name: limit(precision, [one[name] for one in noisy], array, rows=rows[name]) for name, array in clean.items()
+    }
 
 
 def precision_of(text: str) -> str:
@@ -153,11 +184,6 @@ def precision_of(text: str) -> str:
         msg = f"There is no yardstick for precision {text!r}; known are {', '.join(PRECISIONS)}."
         raise UsageProblem(msg)
     return max(named, key=PRECISIONS.index)
-
-
-def noisy_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder for the copies."""
-    return tempfile.TemporaryDirectory(prefix="trtw-verify-")
 
 
 def _has_scales(model: onnx.ModelProto) -> bool:
