@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -8,12 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fake_nvml import fake_nvml
+
+import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
 DOUBLES = Path(__file__).parent / "doubles"
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C reach what tests start: a shell's background job ignores it, and its children inherit that."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C reach what tests start: a shell's background job ignores it, and its children inherit that.
+
+    Messages name commands in the words of how the user started us; tests expect those of pip, wherever they run.
+    """
+    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN"):
+        os.environ.pop(name, None)
+    # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import settings
+
+        settings.register_profile("unhurried", deadline=None)
+        settings.load_profile("unhurried")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,6 +49,31 @@ def doubled_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     if str(getattr(sys.modules.get(native.MODULE), "__file__", "")).startswith(str(DOUBLES)):
         del sys.modules[native.MODULE]
     native.native.cache_clear()
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let NVML report GPUs: `gpus("9.0", cuda="12.8")`; no argument leaves a driver without GPUs."""
+
+    def set_up(*capabilities: str, **more: Any) -> None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml(*capabilities, **more))
+
+    return set_up
+
+
+@pytest.fixture
+def started_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the process look as if pixi or tasks/run had started it: `started_by("pixi", "default", "eval-coco")`."""
+
+    def set_up(launcher: str, environment: str, *argv: str) -> None:
+        monkeypatch.setenv("PIXI_PROJECT_ROOT", str(Path(__file__).parents[1]))
+        monkeypatch.setenv("PIXI_ENVIRONMENT_NAME", environment)
+        if launcher == "tasks/run":
+            monkeypatch.setenv("TRTW_TASKS_RUN", "1")
+        monkeypatch.setattr(sys, "argv", [f"/somewhere/bin/{argv[0]}", *argv[1:]] if argv else ["pytest"])
+
+    return set_up
 
 
 LLM_VOCABULARY, LLM_POSITIONS = 300, 64

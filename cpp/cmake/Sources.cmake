@@ -10,6 +10,7 @@ set(TRTW_CPU_SOURCES
   src/engine/plan_file.cpp
   src/engine/profile_choice.cpp
   src/engine/slice.cpp
+  src/engine/tensor.cpp
   src/engine/slot_pool.cpp
   src/engine/block_pool.cpp
   src/engine/onnx_nodes.cpp
@@ -25,6 +26,7 @@ set(TRTW_CUDA_SOURCES
   src/device/memory.cpp
   src/device/stream.cpp
   src/device/graph.cpp
+  src/device/readers.cpp
   src/device/status.cpp)
 
 # nvcc.
@@ -51,6 +53,7 @@ set(TRTW_BUILD_SOURCES
 
 # TensorRT headers: running.
 set(TRTW_RUN_SOURCES
+  src/engine/call.cpp
   src/engine/plan.cpp
   src/engine/execution.cpp
   src/engine/output_allocator.cpp
@@ -78,6 +81,7 @@ set(TRTW_TEST_NAMES
   test_plan_file
   test_host_array
   test_slice
+  test_tensor
   test_slot_pool
   test_block_pool
   test_copy_pool

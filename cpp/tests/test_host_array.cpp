@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -62,4 +63,13 @@ TEST_CASE("NaN and infinity are counted in every float") {
     const std::array<std::uint16_t, 3> brains{0x7F80, 0x7F7F, 0xFFC0};
     CHECK(count_nonfinite(brains.data(), brains.size(), "bfloat16") == 2);
     CHECK(count_nonfinite(floats.data(), floats.size(), "int32") == 0);
+}
+
+TEST_CASE("an array may begin at any address") { // fails where the sanitisers are on
+    std::array<std::byte, 4 * sizeof(double) + 1> room{};
+    const float infinite = std::numeric_limits<float>::infinity();
+    std::memcpy(room.data() + 1, &infinite, sizeof infinite);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float32") == 1);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float16") == 1);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float64") == 0);
 }

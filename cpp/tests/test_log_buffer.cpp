@@ -53,6 +53,21 @@ TEST_CASE("a capture quotes errors since it began, without repetitions") {
     CHECK(capture.count("slow", Severity::error) == 0);
 }
 
+TEST_CASE("a capture of one thread leaves out what others said") {
+    LogBuffer buffer;
+    buffer.add(Severity::error, "of an earlier call");
+    const LogCapture own{buffer, LogCapture::Of::this_thread};
+    const LogCapture all{buffer};
+    std::jthread{[&] { buffer.add(Severity::error, "of another thread"); }}.join();
+    CHECK(own.errors().empty());
+    buffer.add(Severity::error, "of this call");
+    buffer.add(Severity::warning, "a warning");
+    CHECK(own.errors() == "of this call");
+    CHECK(own.warnings() == std::vector<std::string>{"a warning"});
+    CHECK(own.count("of") == 1);
+    CHECK(all.errors() == "of another thread; of this call");
+}
+
 TEST_CASE("many threads lose nothing") {
     LogBuffer buffer{100000};
     {

@@ -1,4 +1,6 @@
 #include "trtw/engine/plan.hpp"
+#include "trtw/engine/version.hpp"
+#include "trtw/error.hpp"
 
 #include <doctest/doctest.h>
 
@@ -41,4 +43,23 @@ TEST_CASE("a plan that TensorRT refuses for another cause is told that one") {
     CHECK(explained("1: getPluginCreator could not find plugin: Custom version: 1", "plugin that is not loaded"));
     CHECK(explained("1: Serialization (Serialization assertion plan->header.size == blobSize failed.)", "cut short"));
     CHECK(explained("", "no engine at all"));
+}
+
+TEST_CASE("a weight streaming budget needs a version that has one, and is no negative number") {
+    using namespace trtw::engine;
+    PlanOptions options;
+    CHECK_NOTHROW(check_plan_options(options));
+    options.weight_streaming_budget = automatic_weight_budget;
+#if TRTW_TRT_WEIGHT_BUDGET
+    CHECK_NOTHROW(check_plan_options(options));
+    options.weight_streaming_budget = 0; // as little as possible
+    CHECK_NOTHROW(check_plan_options(options));
+    options.weight_streaming_budget = -2;
+    CHECK_THROWS_WITH_AS(check_plan_options(options), doctest::Contains("not -2"), trtw::UsageProblem);
+#else
+    CHECK_THROWS_WITH_AS(check_plan_options(options), doctest::Contains("8.6 has no weight streaming"),
+                         trtw::UsageProblem);
+    // before the bytes are looked at, and before TensorRT is opened
+    CHECK_THROWS_WITH_AS(Plan::load({}, options), doctest::Contains("weight streaming"), trtw::UsageProblem);
+#endif
 }

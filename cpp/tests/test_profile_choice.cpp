@@ -91,13 +91,30 @@ TEST_CASE("values of shape tensors count where their ranges are known") {
 TEST_CASE("values are read from 32 and 64 bits") {
     TensorInfo tensor;
     const std::array<std::int32_t, 2> narrow{3, -4};
+    tensor.dtype = "int32";
     tensor.bits = 32;
     CHECK(shape_values(tensor, {2}, narrow.data()) == Shape{3, -4});
     const std::array<std::int64_t, 2> wide{5, std::int64_t{1} << 40};
+    tensor.dtype = "int64";
     tensor.bits = 64;
     CHECK(shape_values(tensor, {2}, wide.data()) == Shape{5, std::int64_t{1} << 40});
     CHECK(shape_values(tensor, {}, wide.data()) == Shape{5});
     CHECK(shape_values(tensor, {0}, wide.data()).empty());
+}
+
+TEST_CASE("bools and floats are shape tensors, too") {
+    TensorInfo tensor;
+    tensor.dtype = "bool";
+    tensor.bits = 8;
+    const std::vector<std::uint8_t> bools{1, 0, 1}; // on the heap, where the sanitisers see what lies behind
+    CHECK(shape_values(tensor, {3}, bools.data()) == Shape{1, 0, 1});
+    tensor.dtype = "float32";
+    tensor.bits = 32;
+    const std::vector<float> floats{1.25F, 1.75F, -1.25F};
+    const Shape values = shape_values(tensor, {3}, floats.data());
+    CHECK(values[0] != values[1]); // the same integer, but another call
+    CHECK(values[0] != values[2]);
+    CHECK(values == shape_values(tensor, {3}, floats.data()));
 }
 
 TEST_CASE("an engine without inputs has one profile") {

@@ -6,6 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <dlfcn.h>
+#include <memory>
+#include <string>
 
 using namespace trtw::engine;
 
@@ -34,6 +37,32 @@ TEST_CASE("a static libstdc++ is noticed, and TensorRT refused before it is open
     CHECK(mapped_tensorrt().empty());
 }
 #else
+namespace {
+
+// What the core says of TensorRT in a module as CMakeLists.txt links it; empty if it would open it.
+std::string refusal_in(const char* module) {
+    void* handle = dlopen(module, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE_MESSAGE(handle != nullptr, dlerror());
+    const auto refusal = reinterpret_cast<const char* (*)()>(dlsym(handle, "trtw_refusal"));
+    const bool is_there = refusal != nullptr;
+    REQUIRE(is_there);
+    return refusal(); // the module stays open, as Python's do
+}
+
+} // namespace
+
+#ifdef TRTW_TEST_MODULES
+TEST_CASE("a module that holds libstdc++ is refused, whatever it names as needed") {
+    CHECK(refusal_in(TRTW_TEST_MODULES "/trtw_module_shared.so").empty());
+    for (const char* module : {TRTW_TEST_MODULES "/trtw_module_static.so", TRTW_TEST_MODULES "/trtw_module_mixed.so"}) {
+        CAPTURE(module);
+        const std::string refusal = refusal_in(module);
+        CHECK(refusal.find("two copies of it in one process crash") != std::string::npos);
+        CHECK(refusal.find(module) != std::string::npos);
+    }
+}
+#endif
+
 TEST_CASE("the tests share the process's libstdc++") {
     CHECK_FALSE(has_static_libstdcxx());
 }

@@ -26,8 +26,8 @@ TEST_CASE("short names are understood") {
 
 TEST_CASE("types that only later versions have") {
 #if TRTW_TRT_DIMS64
-    CHECK(dtype_bytes(parse_dtype("int4"), 3) == 2);
-    CHECK(dtype_bytes(parse_dtype("int64"), 3) == 24);
+    CHECK(dtype_bits(parse_dtype("int4")) == 4);
+    CHECK(dtype_bits(parse_dtype("int64")) == 64);
     CHECK(parse_dtype("bf16") == DataType::kBF16);
 #else
     CHECK_THROWS_WITH_AS(parse_dtype("bfloat16"), doctest::Contains("TensorRT 8.6"), UsageProblem);

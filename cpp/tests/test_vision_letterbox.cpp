@@ -52,6 +52,20 @@ TEST_CASE("sizes are rounded as asked, and never to nothing") {
     CHECK(letterbox_geometry(10, 20, spec).new_width == 20);
 }
 
+TEST_CASE("a stretched image fills the input, whatever its shape") {
+    LetterboxSpec spec = grey_level_spec(4, 2);
+    spec.placement = Placement::stretch;
+    spec.scale_up = false;
+    const Geometry geometry = letterbox_geometry(1, 7, spec);
+    CHECK(geometry.new_height == 4);
+    CHECK(geometry.new_width == 2);
+    CHECK(geometry.top == 0);
+    CHECK(geometry.left == 0);
+    CHECK(geometry.source_width == 7);
+    const std::vector<std::uint8_t> pixels(1 * 7 * 3, 9);
+    CHECK(run(pixels, 1, 7, spec) == std::vector<std::uint8_t>(4 * 2 * 3, 9));
+}
+
 TEST_CASE("padding is normalised like any grey level") {
     LetterboxSpec spec = grey_level_spec(2, 4);
     spec.element = Element::float32;

@@ -30,6 +30,7 @@ def activate(manifest: Manifest, environment: Environment, venv: Path) -> dict[s
         "PIXI_PROJECT_MANIFEST": str(manifest.root / "pixi.toml"),
         "PIXI_PROJECT_NAME": manifest.project,
         "PIXI_PROJECT_ROOT": root,
+        "TRTW_TASKS_RUN": "1",  # tells it from pixi, whose words messages would use otherwise
         "VIRTUAL_ENV": str(venv),
     }
     if environment.scripts:

@@ -108,11 +108,17 @@ def _main(request: Request, root: Path) -> int:
         sys.stderr.flush()
         os.execv(pixi, command)
     manifest = load(root)
-    steps = plan(manifest, request.task, request.args, request.environment, this_machine(), skip_deps=request.skip_deps)
+    machine = this_machine()
+    steps = plan(manifest, request.task, request.args, request.environment, machine, skip_deps=request.skip_deps)
     if request.dry_run:
         for step in steps:
             print(f"[{step.environment.name}] {step.command}")
         return 0
+    for environment in {step.environment.name: step.environment for step in steps}.values():
+        if shortfall := lacking(environment, machine):
+            tell(
+                f"environment {environment.name} is for more than this machine has: it lacks {' and '.join(shortfall)}"
+            )
     return run(manifest, steps)
 
 
@@ -139,6 +145,8 @@ def _listing(manifest: Manifest) -> str:
     lines.append("environments")
     for environment in manifest.environments.values():
         shortfall = lacking(environment, machine)
-        state = f"not on this machine: lacks {' and '.join(shortfall)}" if shortfall else "runs on this machine"
+        state = (
+            f"for more than this machine has: lacks {' and '.join(shortfall)}" if shortfall else "runs on this machine"
+        )
         lines.append(f"  {environment.name}: {state}")
     return "\n".join(lines)

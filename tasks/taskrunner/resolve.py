@@ -14,20 +14,23 @@ def resolve(manifest: Manifest, task: str, asked: str | None, machine: Machine) 
     """Return the environment that `task` runs in on `machine`.
 
     An environment that was asked for is the only one looked at. Else the default environment comes first, unless the
-    task names another one that this machine can run; else the single environment that defines the task.
+    task names another one that this machine can run; else the single environment that defines the task. Where no
+    environment with the task is made for this machine, it is the one that the task names: without a GPU much of a
+    command still works, such as `--help`.
 
     Raises:
         UsageProblem: no such task or environment, or several environments and nothing to choose by.
-        ComponentMissing: the machine cannot run the environment.
+        ComponentMissing: the environment is for another operating system or processor.
     """
     if asked is not None:
-        return _runnable(_asked(manifest, task, asked), machine)
+        return _installable(_asked(manifest, task, asked), machine)
     hits = [environment for environment in manifest.environments.values() if task in environment.tasks]
     if not hits:
         raise UsageProblem(_unknown("task", task, task_names(manifest)))
     runnable = [environment for environment in hits if not lacking(environment, machine)]
     if not runnable:
-        return _runnable(hits[0], machine)
+        named = [environment for environment in hits if environment.tasks[task].default_environment == environment.name]
+        return _installable((named or hits)[0], machine)
     for environment in runnable:
         if environment.tasks[task].default_environment == environment.name:
             return environment
@@ -71,12 +74,11 @@ def _asked(manifest: Manifest, task: str, name: str) -> Environment:
     raise UsageProblem(_unknown("task", task, task_names(manifest)))
 
 
-def _runnable(environment: Environment, machine: Machine) -> Environment:
-    if shortfall := lacking(environment, machine):
-        msg = (
-            f"This machine cannot run the environment {environment.name!r}: it lacks {' and '.join(shortfall)}. "
-            "To set it up all the same, give CONDA_OVERRIDE_CUDA and CONDA_OVERRIDE_CUDA_ARCH."
-        )
+def _installable(environment: Environment, machine: Machine) -> Environment:
+    subdirs = {platform.subdir for platform in environment.platforms}
+    if subdirs and machine.subdir not in subdirs:
+        names = " and ".join(sorted(subdirs))
+        msg = f"The environment {environment.name!r} is for {names}, and this is {machine.subdir}."
         raise ComponentMissing(msg)
     return environment
 

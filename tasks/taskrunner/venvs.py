@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from taskrunner.constraints import constraints_file
 from taskrunner.errors import ComponentMissing
 from taskrunner.manifest import Environment
 from taskrunner.requirements import PipCall, check_python, conda_only, local_projects, pip_calls
@@ -32,23 +33,25 @@ def ensure(environment: Environment, root: Path) -> Path:
     check_python(environment, sys.version_info[:3])
     folder = root / "tmp" / "venvs" / environment.name
     calls = pip_calls(environment, root)
-    wanted = _fingerprint(environment, calls, root)
+    constraints = constraints_file(environment, root, sys.version_info[:2])
+    wanted = _fingerprint(environment, calls, root, constraints)
     if _stamp(folder) == wanted:
         return folder
     with _locked(folder):
         if _stamp(folder) != wanted:  # another run may have made it meanwhile
-            _make(environment, folder, calls)
+            _make(environment, folder, calls, constraints)
             _write_stamp(folder, wanted)
     return folder
 
 
-def _fingerprint(environment: Environment, calls: list[PipCall], root: Path) -> str:
+def _fingerprint(environment: Environment, calls: list[PipCall], root: Path, constraints: Path | None) -> str:
     """Hash everything that decides what is in the environment, its place and its Python among them."""
     parts = [
         str(root.resolve()),
         [sys.version_info[0], sys.version_info[1], sys.base_prefix],
         [call.arguments for call in calls],
         local_projects(environment, root),
+        constraints.read_text(encoding="utf-8") if constraints else None,
     ]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -78,7 +81,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make(environment: Environment, folder: Path, calls: list[PipCall]) -> None:
+def _make(environment: Environment, folder: Path, calls: list[PipCall], constraints: Path | None) -> None:
     started = time.monotonic()
     log_path = folder.with_name(f"{folder.name}.log")
     tell(f"setting up environment {environment.name} (once) …")
@@ -90,11 +93,21 @@ def _make(environment: Environment, folder: Path, calls: list[PipCall]) -> None:
     if folder.exists():
         shutil.rmtree(folder)  # half-made, or out of date
     with log_path.open("w", encoding="utf-8") as log:
-        _step([sys.executable, "-m", "venv", str(folder)], log, "apt-get install python3-venv, on Debian and Ubuntu")
-        python = str(folder / "bin" / "python")
+        # -P: with -m alone, a module in the current folder would come first
+        make = [sys.executable, "-P", "-m", "venv", str(folder)]
+        _step(make, log, "apt-get install python3-venv, on Debian and Ubuntu")
+        pip = [
+            str(folder / "bin" / "python"),
+            "-P",
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+        ]
+        pinned = ["--constraint", str(constraints)] if constraints else []
         for call in calls:
-            command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *call.arguments]
-            _step(command, log, "see the log, then run the same command again")
+            _step([*pip, *pinned, *call.arguments], log, "see the log, then run the same command again")
     tell(f"environment {environment.name} is ready after {time.monotonic() - started:.0f} s")
 
 

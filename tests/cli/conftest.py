@@ -56,10 +56,19 @@ class CocoSetup:
         classes: str = "['square', 'circle']",
         gain: float = 1,
         label: int = 0,
+        metadata: dict[str, str] | None = None,
+        shares: bool = False,
     ) -> None:
-        """A yolov10-like model: three boxes, the first one `box` with the image's mean value as its score."""
+        """A yolov10-like model: three boxes, the first one `box` with the image's mean value as its score.
+
+        With `shares`, the boxes are those of an RT-DETR: centre and size as shares of the input.
+        """
         x, y, width, height = self.box
         rows = [[x, y, x + width, y + height, 0, label], [0, 0, 9, 9, 0, 1], [1, 1, 8, 8, 0, 0]]
+        if shares:
+            corners = np.array(rows)[:, :4] / self.side
+            low, high = corners[:, :2], corners[:, 2:]
+            rows = np.column_stack([(low + high) / 2, high - low, np.array(rows)[:, 4:]]).tolist()
         constants = {
             "axes": np.array([1, 2, 3], np.int64),
             "shape": np.array([-1, 1, 1], np.int64),
@@ -80,7 +89,8 @@ class CocoSetup:
             [numpy_helper.from_array(array, name) for name, array in constants.items()],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-        helper.set_model_props(model, {"family": "yolov10", **({"names": classes} if classes else {})})
+        own = {"family": "yolov10"} if metadata is None else metadata
+        helper.set_model_props(model, {**own, **({"names": classes} if classes else {})})
         onnx.checker.check_model(model)
         onnx.save(model, self.model)
 

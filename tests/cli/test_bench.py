@@ -1,13 +1,16 @@
 """`trtw bench`, `compare` and `report` with real worker processes on a tiny model."""
 
+import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -15,7 +18,7 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import worker_process
-from trt_workbench.bench.records import Record, read_records
+from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.rundir import run_directory
 from trt_workbench.cli.app import app
 
@@ -34,10 +37,9 @@ def write_model(path: Path, axis: int = -1) -> Path:
     return path
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    write_model(tmp_path / "m.onnx")
-    path = tmp_path / "bench.yaml"
+def write_config(folder: Path) -> Path:
+    write_model(folder / "m.onnx")
+    path = folder / "bench.yaml"
     path.write_text(
         MEASURE
         + "models: {tiny: {path: m.onnx}}\n"
@@ -45,6 +47,19 @@ def config(tmp_path: Path) -> Path:
         + "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
     )
     return path
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return write_config(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of one point, for all tests that only read or spoil a copy of it."""
+    folder = tmp_path_factory.mktemp("measured")
+    assert trtw("bench", write_config(folder), "--output", folder / "run", "--only", "b1/one").exit_code == 0
+    return folder / "run"
 
 
 def trtw(*arguments: object) -> Result:
@@ -79,7 +94,7 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
 
     same = trtw("compare", run, run, "--json")
     assert same.exit_code == 0, same.output
-    assert {change["outcome"] for change in json.loads(same.stdout)} == {"no material difference"}
+    assert {change["outcome"] for change in json.loads(same.stdout)["points"]} == {"no material difference"}
     again = trtw("report", run, "--output", tmp_path / "all")
     assert again.exit_code == 0, again.output
     assert "tiny b1" in (tmp_path / "all" / "overview.html").read_text()
@@ -116,10 +131,73 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.fixture
+def two_runs(config: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A run and its copy."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert trtw("bench", config, "--output", a, "--only", "b1/one").exit_code == 0
+    shutil.copytree(a, b)
+    return a, b
+
+
+@pytest.mark.parametrize(
+    ("figure", "message"),
+    [
+        ("NaN", "latency_ms.p50 (input should be a finite number)"),
+        ("-1.5", "a latency is above 0, not p50 -1.5"),
+        ("0.0", "a latency is above 0, not p50 0"),
+        ("Infinity", "finite"),
+    ],
+)
+def test_latencies_that_cannot_be_are_refused(two_runs: tuple[Path, Path], figure: str, message: str) -> None:
+    file = two_runs[1] / "records.jsonl"
+    file.write_text(re.sub(r'"p50":[^,]+', f'"p50":{figure}', file.read_text()))
+    for command in (["compare", *two_runs], ["report", two_runs[1]]):
+        refused = trtw(*command)
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+        assert "records.jsonl:1" in refused.stderr
+
+
+GPU = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA H200"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"driver": {"driver_version": "580.1", "cuda_driver_version": "13.0", "gpus": [GPU]}}, None),
+        ({"driver": {"driver_version": "580.1", "gpus": [{**GPU, "name": "NVIDIA L4"}]}}, "GPU: NVIDIA H200 against"),
+        ({"driver": {"driver_version": "590.2", "gpus": [GPU]}}, "driver: 580.1 against 590.2"),
+        ({"cpu": {"model": "another"}}, "processor: "),
+        ({"tensorrt": "10.16.1"}, "TensorRT: 8.6.0 against 10.16.1"),
+    ],
+)
+def test_runs_of_different_machines(two_runs: tuple[Path, Path], change: dict[str, Any], message: str | None) -> None:
+    base = {"driver": {"driver_version": "580.1", "cuda_driver_version": "13.0", "gpus": [GPU]}, "tensorrt": "8.6.0"}
+    for folder, facts in zip(two_runs, (base, {**base, **change}), strict=True):
+        tensorrt = facts.pop("tensorrt")
+        environment = json.loads((folder / "env.json").read_text()) | facts
+        (folder / "env.json").write_text(json.dumps(environment))
+        records = [one.model_copy(update={"provenance": {"tensorrt": tensorrt}}) for one in measured(folder)]
+        (folder / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
+    compared = trtw("compare", *two_runs, "--json")
+    if message is None:
+        assert json.loads(compared.stdout)["differences"] == []
+        return
+    assert compared.exit_code == 2
+    assert compared.stdout == ""
+    assert message in compared.stderr
+    allowed = trtw("compare", *two_runs, "--allow-different-machines", "--json")
+    assert allowed.exit_code == 0, allowed.stderr
+    assert list(json.loads(allowed.stdout)) == ["schema_version", "differences", "points"]
+    printed = trtw("compare", *two_runs, "--allow-different-machines").stdout
+    assert message in printed.splitlines()[0]
+
+
 def test_dry_run_lists_and_writes_nothing(config: Path, tmp_path: Path) -> None:
     result = trtw("bench", config, "--dry-run", "--output", tmp_path / "run")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "sweep/tiny b1/ort-cpu-fp32"
+    assert result.stdout.splitlines()[0] == "sweep/tiny b1/ort-cpu"
     assert not (tmp_path / "run").exists()
 
 
@@ -191,20 +269,21 @@ def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, 
     assert resumed.exit_code == 0, resumed.stderr
     assert kept <= {(record.key, record.repetition) for record in measured(run)}
     assert json.loads((run / "run.json").read_text())["status"] == "complete"
+    assert not list(tmp_path.glob(".run.*"))
 
 
-def test_a_run_that_goes_on_is_not_resumed(config: Path, tmp_path: Path) -> None:
-    assert trtw("bench", config, "--output", tmp_path / "run").exit_code == 0
+def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) -> None:
+    shutil.copytree(measured_once, tmp_path / "run")
     with run_directory("bench", tmp_path / "other") as live:
         for name in ("config.json", "records.jsonl", "samples"):
             (tmp_path / "run" / name).rename(live.path / name)
         refused = trtw("bench", "--resume", live.path)
         assert refused.exit_code == 2
-        assert "Another process is still writing this run" in refused.stderr
+        assert "Another process is writing this run" in refused.stderr
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
     run = tmp_path / "run"
@@ -214,6 +293,42 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, endi
     assert json.loads((run / "run.json").read_text())["status"] == "partial"
     assert measured(run)
     assert not list(tmp_path.glob(".run.*"))
+
+
+def test_what_was_measured_before_a_failure_is_kept(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, count = RecordFile.append, iter(range(2))
+
+    def fill(self: RecordFile, record: Record) -> None:
+        if next(count, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "records.jsonl")
+        append(self, record)
+
+    monkeypatch.setattr(RecordFile, "append", fill)
+    failed = trtw("bench", config, "--output", tmp_path / "run")
+    assert failed.exit_code == 2
+    assert f"What was measured is kept: {tmp_path / 'run'}" in failed.stderr
+    assert len(measured(tmp_path / "run")) == 2
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "partial"
+
+
+@pytest.mark.parametrize(
+    "place", ["../secret.npz", "{root}/secret.npz", "samples/../../secret.npz", "samples/link.npz"]
+)
+def test_samples_of_a_resumed_run_stay_in_their_folder(config: Path, tmp_path: Path, place: str) -> None:
+    run = tmp_path / "run"
+    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    (tmp_path / "secret.npz").write_bytes(b"secret")
+    (run / "samples" / "link.npz").symlink_to(tmp_path / "secret.npz")
+    records = measured(run)
+    records[0].samples = place.format(root=tmp_path)
+    (run / "records.jsonl").write_text("".join(one.model_dump_json() + "\n" for one in records))
+    before = sorted(tmp_path.rglob("*"))
+    result = trtw("bench", "--resume", run)
+    assert result.exit_code == 2
+    assert "not in the run's folder samples" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -230,9 +345,11 @@ def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, endi
         ("config.json", None, "incomplete"),
     ],
 )
-def test_damaged_run_directories(config: Path, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_damaged_run_directories(
+    measured_once: Path, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
     run = tmp_path / "run"
-    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, run)
     if content is None:
         (run / name).unlink()
     else:

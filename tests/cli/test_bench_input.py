@@ -137,7 +137,7 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
     missing = trtw("bench", config, "--dry-run")
     assert missing.exit_code == 2
     assert "Model m has no file yet: a file with images. Then pass --model m=PATH." in missing.stderr
-    assert trtw("bench", config, "--dry-run", "--model", f"m={model}").stdout == "s/m b1 8x8/ort-cpu-fp32\n"
+    assert trtw("bench", config, "--dry-run", "--model", f"m={model}").stdout == "s/m b1 8x8/ort-cpu\n"
     for text, message in [("m", "NAME=PATH, not 'm'"), ("other=x", "no model other; it has: m"), ("m=x", "not exist")]:
         wrong = trtw("bench", config, "--dry-run", "--model", text)
         assert wrong.exit_code == 2
@@ -161,8 +161,8 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         ("imgsz: [8, 8]", "imgsz: [8, 8], dims: {n: []}", "scenarios.s.dims.n is wrong: it needs 1 or more entries"),
         ("imgsz: [8, 8]", "imgsz: [8, 8], models: []", "scenarios.s.models is wrong: it needs 1 or more entries"),
         ("backend: ort-cpu", "backend: ort-cpu, options: {allow_spinning: []}", "allow_spinning is a list to sweep"),
-        ("imgsz: [8, 8]", "imgsz: [[8, 8], [8, 8]]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),
-        ("imgsz: [8, 8]", "imgsz: [8, 8], models: [m, m]", "s/m b1 8x8/ort-cpu-fp32 is there twice"),
+        ("imgsz: [8, 8]", "imgsz: [[8, 8], [8, 8]]", "s/m b1 8x8/ort-cpu is there twice"),
+        ("imgsz: [8, 8]", "imgsz: [8, 8], models: [m, m]", "s/m b1 8x8/ort-cpu is there twice"),
         ("backend: ort-cpu", "backend: ort-cpu, threads: [1, 1]", "is there twice"),
         ("duration_s: 0.01", "duration_s: .inf", "measure.duration_s is wrong: input should be a finite number"),
     ],

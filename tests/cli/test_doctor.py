@@ -32,7 +32,7 @@ def test_the_core_and_an_absent_tensorrt_are_shown() -> None:
         "component": "TensorRT",
         "state": "absent",
         "found": "not set up",
-        "mend": "Run `trtw setup-tensorrt` (or `pixi run setup-tensorrt`).",
+        "mend": "Run `trtw setup-tensorrt`.",
     }
 
 

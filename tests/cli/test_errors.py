@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import handled, single_command_app
+from trt_workbench.errors import UsageProblem
 
 
 def _invoke(error: BaseException) -> Result:
@@ -35,8 +36,18 @@ def test_a_file_in_place_of_a_folder_is_told_with_a_mend() -> None:
     assert result.stderr == "error: File exists; a folder is needed there, so choose another place: notes.txt\n"
 
 
-def test_a_reader_that_went_away_gets_no_words() -> None:
-    result = _invoke(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), 4, "Out of memory"),
+        (ImportError("libx.so: failed to map segment from shared object"), 3, "failed to map segment"),
+        (RecursionError("maximum recursion depth exceeded"), 2, "nested too deeply"),
+        (BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)), 2, "Broken pipe"),
+        (UsageProblem("\x1b[31mred\x1b[0m\0 \udcff"), 2, "error: red\\x00 \\udcff\n"),
+    ],
+)
+def test_other_errors_have_their_code(error: Exception, code: int, text: str) -> None:
+    result = _invoke(error)
 
-    assert result.exit_code == 1
-    assert result.stderr == ""
+    assert result.exit_code == code
+    assert text in result.stderr

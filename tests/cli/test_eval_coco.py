@@ -1,10 +1,12 @@
 """eval-coco through its command line: what a run gives."""
 
 import json
+import shutil
 from typing import Any
 
 import cv2
 import numpy as np
+import onnx
 import pytest
 from typer.testing import CliRunner
 
@@ -51,6 +53,54 @@ def test_the_score_of_each_image_is_its_own(coco: Any) -> None:
     assert [record["true_positives"] for record in records] == [0, 1, 1, 1]
     assert [record["false_negatives"] for record in records] == [1, 0, 0, 0]
     assert not (coco.output / "report.html").exists()
+
+
+RT_DETR = {"author": "Ultralytics", "task": "detect", "head": "RTDETRDecoder", "end2end": "False"}
+
+
+def test_an_rt_detr_of_ultralytics_sees_stretched_images(coco: Any) -> None:
+    coco.write_model(shares=True, metadata=RT_DETR)
+    for number, level in enumerate(coco.grey_levels, start=1):
+        cv2.imwrite(str(coco.images / f"{number}.png"), np.full((coco.side, 2 * coco.side, 3), level, np.uint8))
+    document = json.loads(coco.annotations.read_text())
+    x, y, width, height = coco.box
+    coco.rewrite(
+        images=[{**image, "width": 2 * coco.side} for image in document["images"]],
+        annotations=[{**one, "bbox": [2 * x, y, 2 * width, height]} for one in document["annotations"]],
+    )
+    result = coco.invoke("--no-report", "--json")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads(result.stdout)
+    assert metrics["AP"] == pytest.approx(1.0)
+    assert metrics["model"]["family"] == "detr"
+    assert metrics["settings"]["transform"]["placement"] == "stretch"
+
+
+@pytest.mark.parametrize("conf", ["0.001", "0.9"])
+def test_shares_read_as_pixels_are_refused(coco: Any, conf: str) -> None:
+    coco.write_model(shares=True, metadata=RT_DETR)
+    result = coco.invoke("--family", "yolov10", "--conf", conf)
+    if conf == "0.9":  # no box is left to judge by
+        assert "detected nothing" in result.stderr
+    else:
+        coco.assert_refused(result, "cannot be right", "shares of the image", "--family detr")
+
+
+def test_weights_outside_the_file_are_part_of_the_models_hash(coco: Any) -> None:
+    """Two models whose .data alone differs are two models."""
+    model = onnx.load(coco.model)
+    onnx.save(model, coco.model, save_as_external_data=True, location="weights.data", size_threshold=64)
+    data, own = coco.model.with_name("weights.data"), coco.model.read_bytes()
+    first = coco.invoke("--json", "--no-report")
+    assert first.exit_code == 0, first.output
+    found = [json.loads(first.stdout)["model"]["sha256"]]
+    content = data.read_bytes()
+    data.write_bytes(content.replace(np.float32(20).tobytes(), np.float32(21).tobytes(), 1))  # a corner of the box
+    assert data.read_bytes() != content
+    shutil.rmtree(coco.output)
+    found.append(json.loads(coco.invoke("--json", "--no-report").stdout)["model"]["sha256"])
+    assert coco.model.read_bytes() == own
+    assert found[0] != found[1]
 
 
 def test_json_is_one_document_and_nothing_else(coco: Any) -> None:

@@ -30,6 +30,14 @@ def test_annotation_file_that_cannot_be_used(coco: Any, content: str | bytes, te
     coco.assert_refused(coco.invoke(), text, str(coco.annotations))
 
 
+@pytest.mark.parametrize("name", ["../secret.png", "{root}/secret.png", "a/../../secret.png"])
+def test_images_outside_of_their_folder(coco: Any, name: str) -> None:
+    (coco.images / "1.png").rename(coco.root / "secret.png")
+    (coco.images / "a").mkdir()
+    coco.rewrite(images=[{"id": 1, "file_name": name.format(root=coco.root)}], annotations=[])
+    coco.assert_refused(coco.invoke(), "leads out of its folder", str(coco.annotations))
+
+
 def test_absent_annotation_file(coco: Any) -> None:
     coco.annotations.unlink()
     coco.assert_refused(coco.invoke(), "cannot be read (No such file or directory)")

@@ -4,11 +4,15 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
 
 
 def test_an_older_run_is_replaced_only_by_a_whole_one(coco: Any) -> None:
@@ -60,7 +64,7 @@ def can_mount() -> bool:
         ("ro", 4, False, ["cannot be written (Read-only file system)"]),
         ("size=4k", 4, False, ["cannot be written (No space left on device)"]),
         ("size=16k", 200, False, ["cannot be written (No space left on device)", "--output"]),
-        ("size=64k", 4, True, ["No space left on device", "--output"]),
+        ("size=64k", 4, True, ["No space left on device", "draw it with: trtw report"]),
     ],
     ids=["read-only", "full-at-environment", "full-at-predictions", "full-at-report"],
 )
@@ -75,8 +79,8 @@ def test_a_disk_that_takes_no_more(coco: Any, disk: str, images: int, *, report:
     for text in texts:
         assert text in process.stderr
     assert "Traceback" not in process.stderr
-    assert process.stderr.count("error: ") == 1
-    assert process.stdout == "left: []\n"
+    assert process.stderr.count("error: ") == (0 if report else 1)
+    assert process.stdout.endswith("left: ['one']\n" if report else "left: []\n")  # what was measured is kept
 
 
 def test_a_file_that_grows_beyond_the_limit(coco: Any) -> None:
@@ -129,3 +133,76 @@ def test_interrupt_keeps_a_partial_run(coco: Any) -> None:
     assert "Traceback" not in stderr
     lines = (coco.output / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["image_id"] for line in lines] == list(range(1, metrics["images"] + 1))
+
+
+def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        msg = "no\nsuch font"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("trt_workbench.report.coco.write_plots", fail)
+    result = coco.invoke("--json")
+    assert result.exit_code == 2
+    again = f"draw it with: trtw report {coco.output}"
+    assert (
+        f"warning: The report could not be drawn (RuntimeError: no such font). The measurements are kept; {again}"
+        in (result.stderr)
+    )
+    assert json.loads(result.stdout)["images"] == 4
+    assert json.loads((coco.output / "run.json").read_text())["status"] == "complete"
+    monkeypatch.undo()
+    assert CliRunner().invoke(app, ["report", str(coco.output)]).exit_code == 0
+    assert (coco.output / "report.html").is_file()
+
+
+def test_an_earlier_report_does_not_stay_beside_another_run(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert coco.invoke().exit_code == 0
+    monkeypatch.setattr("trt_workbench.report.coco.write_plots", None)
+    assert coco.invoke().exit_code == 2
+    assert not (coco.output / "report.html").exists()
+    assert not (coco.output / "plots").exists()
+
+
+def test_no_annotation_no_loss(coco: Any) -> None:
+    coco.rewrite(annotations=[])
+    result = coco.invoke("--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["AP"] is None
+    assert (coco.output / "report.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "\ud800", "[/b]", "a" * 300])
+def test_any_category_name_is_reported(coco: Any, name: str) -> None:
+    coco.write_model(classes="")
+    coco.rewrite(categories=[{"id": 3, "name": name}, {"id": 17, "name": "circle"}])
+    result = coco.invoke()
+    assert result.exit_code == 0, result.stderr
+    assert (coco.output / "report.html").is_file()
+
+
+INTERRUPTED_DRAWING = """
+import os, sys
+ending = sys.argv.pop(1)
+from trt_workbench.cli.main import eval_coco as main
+from trt_workbench.report import style
+write = style._write
+
+def interrupted(*arguments):
+    os.kill(os.getpid(), int(ending))
+    write(*arguments)
+
+style._write = interrupted
+main()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_while_drawing_costs_the_report_alone(coco: Any, ending: signal.Signals) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_DRAWING, str(int(ending)), *coco.arguments("--json")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 130, process.stderr
+    assert "could not be drawn (interrupted). The measurements are kept" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert json.loads(process.stdout)["status"] == "complete"
+    assert json.loads((coco.output / "run.json").read_text())["status"] == "complete"
+    assert [path.name for path in coco.output.parent.iterdir()] == ["one"]

@@ -42,7 +42,12 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     assert "Windows of 64 tokens start every 32 tokens" in result.stderr
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["status"] == "complete"
-    assert all(row["same_tokens_as_torch"] for row in metrics["timing"])
+    for row in metrics["timing"]:
+        agreement = row["agreement"]
+        assert agreement["reference"] == "torch:fp32"
+        assert agreement["failure"] is agreement["first_difference"] is None
+        assert (agreement["sequences"], agreement["tokens"]) == (2, 1 if row["mode"] == "prefill" else 4)
+        assert agreement["max_logit_difference"] < 1e-4 < agreement["logit_difference_limit"]
     page = (out / "report.html").read_text()
     for text in ("Perplexity by backend", "generate-cached", metrics["recipe"]["text"], metrics["text"]["sha256"]):
         assert text in page
@@ -216,6 +221,7 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
         (("--modes", "decode"), 2, "--modes takes"),
         (("--modes", "prefill", "--prompt", "8,x"), 2, "--prompt takes one number"),
         (("--bos", "first"), 2, "--bos takes"),
+        (("--backends", "torch", "--graphs", "."), 2, "--graphs is for backends that run exported graphs"),
         (("--backends", "torch,onnx"), 2, "no backend 'onnx'"),
         (("--window", "65"), 2, "64 positions"),
         (("--limit", "50"), 2, "fewer than one window"),
@@ -304,3 +310,124 @@ def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert metrics["passed"]
     assert [row["backend"] for row in metrics["backends"]] == ["torch", "ort-cpu"]
+
+
+def test_a_masked_model_is_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(tmp_path / "m")
+    result = invoke(tmp_path / "m", "--text", TEXT, "--output", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "BertForMaskedLM, which is no causal language model" in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+class Faulty:
+    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
+
+    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
+        self._model, self._fault, self._calls = model, fault, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        if name not in ("step", "prefill", "last_logits"):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            self._calls += 1
+            return self._fault(found(*arguments), self._calls)
+
+        return call
+
+
+def rows_after_the_first(logits: Any, _: int) -> Any:
+    return logits[[0] * len(logits)]
+
+
+def a_number_that_is_none(logits: Any, calls: int) -> Any:
+    if calls == 2:
+        logits = logits.copy()
+        logits[-1, 7] = float("nan")
+    return logits
+
+
+def one_wrong_token(logits: Any, calls: int) -> Any:
+    """Negated once the logits have been compared, in the third token of the first repetition."""
+    return -logits if calls == 4 + 3 else logits
+
+
+@pytest.mark.parametrize("mode", ["generate", "generate-cached"])
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (rows_after_the_first, "1 of 2 sequences differ, the first is sequence 1 at token 0, by"),
+        (a_number_that_is_none, "1 of 2 sequences differ, the first is sequence 1 at token 1, by nan"),
+        (one_wrong_token, "Its tokens are not those of torch:fp32: sequence"),
+    ],
+)
+def test_what_is_wrong_is_not_timed(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, message: str, mode: str
+) -> None:
+    from trt_workbench.evaluate import llm_timing
+
+    for name in ("open_cached", "open_logits"):
+        real = getattr(llm_timing, name)
+
+        def opened(choice: Any, *arguments: Any, real: Any = real) -> Any:
+            model = real(choice, *arguments)
+            return Faulty(model, fault) if choice.name == "ort-cpu" else model
+
+        monkeypatch.setattr(llm_timing, name, opened)
+    out = tmp_path / "out"
+    options = ("--modes", mode, "--prompt", "6", "--new-tokens", "4", "--repetitions", "2", "--warmup", "0")
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
+    assert result.exit_code == 1, result.output
+    assert message in " ".join(result.stderr.split())
+    assert "wrong" in result.stdout
+    metrics = json.loads((out / "metrics.json").read_text())
+    # PyTorch is timed, the other has no figure anywhere
+    assert [row["backend"] for row in metrics["timing"]] == ["torch"]
+    (failure,) = metrics["timing_failures"]
+    assert (failure["backend"], failure["error_kind"]) == ("ort-cpu", "Disagreement")
+    assert message in failure["agreement"]["failure"]
+    lines = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
+    assert {line["backend"] for line in lines} == {"torch"}
+    assert "is wrong and was not timed" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize(("batch", "code"), [("1", 0), ("2", 1)])
+def test_wrong_from_two_sequences_on(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: str, code: int
+) -> None:
+    from trt_workbench.evaluate import llm_timing
+
+    real = llm_timing.open_cached
+    monkeypatch.setattr(llm_timing, "open_cached", lambda *given: Faulty(real(*given), rows_after_the_first))
+    options = ("--modes", "prefill,generate-cached", "--prompt", "6", "--new-tokens", "4", "--repetitions", "1")
+    reference = llm_timing._reference
+
+    def unharmed(*given: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(llm_timing, "open_cached", real)
+            return reference(*given)
+
+    monkeypatch.setattr(llm_timing, "_reference", unharmed)
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--batch", batch, *options)
+    assert result.exit_code == code, result.output
+
+
+def test_near_ties_in_half_precision_are_named(llm_folder: Folders, tmp_path: Path) -> None:
+    """With many tokens of a random model some are near ties, which fp16 turns over."""
+    out = tmp_path / "out"
+    options = ("--modes", "generate-cached", "--backends", "torch:fp16", "--batch", "32", "--repetitions", "1")
+    sizes = ("--prompt", "4", "--new-tokens", "56")
+    result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", out, *options, *sizes)
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads((out / "metrics.json").read_text())["timing"]
+    agreement = row["agreement"]
+    assert agreement["max_logit_difference"] > 1e-4
+    assert agreement["first_difference"] is not None
+    assert 0 <= agreement["logit_gap"] <= agreement["logit_gap_limit"]
+    assert "then a near tie (gap" in (out / "report.html").read_text()

@@ -2,6 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -85,7 +86,10 @@ def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
-def test_without_the_provider_the_error_names_the_library_and_the_prediction(model: Path) -> None:
+def test_without_the_provider_the_error_names_the_library_and_the_prediction(
+    model: Path, gpus: Callable[..., None]
+) -> None:
+    gpus("9.0")
     code, _, error = run(str(model))
     assert code == 3
     assert "libonnxruntime_providers_tensorrt.so" in error

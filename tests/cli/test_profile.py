@@ -71,6 +71,16 @@ def profiled(trtw: Trtw) -> Callable[..., dict[str, Any]]:
 Profiled = Callable[..., dict[str, Any]]
 
 
+def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path, profiled: Profiled) -> None:
+    document = onnx.load(model)
+    document.graph.initializer[0].raw_data = np.array(2, np.float32).tobytes()
+    onnx.save(document, model, save_as_external_data=True, location="weights.data", size_threshold=0)
+    own, before = model.read_bytes(), profiled(model)["sides"]["target"]["sha256"]
+    model.with_name("weights.data").write_bytes(np.array(3, np.float32).tobytes())
+    assert model.read_bytes() == own
+    assert profiled(model)["sides"]["target"]["sha256"] != before
+
+
 def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, profiled: Profiled, tmp_path: Path) -> None:
     document = profiled(model)
     directory = Path(document["directory"])
@@ -104,6 +114,10 @@ def test_two_models_are_compared_node_by_node_and_casts_are_named(
     report = (Path(document["directory"]) / "report.html").read_text()
     for text in ("What differs", "widen_x", "casts.onnx", "By role"):
         assert text in report
+    answer, facts = document["answer"], document["sides"]["target"]
+    assert answer["target"]["median"] == facts["own_ms"]
+    assert facts["own_interval_ms"][0] <= facts["own_ms"] <= facts["own_interval_ms"][1]
+    assert facts["profiled_interval_coverage"] in (0.75, 0.9375, 0.96875)  # of three runs, at least
     assert any("cast: 0" in sentence and "against 3" in sentence for sentence in document["summary"])
 
 
@@ -114,6 +128,12 @@ def test_an_earlier_run_can_be_compared_with(model: Path, profiled: Profiled, tr
     assert [one["name"] for one in document["sides"]["against"]["operations"]] == ["add", "double"]
     again = trtw("report", tmp_path / "second")
     assert again.exit_code == 0, again.stderr
+    assert document["answer"] is not None
+    file = Path(before["directory"]) / "env.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "cpu": {"model": "another"}}))
+    elsewhere = profiled(model, "--against", before["directory"])
+    assert elsewhere["answer"] is None
+    assert "of another machine (processor: another against" in elsewhere["summary"][0]
 
 
 def test_tables_are_printed_for_people(model: Path, trtw: Trtw) -> None:

@@ -17,16 +17,32 @@ HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", 
 HEAVY |= {"matplotlib", "scipy", "pycocotools", "trt_workbench_native"}
 SCRIPTS = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-_CALL = """
-import importlib, json, sys
-entry, *sys.argv = json.loads(sys.argv[1])
-module, function = entry.split(":")
-code = None
-try:
-    getattr(importlib.import_module(module), function)()
-except SystemExit as error:
-    code = error.code
-sys.stderr.write(json.dumps([code, sorted({name.split(".")[0] for name in sys.modules})]))
+# Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a
+# process each, and as strict.
+_CALLS = """
+import contextlib, importlib, io, json, os, sys
+import trt_workbench.cli.common
+answers = []
+for entry, *arguments in json.load(sys.stdin):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(reader)
+        sys.argv = arguments
+        module, function = entry.split(":")
+        code, printed = None, io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                getattr(importlib.import_module(module), function)()
+        except SystemExit as error:
+            code = error.code
+        with open(writer, "w") as pipe:
+            json.dump([code, printed.getvalue(), sorted({name.split(".")[0] for name in sys.modules})], pipe)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as pipe:
+        answers.append(json.load(pipe))
+    os.wait()
+print(json.dumps(answers))
 """
 
 _INTERRUPTED_CALL = """
@@ -41,31 +57,38 @@ getattr(importlib.import_module(module), function)()
 """
 
 
-def called(entry: str, *arguments: str) -> tuple[str, set[str]]:
-    """Call an entry point in a process of its own; return what it printed and the top-level modules it imported."""
-    call = json.dumps([entry, "program", *arguments])
-    done = subprocess.run([sys.executable, "-c", _CALL, call], capture_output=True, text=True, check=True)
-    code, modules = json.loads(done.stderr)
-    assert code in (0, None)
-    return done.stdout, set(modules)
+Answers = dict[tuple[str, ...], tuple[str, set[str]]]
+
+
+@pytest.fixture(scope="module")
+def called() -> Answers:
+    """By entry point and arguments: what the call printed and the top-level modules it imported."""
+    calls = [(entry, "--help") for entry in SCRIPTS.values()]
+    calls += [(SCRIPTS["trtw"], command, "--help") for command in COMMANDS]
+    calls += [("numpy:get_include",)]
+    words = json.dumps([[entry, "program", *arguments] for entry, *arguments in calls])
+    done = subprocess.run([sys.executable, "-c", _CALLS], input=words, capture_output=True, text=True, check=True)
+    answers = json.loads(done.stdout)
+    assert {code for code, _, _ in answers} <= {0, None}
+    return {call: (printed, set(modules)) for call, (_, printed, modules) in zip(calls, answers, strict=True)}
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))
-def test_help_of_a_console_script_imports_nothing_heavy(script: str) -> None:
-    printed, modules = called(SCRIPTS[script], "--help")
+def test_help_of_a_console_script_imports_nothing_heavy(script: str, called: Answers) -> None:
+    printed, modules = called[SCRIPTS[script], "--help"]
     assert printed.lstrip().startswith("Usage: ")
     assert modules & HEAVY == set()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_imports_nothing_heavy(command: str) -> None:
-    printed, modules = called(SCRIPTS["trtw"], command, "--help")
+def test_help_of_a_command_imports_nothing_heavy(command: str, called: Answers) -> None:
+    printed, modules = called[SCRIPTS["trtw"], command, "--help"]
     assert printed.lstrip().startswith(f"Usage: program {command}")
     assert modules & HEAVY == set()
 
 
-def test_a_heavy_import_would_be_found() -> None:
-    assert called("numpy:get_include")[1] & HEAVY == {"numpy"}
+def test_a_heavy_import_would_be_found(called: Answers) -> None:
+    assert called["numpy:get_include",][1] & HEAVY == {"numpy"}
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS))

@@ -1,6 +1,8 @@
 """The engine commands and the backend trt on a real GPU: built, run, compared with ONNX Runtime, refused."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -179,6 +181,18 @@ def test_an_unsupported_operator_is_named(trtw: Trtw, tmp_path: Path) -> None:
     result = trtw("build-engine", path)
     assert result.exit_code == 2
     assert "NoSuchOperator" in result.stderr
+
+
+def test_a_build_over_its_limit_ends(model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "limited.plan"
+    words = ("build-engine", model, "--max-batch", "4", "--time-limit", "0.3", "--timing-cache", "off", "-o", plan)
+    # a process of its own: TensorRT 8 goes on until it ends
+    start = "from trt_workbench.cli.main import main; main()"
+    command = [sys.executable, "-c", start, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert "limit of 0.3 s, in the phase" in done.stderr
+    assert not plan.exists()
 
 
 def test_measuring_agrees_with_itself(plan: Path, trtw: Trtw, tmp_path: Path) -> None:

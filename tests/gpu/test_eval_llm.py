@@ -15,6 +15,7 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
+from trt_workbench.pipeline.language.agreement import Comparison, trace  # noqa: E402
 from trt_workbench.pipeline.language.generation import generate_cached, generate_uncached  # noqa: E402
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
 
@@ -86,4 +87,34 @@ def test_cached_generation(llm_folder: Folders, backend: str, family: str, batch
         # nothing but tokens and positions goes in, nothing but logits comes out
         assert {spec.name for spec in model.session.inputs} == {"input_ids", "start"}
         assert [spec.name for spec in model.session.outputs] == ["logits"]
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("family", "backend", "batch", "prompt"),
+    [
+        ("llama", "trt", 2, 1),  # an engine for prompts of one token knows that there is one query
+        ("opt", "trt", 3, 6),
+        ("gpt2", "trt", 3, 6),
+        ("mistral", "trt", 2, 6),
+        ("llama", "trt:fp16", 2, 6),
+        ("llama", "ort-cuda:fp16", 2, 6),
+    ],
+)
+def test_every_sequence_has_the_logits_of_pytorch(
+    llm_folder: Folders, family: str, backend: str, batch: int, prompt: int
+) -> None:
+    needs(backend.partition(":")[0])
+    directory = examine_llm_directory(llm_folder(family))
+    prompts = TOKENS[: prompt * batch].reshape(batch, prompt)
+    reference = load_torch_llm(directory)
+    expected = trace(reference, prompts, 24, cached=False)
+    reference.close()
+    (choice,) = parse_backends(backend)
+    source = ModelSource(directory, "cuda", 17, None, lambda _: None)
+    capacity = prompt + 24
+    model: Any = open_cached(choice, source, batch, prompt, capacity)
+    comparison = Comparison(expected, "torch:fp32", choice.precision)
+    agreement = comparison.logits(model, prompts, cached=True, capacity=capacity)
+    comparison.tokens(agreement, generate_cached(model, prompts, 24, capacity).tokens).or_raise()
     model.close()

@@ -68,9 +68,9 @@ def network(path: Path, kind: str, opset: int, batch: int | str = "N") -> Path:
         constants = [weights("w0", 32, 3, 3, 3), weights("w1", 32, 32, 3, 3)]
         constants.append(numpy_helper.from_array(np.linspace(-0.2, 0.2, 32, dtype=np.float32), "b1"))
         nodes = [
-            helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1] * 4, name="conv_first"),
+            helper.make_node("Conv", ["x", "w0"], ["c0"], kernel_shape=[3, 3], pads=[1] * 4, name="conv_first"),
             helper.make_node("Relu", ["c0"], ["r0"], name="relu_first"),
-            helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], pads=[1] * 4, name="conv_second"),
+            helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], kernel_shape=[3, 3], pads=[1] * 4, name="conv_second"),
             helper.make_node("Add", ["c1", "r0"], ["y"], name="residual"),
         ]
     else:
@@ -186,7 +186,7 @@ def test_calibrated_convolutions_that_must_be_int8_are(tmp_path: Path) -> None:
     model = network(tmp_path / "net.onnx", "conv", 17, batch=1)
     np.save(tmp_path / "data.npy", samples("conv"))
     settings = {
-        "calibration": {"data": tmp_path / "data.npy", "batch": 1},
+        "calibration": {"data": tmp_path / "data.npy"},  # in batches of 1, as the model takes them
         "precision_constraints": "obey",
         "layer_precisions": {"conv_*": "int8"},
     }

@@ -47,7 +47,7 @@ fail-to-install = "true"
 [feature.gpu]
 platforms = ["gpu"]
 [feature.gpu.tasks]
-on-gpu = "true"
+on-gpu = "echo started by tasks/run in $PIXI_ENVIRONMENT_NAME: $TRTW_TASKS_RUN"
 
 [tasks]
 greet = { cmd = "greet", description = "Greet" }
@@ -228,7 +228,6 @@ def test_dry_run_prints_the_commands_and_makes_nothing(tmp_path):
     [
         (("gret",), 2, "no task 'gret'; did you mean greet?"),
         (("-e", "gpuu", "greet"), 2, "no environment 'gpuu'; did you mean gpu?"),
-        (("on-gpu",), 3, "cannot run the environment 'gpu': it lacks a CUDA driver"),
         (("--frozen", "greet"), 2, "no option --frozen"),
         ((), 2, "usage: tasks/run"),
     ],
@@ -240,11 +239,18 @@ def test_what_cannot_be_run(repository, words, code, message):
     assert "Traceback" not in result[2]
 
 
+@pytest.mark.parametrize("words", [("on-gpu",), ("-e", "gpu", "on-gpu")])
+def test_an_environment_for_gpus_runs_without_one_and_says_what_it_lacks(repository, words):
+    code, out, err = run(repository, *words)
+    assert (code, out) == (0, "started by tasks/run in gpu: 1\n")
+    assert "environment gpu is for more than this machine has: it lacks a CUDA driver for 13.0" in err
+
+
 def test_list_and_help(repository):
     code, out, _ = run(repository, "--list")
     assert code == 0
     assert "greet            Greet [default, bare, gpu]" in out
-    assert "gpu: not on this machine" in out
+    assert "gpu: for more than this machine has: lacks a CUDA driver" in out
     assert run(repository, "--help")[1].startswith("usage: tasks/run")
 
 

@@ -335,11 +335,13 @@ def refit(
     """Put new weights into a refittable engine; return the plan that holds them.
 
     Args:
-        engine: it has the new weights afterwards.
+        engine: it has the new weights afterwards, and runners of it go on with them; calls that begin during the refit
+            wait for its end, and CUDA graphs are captured again.
         model: an ONNX model of the same structure (TensorRT 10 and later).
         weights: arrays by the weights' names, instead of a model.
 
     Raises:
-        UsageProblem: the engine is not refittable, the weights do not fit, or this TensorRT version cannot.
+        UsageProblem: the engine is not refittable, the weights do not fit, this TensorRT version cannot, or calls of
+            the engine are in flight (TensorRT leaves a refit undefined then): take their tickets' results first.
         ComponentMissing: the ONNX parser is absent.
     """

@@ -1,7 +1,8 @@
 """Types of the running half of the core: engines, runners, benches, letterbox, devices."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -63,11 +64,14 @@ def profiler_stop() -> None:
     """End that range. Raises DeviceFailure."""
 
 class DeviceArray:
-    """A row-major array in device memory, alive as long as this object.
+    """A row-major array in device memory. What it holds is complete when Python sees it.
 
-    An output's values stay until the next call of the slot that made it (with one slot: the runner's next call). What
-    it holds is complete when Python sees it. Also `__cuda_array_interface__` (version 3), for dtypes that numpy has,
-    and DLPack (`torch.from_dlpack(array)`).
+    Also `__cuda_array_interface__` (version 3), for dtypes that numpy has, and DLPack (`torch.from_dlpack(array)`). No
+    later call writes its memory while it, or an array that another library made of it, lives: a runner whose last
+    outputs are kept takes turns with a second set of buffers, and takes new memory where more are kept. Once all are
+    gone, a call uses the memory again and waits on the device for what was put on the consumer's stream until then:
+    the stream that it passed to `__dlpack__`, which has to exist as long as the array, or the default stream for
+    `__cuda_array_interface__`. Work on further streams has to be ordered by whoever puts it there.
     """
 
     @property
@@ -94,7 +98,19 @@ class DeviceArray:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any: ...
+    ) -> Any:
+        """Hand the array over.
+
+        Args:
+            stream: the consumer's stream, as DLPack has it: None or 1 for the legacy default stream, 2 for a thread's
+                default stream, -1 for a consumer that orders its reads itself, else a handle.
+            max_version: not looked at: what is handed over is DLPack's first layout.
+            dl_device: the array's own device, or None.
+            copy: not True.
+
+        Raises:
+            BufferError: a copy or another device is asked for, or DLPack lacks the dtype.
+        """
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 # ---- letterbox -------------------------------------------------------------------------------------
@@ -109,7 +125,7 @@ class LetterboxSpec:
     @property
     def width(self) -> int: ...
     @property
-    def placement(self) -> Literal["centre", "top-left"]: ...
+    def placement(self) -> Literal["centre", "top-left", "stretch"]: ...
     @property
     def pad_value(self) -> int: ...
     @property
@@ -133,7 +149,7 @@ class LetterboxSpec:
         height: int,
         width: int,
         *,
-        placement: Literal["centre", "top-left"] = "centre",
+        placement: Literal["centre", "top-left", "stretch"] = "centre",
         pad_value: int = 114,
         scale_up: bool = True,
         rounding: Literal["nearest", "down"] = "nearest",
@@ -221,6 +237,12 @@ class EngineTensor:
     def format(self) -> str:
         """TensorRT's description of the memory layout."""
     @property
+    def aliased_input(self) -> str | None:
+        """Of an output that TensorRT (10.15 and later) writes in an input's memory: that input.
+
+        A device array that is given for the input is updated in place. State that such a pair keeps takes one buffer.
+        """
+    @property
     def profiles(self) -> tuple[ShapeRange, ...]:
         """Of an input: the shapes that each optimisation profile allows. Of an output: empty."""
     @property
@@ -240,6 +262,8 @@ class Engine:
         allow_host_code: bool = False,
         device: int = -1,
         library_dir: str | os.PathLike[str] | None = None,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | Literal["auto"] | None = None,
     ) -> None:
         """Deserialise a plan.
 
@@ -248,11 +272,14 @@ class Engine:
             allow_host_code: let a version-compatible plan execute the host code it carries.
             device: CUDA device; -1 for the current one.
             library_dir: where libnvinfer lies, unless it is loaded already.
+            plugins: libraries to load before the plan, as they were for its build.
+            weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight
+                streaming (TensorRT 10.1 and later), or "auto" to let TensorRT choose by what is free; None for all.
 
         Raises:
             UsageProblem: the bytes are no plan, are damaged, or were made by another TensorRT version or for
-                another GPU.
-            ComponentMissing: libnvinfer is absent.
+                another GPU, or an option does not fit the plan or the version.
+            ComponentMissing: libnvinfer is absent, or a plugin library cannot be opened.
             DeviceFailure: there is no usable GPU, or its memory does not suffice.
         """
     @classmethod
@@ -263,6 +290,8 @@ class Engine:
         allow_host_code: bool = False,
         device: int = -1,
         library_dir: str | os.PathLike[str] | None = None,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | Literal["auto"] | None = None,
     ) -> Engine:
         """Read a plan's file and deserialise it. Raises as the constructor; UsageProblem if it cannot be read."""
     @property
@@ -362,7 +391,8 @@ class Runner:
 
     Inputs are numpy arrays of the exact dtype, of any strides (bfloat16 as uint16 or ml_dtypes' type, fp8 as uint8 or
     ml_dtypes' type), arrays on the GPU (`__cuda_array_interface__` or DLPack; row-major, used in place, unchanged
-    until the call is waited for), or an ImageBatch. State inputs may be left out.
+    until the call is waited for), or an ImageBatch. State inputs may be left out. The calling thread's CUDA device
+    stays selected, whichever the engine's is.
     """
 
     def __init__(self, engine: Engine, options: RunnerOptions | None = None) -> None:
@@ -400,8 +430,10 @@ class Runner:
 
         Raises:
             UsageProblem: an input is missing, unknown, of a wrong dtype or byte order, or outside every profile; an
-                output has no such index, or TensorRT writes it in host memory.
-            DeviceFailure: the device failed or is out of memory; the runner stays usable after the latter.
+                output has no such index, TensorRT writes it in host memory, or it is aliased to a device array that was
+                given and asked for on the device. State stays as it was.
+            DeviceFailure: the device failed or is out of memory; after the latter state is as it was, and the runner
+                stays usable.
         """
     def submit(
         self,
@@ -410,21 +442,14 @@ class Runner:
         outputs: Sequence[str] | None = None,
         device_outputs: Sequence[str] | Literal[True] = (),
         at: Mapping[str, int] | None = None,
-    ) -> int:
-        """Start a call and return its ticket; waits while every slot is busy.
+    ) -> Ticket:
+        """Start a call and return its ticket, which has the slot; waits while every slot is busy.
 
-        Host arrays may change afterwards; device arrays, and images in page-locked memory, only after `wait`.
+        Host arrays may change afterwards; device arrays, and images in page-locked memory, only once the call is done.
 
         Raises:
             UsageProblem: as `run`; also if every slot holds a call of this very thread that nobody waits for in 10 s.
             DeviceFailure: as `run`.
-        """
-    def wait(self, ticket: int, *, copy: bool = True, out: Mapping[str, HostArray] | None = None) -> dict[str, Any]:
-        """Wait for a submitted call and return its outputs as `run` does.
-
-        Raises:
-            UsageProblem: the ticket is unknown or was waited for already.
-            DeviceFailure: the call failed on the device.
         """
     def measure(self, inputs: Mapping[str, HostArray], options: BenchOptions | None = None) -> BenchResult:
         """Measure single calls, one after the other, from ordinary host memory to ordinary host memory.
@@ -457,7 +482,7 @@ class Runner:
         """Forget all state, then set the next values of the named state inputs; the others start from zeros.
 
         Raises:
-            UsageProblem: an input is no state, a value does not fit, or a call is in flight.
+            UsageProblem: an input is no state, a value does not fit, or a call is in flight. State stays as it was.
             DeviceFailure: the device failed.
         """
     def take_state(self, other: Runner) -> None:
@@ -483,9 +508,46 @@ class Runner:
         `page_locked_images`: read from the caller's page-locked memory.
         """
     def close(self) -> None:
-        """Wait for the calls in flight and release device and pinned memory; safe to call twice."""
+        """Wait for the calls in flight and release device and pinned memory; safe to call twice. Voids open tickets."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+class Ticket:
+    """A call in flight, and the runner's slot that it has. Made by `Runner.submit`. Thread-safe.
+
+    The slot is free again once the result is taken. A ticket that is dropped waits for the device and frees it, too.
+    `await ticket` gives the result in asyncio; where that is cancelled, the ticket still has it.
+    """
+
+    def done(self) -> bool:
+        """Return, at once, whether the device is done with the call, well or not; also true once `result` has begun."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the call, at most `timeout` seconds, and return done(). The result stays to be taken.
+
+        Raises:
+            UsageProblem: the timeout is negative.
+        """
+    def result(
+        self, timeout: float | None = None, *, copy: bool = True, out: Mapping[str, HostArray] | None = None
+    ) -> dict[str, Any]:
+        """Wait for the call and return its outputs as `run` does.
+
+        Args:
+            timeout: in seconds; None: without end.
+            copy: as in `run`.
+            out: as in `run`.
+
+        Raises:
+            TimeoutError: the call is still in flight; the ticket stays as it is.
+            UsageProblem: the result was taken already, the runner was closed, or the timeout is negative.
+            DeviceFailure: the call failed on the device.
+        """
+    def future(self) -> Future[dict[str, Any]]:
+        """Return a future of `result()`, for which a thread of the module waits.
+
+        That thread, as the one behind `await`, polls, as `RunnerOptions.spin` says: switch it off where many wait.
+        """
+    def __await__(self) -> Generator[Any, None, dict[str, Any]]: ...
 
 # ---- measuring -------------------------------------------------------------------------------------
 class BenchOptions:

@@ -3,7 +3,7 @@
 #include "bind_device_array.hpp"
 
 #include "dlpack_abi.hpp"
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/engine/host_array.hpp"
 
 #include <pybind11/stl.h>
@@ -58,6 +58,9 @@ py::dict cuda_array_interface(const DeviceArray& array) {
         throw py::attribute_error("numpy has no " + array.dtype +
                                   ", so __cuda_array_interface__ cannot describe it; use DLPack");
     }
+    if (!array.interface_reader) {
+        array.interface_reader = std::make_shared<Reading>(array.block, array.device, cudaStreamLegacy);
+    }
     py::dict description;
     description["shape"] = shape_tuple(array.shape);
     description["typestr"] = std::string{type->bytes == 1 ? '|' : '<'} + type->kind + std::to_string(type->bytes);
@@ -70,12 +73,27 @@ py::dict cuda_array_interface(const DeviceArray& array) {
 
 // Freed by whoever takes the array, in any thread and without the GIL.
 struct Exported {
+    Exported(const DeviceArray& array, std::optional<cudaStream_t> stream)
+        : reading{array.block, array.device, stream}, shape{array.shape} {}
     dlpack::ManagedTensor managed{};
-    std::shared_ptr<device::DeviceMemory> block;
+    Reading reading;
     engine::Shape shape;
 };
 
-py::capsule to_dlpack(const DeviceArray& array, const py::object& /*stream*/, const py::object& /*max_version*/,
+// The stream on which a consumer says that it will read; nullopt where it takes care of the order itself.
+std::optional<cudaStream_t> consumer_of(const py::object& stream) {
+    const auto handle = stream.is_none() ? std::intptr_t{1} : stream.cast<std::intptr_t>();
+    if (handle == -1) {
+        return std::nullopt;
+    }
+    // The legacy default stream; the per-thread ones come before it, and 2 would be that of whoever lets go.
+    if (handle >= 0 && handle <= 2) {
+        return cudaStreamLegacy;
+    }
+    return reinterpret_cast<cudaStream_t>(handle); // NOLINT(performance-no-int-to-ptr)
+}
+
+py::capsule to_dlpack(const DeviceArray& array, const py::object& stream, const py::object& /*max_version*/,
                       const std::optional<std::pair<int, int>>& device, std::optional<bool> copy) {
     const TypeEntry* type = find(array.dtype);
     const std::pair<int, int> here{dlpack::device_cuda, array.device};
@@ -84,9 +102,7 @@ py::capsule to_dlpack(const DeviceArray& array, const py::object& /*stream*/, co
                                "of dtype " +
                                array.dtype);
     }
-    auto exported = std::make_unique<Exported>();
-    exported->block = array.block;
-    exported->shape = array.shape;
+    auto exported = std::make_unique<Exported>(array, consumer_of(stream));
     dlpack::Tensor& tensor = exported->managed.tensor;
     tensor.data = array.block->data();
     tensor.device = {dlpack::device_cuda, array.device};
@@ -113,6 +129,7 @@ py::array to_numpy(const DeviceArray& array) {
     py::array result = new_array(array.dtype, array.shape);
     void* target = result.mutable_data();
     const py::gil_scoped_release unlocked;
+    const device::DeviceScope scope{array.device};
     if (array.bytes > 0) {
         TRTW_CUDA(cudaMemcpy(target, array.block->data(), array.bytes, cudaMemcpyDeviceToHost));
     }

@@ -10,8 +10,29 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace trtw::bindings {
+
+/// Somebody outside who reads a block until this goes: what its stream was given by then is waited for before the block
+/// is written again.
+class Reading {
+public:
+    Reading(std::shared_ptr<device::DeviceMemory> block, int device, std::optional<cudaStream_t> stream)
+        : block_{std::move(block)}, device_{device}, stream_{stream} {}
+    ~Reading() {
+        if (stream_) {
+            block_->readers().add(device_, *stream_);
+        }
+    }
+    Reading(const Reading&) = delete;
+    Reading& operator=(const Reading&) = delete;
+
+private:
+    std::shared_ptr<device::DeviceMemory> block_;
+    int device_;
+    std::optional<cudaStream_t> stream_;
+};
 
 /// An array that this module made. Complete: whoever reads it need not wait for a stream.
 struct DeviceArray {
@@ -20,6 +41,8 @@ struct DeviceArray {
     std::string dtype; ///< numpy's name, or "bfloat16", "fp8"
     std::size_t bytes = 0;
     int device = 0;
+    /// Whoever took __cuda_array_interface__: it keeps the array, and tells no stream.
+    mutable std::shared_ptr<Reading> interface_reader;
 };
 
 /// An array that somebody else made, seen through __cuda_array_interface__ or DLPack.

@@ -40,8 +40,13 @@ py::dict tensorrt_status(const std::optional<std::string>& library_dir) {
 #ifndef TRTW_WITH_TENSORRT
     if (status.available) {
         status.available = false;
+#ifdef TRTW_WITH_CUDA
         status.error = "the core was built without TensorRT's headers, so it cannot use the library that was found; "
                        "run `setup-tensorrt` and `build-native`";
+#else
+        status.error = "the core was built without CUDA, which TensorRT needs; install the CUDA toolkit, then run "
+                       "`build-native`";
+#endif
     }
 #endif
     return to_dict(status);

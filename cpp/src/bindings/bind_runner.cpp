@@ -3,6 +3,7 @@
 
 #include "bind_device_array.hpp"
 #include "bind_runner_call.hpp"
+#include "bind_runner_ticket.hpp"
 #include "bind_vision.hpp"
 #include "trtw/engine/bench.hpp"
 #include "trtw/engine/host_array.hpp"
@@ -12,7 +13,7 @@
 
 #include <algorithm>
 #include <thread>
-#include <unordered_map>
+#include <vector>
 
 namespace py = pybind11;
 namespace te = trtw::engine;
@@ -46,42 +47,30 @@ public:
             const py::gil_scoped_release unlocked;
             return runner->run(request.call);
         }();
-        timings_[std::this_thread::get_id()] = finished.timing();
+        (*timings_)[std::this_thread::get_id()] = finished.timing();
         return collect(*plan_, finished, request.selection, copy, out, *arrays_);
     }
 
-    std::uint64_t submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
-                         const Indices& at) {
+    std::shared_ptr<PyTicket> submit(const py::object& inputs, const Names& outputs, const py::object& device_outputs,
+                                     const Indices& at) {
         const std::shared_ptr<te::Runner> runner = open();
         Request request = make(inputs, outputs, device_outputs, at);
-        const std::uint64_t ticket = [&] {
+        auto call = [&] {
             const py::gil_scoped_release unlocked;
-            return runner->submit(request.call);
+            return std::make_shared<te::Runner::Ticket>(runner->submit(request.call));
         }();
-        pending_.emplace(ticket, Pending{std::move(request.selection), std::move(request.keep)});
+        auto ticket = std::make_shared<PyTicket>(plan_, runner, std::move(call), std::move(request), arrays_, timings_);
+        std::erase_if(tickets_, [](const std::weak_ptr<PyTicket>& other) {
+            const std::shared_ptr<PyTicket> alive = other.lock();
+            return !alive || !alive->is_open();
+        });
+        tickets_.push_back(ticket);
         return ticket;
     }
 
-    py::dict wait(std::uint64_t ticket, bool copy, const OutputArrays& out) {
-        const std::shared_ptr<te::Runner> runner = open();
-        // Taken before the GIL is given away: of two waits for one ticket the runner refuses the second.
-        const auto found = pending_.find(ticket);
-        Pending pending;
-        if (found != pending_.end()) {
-            pending = std::move(found->second);
-            pending_.erase(found);
-        }
-        const te::Runner::Finished finished = [&] {
-            const py::gil_scoped_release unlocked;
-            return runner->wait(ticket);
-        }();
-        timings_[std::this_thread::get_id()] = finished.timing();
-        return collect(*plan_, finished, pending.selection, copy, out, *arrays_);
-    }
-
     te::Timing timing() const {
-        const auto found = timings_.find(std::this_thread::get_id());
-        if (found == timings_.end()) {
+        const auto found = timings_->find(std::this_thread::get_id());
+        if (found == timings_->end()) {
             throw UsageProblem("This thread has finished no call of the runner yet.");
         }
         return found->second;
@@ -142,23 +131,19 @@ public:
             return;
         }
         std::shared_ptr<te::Runner> last = std::move(runner_);
-        const std::weak_ptr<te::Runner> rest = last;
+        for (const std::weak_ptr<PyTicket>& open : std::exchange(tickets_, {})) {
+            if (const std::shared_ptr<PyTicket> ticket = open.lock()) {
+                ticket->close("The runner was closed before the result of this ticket was taken.");
+            }
+        }
         {
             const py::gil_scoped_release unlocked;
-            last.reset(); // waits for calls in flight; those of other threads in `run` end first
-        }
-        if (rest.expired()) { // else a thread in `run` keeps it, and with it calls that still read these arrays
-            pending_.clear();
+            last.reset(); // calls of other threads in `run` end first
         }
         arrays_->clear();
     }
 
 private:
-    struct Pending {
-        Selection selection;
-        std::vector<py::object> keep;
-    };
-
     [[nodiscard]] std::shared_ptr<te::Runner> open() const {
         if (!runner_) {
             throw UsageProblem("The runner is closed; make a new one.");
@@ -195,6 +180,14 @@ private:
             request.call.to_host = request.selection.to_host;
             request.call.at = request.selection.at;
         }
+        for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+            const int aliased = plan_->aliased_input(o);
+            if (request.selection.to_device[o] && aliased >= 0 &&
+                request.call.inputs[static_cast<std::size_t>(aliased)].source == te::Source::device) {
+                throw UsageProblem("Output '" + plan_->outputs()[o].name + "' is written in the array that was given "
+                                   "for input '" + plan_->outputs()[o].aliased_input + "': use that array.");
+            }
+        }
         return request;
     }
 
@@ -224,8 +217,8 @@ private:
     std::shared_ptr<te::Runner> runner_;
     std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
     Selection default_;
-    std::unordered_map<std::uint64_t, Pending> pending_;
-    std::unordered_map<std::thread::id, te::Timing> timings_;
+    std::vector<std::weak_ptr<PyTicket>> tickets_; ///< those that were open when the last call was submitted
+    std::shared_ptr<Timings> timings_ = std::make_shared<Timings>();
 };
 
 struct GraphStatus {
@@ -321,9 +314,7 @@ void bind_py_runner(py::module_& m) {
              py::arg("at") = py::none(), "Executes the engine once.")
         .def("submit", &PyRunner::submit, py::arg("inputs"), py::kw_only(), py::arg("outputs") = py::none(),
              py::arg("device_outputs") = none_on_device, py::arg("at") = py::none(),
-             "Starts a call and returns its ticket.")
-        .def("wait", &PyRunner::wait, py::arg("ticket"), py::kw_only(), py::arg("copy") = true,
-             py::arg("out") = py::none(), "Waits for a submitted call and returns its outputs.")
+             "Starts a call and returns its Ticket.")
         .def("measure", &PyRunner::measure, py::arg("inputs"), py::arg("options") = py::none(),
              "Measures single calls, one after the other.")
         .def("timing", &PyRunner::timing, "Of the call that the calling thread finished last.")
@@ -362,6 +353,7 @@ void bind_runner(py::module_& m) {
     bind_engine(m);
     bind_options(m);
     bind_reports(m);
+    bind_ticket(m);
     bind_py_runner(m);
     bind_bench(m);
     m.def("count_nonfinite", &count_nonfinite, py::arg("array"), "Returns how many elements are NaN or infinite.");

@@ -4,11 +4,14 @@
 #include "bindings.hpp"
 #include "trtw/error.hpp"
 
+#include <NvInferRuntime.h>
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
 #include <algorithm>
 #include <fstream>
+#include <utility>
+#include <variant>
 
 namespace py = pybind11;
 namespace te = trtw::engine;
@@ -20,11 +23,33 @@ namespace {
 using PlanPointer = std::shared_ptr<te::Plan>;
 using Folder = std::optional<std::filesystem::path>;
 
-te::PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir) {
-    return {allow_host_code, library_dir.value_or(std::filesystem::path{}), device};
+using Budget = std::optional<std::variant<std::int64_t, std::string>>;
+
+std::optional<std::int64_t> budget_bytes(const Budget& budget) {
+    if (!budget) {
+        return std::nullopt;
+    }
+    if (const auto* word = std::get_if<std::string>(&*budget)) {
+        if (*word != "auto") {
+            throw UsageProblem("weight_streaming_budget is 'auto' or a number of bytes, not '" + *word + "'.");
+        }
+        return te::automatic_weight_budget;
+    }
+    const std::int64_t bytes = std::get<std::int64_t>(*budget);
+    if (bytes < 0) {
+        throw UsageProblem("weight_streaming_budget is a number of bytes, not " + std::to_string(bytes) + ".");
+    }
+    return bytes;
 }
 
-PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device, const Folder& library_dir) {
+te::PlanOptions plan_options(bool allow_host_code, int device, const Folder& library_dir,
+                             std::vector<std::string> plugins, const Budget& budget) {
+    return {allow_host_code, library_dir.value_or(std::filesystem::path{}), device, std::move(plugins),
+            budget_bytes(budget)};
+}
+
+PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device, const Folder& library_dir,
+                       std::vector<std::string> plugins, const Budget& budget) {
     const py::buffer_info bytes = plan.request();
     if (bytes.ndim != 1 || (bytes.size > 0 && bytes.strides[0] != bytes.itemsize)) {
         throw UsageProblem("A plan is given as contiguous bytes.");
@@ -32,7 +57,7 @@ PlanPointer load_bytes(const py::buffer& plan, bool allow_host_code, int device,
     const std::span<const std::byte> view{static_cast<const std::byte*>(bytes.ptr),
                                           static_cast<std::size_t>(bytes.size * bytes.itemsize)};
     const py::gil_scoped_release unlocked;
-    return te::Plan::load(view, plan_options(allow_host_code, device, library_dir));
+    return te::Plan::load(view, plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 
 std::vector<std::byte> read_file(const std::filesystem::path& path) {
@@ -48,9 +73,11 @@ std::vector<std::byte> read_file(const std::filesystem::path& path) {
     return bytes;
 }
 
-PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir) {
+PlanPointer load_file(const std::filesystem::path& path, bool allow_host_code, int device, const Folder& library_dir,
+                      std::vector<std::string> plugins, const Budget& budget) {
     const py::gil_scoped_release unlocked;
-    return te::Plan::load(read_file(path), plan_options(allow_host_code, device, library_dir));
+    return te::Plan::load(read_file(path),
+                          plan_options(allow_host_code, device, library_dir, std::move(plugins), budget));
 }
 
 py::tuple ranges_tuple(const std::vector<te::ProfileRange>& ranges) {
@@ -80,6 +107,7 @@ void bind_tensor(py::module_& m) {
         .def_readonly("is_shape_tensor", &TensorInfo::is_shape_tensor)
         .def_readonly("is_linear", &TensorInfo::is_linear)
         .def_readonly("format", &TensorInfo::format)
+        .def_property_readonly("aliased_input", [](const TensorInfo& t) { return text_or_none(t.aliased_input); })
         .def_property_readonly("profiles", [](const TensorInfo& t) { return ranges_tuple(t.profiles); })
         .def_property_readonly("values", [](const TensorInfo& t) { return ranges_tuple(t.values); })
         .def("__repr__", [](const TensorInfo& t) {
@@ -96,9 +124,11 @@ void bind_engine(py::module_& m) {
                                   "A deserialised plan. A plan is executable code: load none whose "
                                   "origin you do not trust.")
         .def(py::init(&load_bytes), py::arg("plan"), py::kw_only(), py::arg("allow_host_code") = false,
-             py::arg("device") = -1, py::arg("library_dir") = py::none())
+             py::arg("device") = -1, py::arg("library_dir") = py::none(),
+             py::arg("plugins") = std::vector<std::string>{}, py::arg("weight_streaming_budget") = py::none())
         .def_static("from_file", &load_file, py::arg("path"), py::kw_only(), py::arg("allow_host_code") = false,
-                    py::arg("device") = -1, py::arg("library_dir") = py::none())
+                    py::arg("device") = -1, py::arg("library_dir") = py::none(),
+                    py::arg("plugins") = std::vector<std::string>{}, py::arg("weight_streaming_budget") = py::none())
         .def_property_readonly("tensors", [](const Plan& p) { return tensors_tuple(p.tensors()); })
         .def_property_readonly("inputs", [](const Plan& p) { return tensors_tuple(p.inputs()); })
         .def_property_readonly("outputs", [](const Plan& p) { return tensors_tuple(p.outputs()); })

@@ -6,7 +6,7 @@
 
 #ifdef TRTW_WITH_KERNELS
 #include "bind_device_array.hpp"
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/device/stream.hpp"
 #include "trtw/vision/letterbox_gpu.hpp"
 
@@ -27,7 +27,8 @@ namespace {
 template <class Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-const Words<tv::Placement> placements = {{"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}};
+const Words<tv::Placement> placements = {
+    {"centre", tv::Placement::centre}, {"top-left", tv::Placement::top_left}, {"stretch", tv::Placement::stretch}};
 const Words<tv::Rounding> roundings = {{"nearest", tv::Rounding::nearest}, {"down", tv::Rounding::down}};
 const Words<tv::Channels> channel_orders = {{"rgb", tv::Channels::rgb}, {"bgr", tv::Channels::bgr}};
 const Words<tv::Layout> layouts = {{"nchw", tv::Layout::nchw}, {"nhwc", tv::Layout::nhwc}};
@@ -154,7 +155,10 @@ void bind_geometry(py::module_& m) {
 
 class Letterbox {
 public:
-    Letterbox(tv::LetterboxSpec spec, int device) : spec_{std::move(spec)}, device_{use(device)} {}
+    static std::unique_ptr<Letterbox> on(tv::LetterboxSpec spec, int device) {
+        const device::DeviceScope scope{device};
+        return std::unique_ptr<Letterbox>{new Letterbox{std::move(spec), scope.device()}};
+    }
 
     DeviceArray operator()(const py::sequence& images) {
         const ImageBatch batch = image_batch(images, spec_);
@@ -165,7 +169,7 @@ public:
         result.device = device_;
         const py::gil_scoped_release unlocked;
         const std::scoped_lock lock{mutex_};
-        use(device_);
+        const device::DeviceScope scope{device_};
         result.block = std::make_shared<device::DeviceMemory>(result.bytes);
         try {
             kernel_.enqueue(batch.views, spec_, result.block->data(), stream_.get());
@@ -179,16 +183,10 @@ public:
     }
 
 private:
-    static int use(int device) {
-        if (device >= 0) {
-            TRTW_CUDA(cudaSetDevice(device));
-        }
-        TRTW_CUDA(cudaGetDevice(&device));
-        return device;
-    }
+    Letterbox(tv::LetterboxSpec spec, int device) : spec_{std::move(spec)}, device_{device} {}
 
     tv::LetterboxSpec spec_;
-    int device_; // selected before the stream is made
+    int device_;
     device::Stream stream_;
     tv::LetterboxGpu kernel_;
     std::mutex mutex_;
@@ -196,7 +194,7 @@ private:
 
 void bind_gpu(py::module_& m) {
     py::class_<Letterbox>(m, "Letterbox", "Letterbox on the GPU without a runner.")
-        .def(py::init<tv::LetterboxSpec, int>(), py::arg("spec"), py::kw_only(), py::arg("device") = -1)
+        .def(py::init(&Letterbox::on), py::arg("spec"), py::kw_only(), py::arg("device") = -1)
         .def("__call__", &Letterbox::operator(), py::arg("images"));
 }
 

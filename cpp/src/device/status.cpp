@@ -1,6 +1,7 @@
 #include "trtw/device/status.hpp"
 
 #include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 
 #include <cuda_profiler_api.h>
 
@@ -10,18 +11,6 @@
 namespace trtw::device {
 
 namespace {
-
-// Puts back the caller's device at the end of the scope.
-class DeviceScope {
-public:
-    DeviceScope() { TRTW_CUDA(cudaGetDevice(&previous_)); }
-    ~DeviceScope() { static_cast<void>(cudaSetDevice(previous_)); }
-    DeviceScope(const DeviceScope&) = delete;
-    DeviceScope& operator=(const DeviceScope&) = delete;
-
-private:
-    int previous_ = 0;
-};
 
 std::string uuid_text(const cudaUUID_t& uuid) {
     std::string text = "GPU-";
@@ -50,7 +39,7 @@ DeviceInfo describe(int index) {
     info.l2_bytes = static_cast<std::size_t>(properties.l2CacheSize);
     info.uuid = uuid_text(properties.uuid);
     info.pci_id = pci.data();
-    TRTW_CUDA(cudaSetDevice(index));
+    const DeviceScope scope{index};
     TRTW_CUDA(cudaMemGetInfo(&info.memory_free_bytes, &info.memory_total_bytes));
     return info;
 }
@@ -75,7 +64,6 @@ Status status() noexcept {
 std::vector<DeviceInfo> devices() {
     int count = 0;
     TRTW_CUDA(cudaGetDeviceCount(&count));
-    const DeviceScope keep;
     std::vector<DeviceInfo> found;
     for (int index = 0; index < count; ++index) {
         found.push_back(describe(index));

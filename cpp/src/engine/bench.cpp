@@ -1,7 +1,7 @@
 #include "trtw/engine/bench.hpp"
 
-#include "trtw/device/check.hpp"
 #include "trtw/device/copy_pool.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/device/status.hpp"
 #include "trtw/engine/bench_stream.hpp"
 #include "trtw/engine/runner.hpp"
@@ -80,7 +80,7 @@ void measure_with_threads(const Streams& streams, const device::Event& start, co
     for (std::size_t s = 0; s < streams.size(); ++s) {
         workers.emplace_back([&, s] {
             try {
-                TRTW_CUDA(cudaSetDevice(device));
+                const device::DeviceScope scope{device};
                 measure({streams[s]}, start, options, samples[s]);
             } catch (...) {
                 failures[s] = std::current_exception();
@@ -128,7 +128,8 @@ void drop_warmup(BenchResult& result, double warmup_ms) {
 BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Input>& inputs,
                   const BenchOptions& options) {
     check_options(options);
-    TRTW_CUDA(cudaSetDevice(plan->device()));
+    const device::DeviceScope scope{plan->device()};
+    const CallGate::Call running{plan->gate()};
     std::vector<std::unique_ptr<BenchStream>> owned;
     Streams streams;
     for (int number = 0; number < options.streams; ++number) {
@@ -136,7 +137,7 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
         streams.push_back(owned.back().get());
     }
     const device::Event start{device::EventKind::timing, options.spin ? device::Wait::spin : device::Wait::block};
-    const device::Stream main;
+    const device::Stream main{device::StreamUse::copy}; // for the clock alone
     BenchResult result;
     {
         const ProfilerRange range{options.profiler};

@@ -47,6 +47,7 @@ BenchStream::~BenchStream() {
 }
 
 void BenchStream::allocate(const std::vector<Input>& inputs) {
+    check_inputs(plan_->inputs(), inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         const TensorInfo& tensor = plan_->inputs()[i];
         input_shapes_.push_back(inputs[i].shape);
@@ -80,15 +81,20 @@ void BenchStream::bind() {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         output_shapes_.push_back(execution_->output_shape(o));
         if (!output_shapes_.back()) {
-            execution_->bind_allocator(o, *io_.outputs[o].allocator);
+            execution_->bind_allocator(o, io_.allocator(o));
             continue;
         }
         const std::size_t bytes = byte_size(plan_->outputs()[o], *output_shapes_.back());
         io_.outputs[o].host.reserve(bytes);
-        io_.outputs[o].device().reserve(bytes);
-        execution_->bind_output(o, plan_->outputs()[o].on_host ? io_.outputs[o].host.data()
-                                                               : io_.outputs[o].device().data());
+        output_buffer(o).reserve(bytes);
+        execution_->bind_output(o, plan_->outputs()[o].on_host ? io_.outputs[o].host.data() : output_buffer(o).data());
     }
+}
+
+// An aliased output is written in its input's memory.
+device::DeviceBuffer& BenchStream::output_buffer(std::size_t output) {
+    const int aliased = plan_->aliased_input(output);
+    return aliased < 0 ? io_.output(output) : io_.inputs[static_cast<std::size_t>(aliased)].device;
 }
 
 void BenchStream::warm_and_capture() {
@@ -131,14 +137,14 @@ void BenchStream::copy_in(cudaStream_t stream) {
 void BenchStream::copy_out(cudaStream_t stream) {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         const TensorInfo& tensor = plan_->outputs()[o];
-        OutputBuffers& buffers = io_.outputs[o];
+        device::PinnedBuffer& host = io_.outputs[o].host;
         const std::size_t bytes =
-            byte_size(tensor, output_shapes_[o] ? *output_shapes_[o] : buffers.allocator->shape());
+            byte_size(tensor, output_shapes_[o] ? *output_shapes_[o] : io_.allocator(o).shape());
         if (tensor.on_host || bytes == 0) {
             continue;
         }
-        buffers.host.reserve(bytes);
-        TRTW_CUDA(cudaMemcpyAsync(buffers.host.data(), buffers.device().data(), bytes, cudaMemcpyDeviceToHost, stream));
+        host.reserve(bytes);
+        TRTW_CUDA(cudaMemcpyAsync(host.data(), output_buffer(o).data(), bytes, cudaMemcpyDeviceToHost, stream));
     }
 }
 
@@ -150,8 +156,7 @@ void BenchStream::launch() {
     }
 }
 
-void BenchStream::run_once(nvinfer1::IProfiler* profiler) {
-    execution_->context().setProfiler(profiler);
+void BenchStream::run_once() {
     execution_->enqueue(compute_.get());
     compute_.synchronize();
 }

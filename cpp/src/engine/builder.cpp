@@ -1,6 +1,6 @@
 #include "trtw/engine/builder.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/device/status.hpp"
 #include "trtw/engine/api.hpp"
 #include "trtw/engine/builder_config.hpp"
@@ -191,7 +191,7 @@ private:
     std::unique_ptr<nvinfer1::IBuilderConfig> config_;
 };
 
-void select_device(int index) {
+void check_device(int index) {
     const device::Status status = device::status();
     if (!status.ok) {
         throw DeviceFailure("no GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
@@ -201,7 +201,6 @@ void select_device(int index) {
         throw UsageProblem("device " + std::to_string(index) + " does not exist: this process sees " +
                            std::to_string(status.device_count));
     }
-    TRTW_CUDA(cudaSetDevice(index));
 }
 
 } // namespace
@@ -220,7 +219,8 @@ BuildResult build_engine(const std::string& model_path, const BuildOptions& opti
     check_supported(options);
     check_precision_supported(options);
     load_library();
-    select_device(options.device);
+    check_device(options.device);
+    const device::DeviceScope scope{options.device};
     Progress progress{callback};
     return Build{model_path, options, progress}.run();
 }

@@ -5,11 +5,55 @@
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
 
+#include <NvInferRuntime.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <utility>
 
 namespace trtw::engine {
 
+/// What TensorRT asks for memory, and tells the shape of an output.
+class AllocatorAdapter final : public nvinfer1::IOutputAllocator {
+public:
+    explicit AllocatorAdapter(OutputAllocator& target) : target_{target} {}
+
+#if NV_TENSORRT_MAJOR >= 10
+    void* reallocateOutputAsync(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
+                                std::uint64_t /*alignment*/, cudaStream_t /*stream*/) override {
+        return target_.grow(bytes);
+    }
+#else
+    void* reallocateOutput(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
+                           std::uint64_t /*alignment*/) noexcept override {
+        return target_.grow(bytes);
+    }
+#endif
+    void notifyShape(const char* /*name*/, const nvinfer1::Dims& dims) noexcept override {
+        try {
+            target_.note_shape(to_vector(dims));
+        } catch (const std::exception&) {
+            target_.begin_call();
+        }
+    }
+
+private:
+    OutputAllocator& target_;
+};
+
+class ProfilerAdapter final : public nvinfer1::IProfiler {
+public:
+    explicit ProfilerAdapter(LayerReport report) : report_{std::move(report)} {}
+    void reportLayerTime(const char* name, float milliseconds) noexcept override { report_(name, milliseconds); }
+
+private:
+    LayerReport report_;
+};
+
 namespace {
+
+using Spoken = LogCapture::Of; // TensorRT reports what fails on the thread that asked for it
 
 [[noreturn]] void raise_device(const std::string& what, const std::string& log) {
     const cudaError_t last = cudaGetLastError();
@@ -52,7 +96,7 @@ void give_scratch(nvinfer1::IExecutionContext& context, void* scratch, [[maybe_u
 std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, int profile, void* scratch,
                                              cudaStream_t stream) {
     const std::scoped_lock lock{plan->context_mutex()};
-    const LogCapture capture{logger().buffer()};
+    const LogCapture capture{logger().buffer(), Spoken::this_thread};
     std::unique_ptr<Execution> made{new Execution};
     made->plan_ = std::move(plan);
     made->profile_ = profile;
@@ -83,7 +127,7 @@ Execution::~Execution() {
 }
 
 void Execution::set_shapes(std::span<const Shape> shapes) {
-    const LogCapture capture{logger().buffer()};
+    const LogCapture capture{logger().buffer(), Spoken::this_thread};
     const std::vector<TensorInfo>& inputs = plan_->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         // A shape without dynamic dimensions is fixed already.
@@ -112,7 +156,7 @@ std::optional<Shape> Execution::output_shape(std::size_t output) const {
 
 void Execution::bind_input(std::size_t input, void* address) {
     const std::string& name = plan_->inputs()[input].name;
-    const LogCapture capture{logger().buffer()};
+    const LogCapture capture{logger().buffer(), Spoken::this_thread};
     if (!context_->setTensorAddress(name.c_str(), address)) {
         raise_device("binding input '" + name + "'", capture.errors());
     }
@@ -120,7 +164,7 @@ void Execution::bind_input(std::size_t input, void* address) {
 
 void Execution::bind_output(std::size_t output, void* address) {
     const std::string& name = plan_->outputs()[output].name;
-    const LogCapture capture{logger().buffer()};
+    const LogCapture capture{logger().buffer(), Spoken::this_thread};
     if (!context_->setTensorAddress(name.c_str(), address)) {
         raise_device("binding output '" + name + "'", capture.errors());
     }
@@ -128,17 +172,25 @@ void Execution::bind_output(std::size_t output, void* address) {
 
 void Execution::bind_allocator(std::size_t output, OutputAllocator& allocator) {
     const std::string& name = plan_->outputs()[output].name;
-    if (!context_->setOutputAllocator(name.c_str(), &allocator)) {
+    auto adapter = std::make_shared<AllocatorAdapter>(allocator);
+    const bool taken = context_->setOutputAllocator(name.c_str(), adapter.get());
+    adapters_.resize(plan_->outputs().size());
+    adapters_[output] = std::move(adapter);
+    if (!taken) {
         throw DeviceFailure("TensorRT takes no output allocator for '" + name + "'.");
     }
 }
 
 void Execution::enqueue(cudaStream_t stream) {
+    const LogCapture capture{logger().buffer(), Spoken::this_thread};
     if (!context_->enqueueV3(stream)) [[unlikely]] {
-        // The log tells why; a capture object for every call would cost the fast path a lock.
-        const std::vector<LogLine> recent = logger().buffer().since(0, Severity::error);
-        raise_device("running the engine", recent.empty() ? std::string{} : recent.back().text);
+        raise_device("running the engine", capture.errors());
     }
+}
+
+void Execution::report_layers(LayerReport report) {
+    profiler_ = std::make_shared<ProfilerAdapter>(std::move(report));
+    context_->setProfiler(profiler_.get());
 }
 
 } // namespace trtw::engine

@@ -12,10 +12,12 @@ namespace {
 // integers: compilers turn them into vector code.
 template <class Word, Word exponent>
 std::size_t count_words(const void* data, std::size_t elements) {
-    const auto* words = static_cast<const Word*>(data);
+    const auto* bytes = static_cast<const std::byte*>(data);
     std::size_t total = 0;
     for (std::size_t i = 0; i < elements; ++i) {
-        total += static_cast<std::size_t>((words[i] & exponent) == exponent);
+        Word word; // the address of an array may be any
+        std::memcpy(&word, bytes + i * sizeof(Word), sizeof(Word));
+        total += static_cast<std::size_t>((word & exponent) == exponent);
     }
     return total;
 }
@@ -25,8 +27,10 @@ std::size_t inner_run(const Shape& shape, std::span<const std::int64_t> strides,
                       std::size_t& outer_dims) {
     auto run = static_cast<std::int64_t>(element_bytes);
     outer_dims = shape.size();
-    while (outer_dims > 0 && (strides[outer_dims - 1] == run || shape[outer_dims - 1] == 1)) {
-        run *= shape[outer_dims - 1];
+    std::int64_t longer = 0;
+    while (outer_dims > 0 && (strides[outer_dims - 1] == run || shape[outer_dims - 1] == 1) &&
+           !__builtin_mul_overflow(run, shape[outer_dims - 1], &longer)) {
+        run = longer;
         --outer_dims;
     }
     return static_cast<std::size_t>(run);

@@ -1,16 +1,18 @@
 #include "trtw/engine/layer_profile.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/engine/bench_stream.hpp"
+
+#include <exception>
 
 namespace trtw::engine {
 
 namespace {
 
 /// Collects one iteration after the other: TensorRT reports every layer once an iteration, in the same order.
-class Collector final : public nvinfer1::IProfiler {
+class Collector {
 public:
-    void reportLayerTime(const char* name, float milliseconds) noexcept override {
+    void add(const char* name, float milliseconds) noexcept {
         try {
             if (next_ == layers_.size()) {
                 layers_.push_back({name, {}});
@@ -39,17 +41,19 @@ std::vector<LayerTime> profile_layers(const std::shared_ptr<const Plan>& plan, c
     if (iterations < 1) {
         throw UsageProblem("A layer profile takes at least 1 iteration; got " + std::to_string(iterations) + ".");
     }
-    TRTW_CUDA(cudaSetDevice(plan->device()));
+    const device::DeviceScope scope{plan->device()};
+    const CallGate::Call running{plan->gate()};
     Collector collector; // outlives the context that reports to it
     BenchOptions options;
     options.cuda_graph = false;
     options.profile = profile;
     BenchStream stream{plan, inputs, options, 0};
-    stream.run_once(&collector);
+    stream.report_layers([&](const char* name, float milliseconds) { collector.add(name, milliseconds); });
+    stream.run_once();
     collector.clear();
     for (int i = 0; i < iterations; ++i) {
         collector.begin_iteration();
-        stream.run_once(&collector);
+        stream.run_once();
     }
     if (collector.layers().empty() || collector.failed()) {
         throw UsageProblem("TensorRT reported no layer times: the engine was built with profiling verbosity 'none'. "

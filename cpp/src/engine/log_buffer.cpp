@@ -55,7 +55,7 @@ void LogBuffer::add(Severity severity, std::string_view text) noexcept {
         if (severity > threshold_ || capacity_ == 0) {
             return;
         }
-        lines_.push_back({next_, severity, std::string{text}});
+        lines_.push_back({next_, severity, std::string{text}, std::this_thread::get_id()});
         ++next_;
         if (lines_.size() > capacity_) {
             lines_.pop_front();
@@ -87,14 +87,17 @@ std::vector<LogLine> LogBuffer::since(std::uint64_t first, Severity at_most) con
     return found;
 }
 
-std::uint64_t LogBuffer::next_sequence() const {
-    const std::scoped_lock lock{mutex_};
-    return next_;
+std::vector<LogLine> LogCapture::lines(Severity at_most) const {
+    std::vector<LogLine> lines = buffer_.since(first_, at_most);
+    if (of_ == Of::this_thread) {
+        std::erase_if(lines, [](const LogLine& line) { return line.thread != std::this_thread::get_id(); });
+    }
+    return lines;
 }
 
 std::string LogCapture::errors() const {
     std::string joined;
-    for (const std::string& text : unique_texts(buffer_.since(first_, Severity::error))) {
+    for (const std::string& text : unique_texts(lines(Severity::error))) {
         if (!joined.empty()) {
             joined += "; ";
         }
@@ -104,15 +107,15 @@ std::string LogCapture::errors() const {
 }
 
 std::vector<std::string> LogCapture::warnings() const {
-    std::vector<LogLine> lines = buffer_.since(first_, Severity::warning);
-    std::erase_if(lines, [](const LogLine& line) { return line.severity != Severity::warning; });
-    return unique_texts(lines);
+    std::vector<LogLine> found = lines(Severity::warning);
+    std::erase_if(found, [](const LogLine& line) { return line.severity != Severity::warning; });
+    return unique_texts(found);
 }
 
 std::size_t LogCapture::count(std::string_view text, Severity at_most) const {
-    const std::vector<LogLine> lines = buffer_.since(first_, at_most);
+    const std::vector<LogLine> found = lines(at_most);
     return static_cast<std::size_t>(std::count_if(
-        lines.begin(), lines.end(), [text](const LogLine& line) { return line.text.find(text) != std::string::npos; }));
+        found.begin(), found.end(), [text](const LogLine& line) { return line.text.find(text) != std::string::npos; }));
 }
 
 } // namespace trtw::engine

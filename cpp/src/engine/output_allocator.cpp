@@ -1,16 +1,16 @@
 #include "trtw/engine/output_allocator.hpp"
 
-#include "trtw/engine/types.hpp"
 #include "trtw/error.hpp"
 
 #include <exception>
+#include <utility>
 
 namespace trtw::engine {
 
-void* OutputAllocator::grow(std::uint64_t bytes) noexcept {
+void* OutputAllocator::grow(std::size_t bytes) noexcept {
     try {
         // cudaMalloc aligns to 256 bytes, which is what TensorRT asks for at most.
-        grew_ = buffer_.reserve(static_cast<std::size_t>(bytes)) || grew_;
+        grew_ = buffer_.reserve(bytes) || grew_;
         return buffer_.data();
     } catch (const std::exception&) {
         out_of_memory_ = true;
@@ -18,25 +18,9 @@ void* OutputAllocator::grow(std::uint64_t bytes) noexcept {
     }
 }
 
-#if NV_TENSORRT_MAJOR >= 10
-void* OutputAllocator::reallocateOutputAsync(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
-                                             std::uint64_t /*alignment*/, cudaStream_t /*stream*/) {
-    return grow(bytes);
-}
-#else
-void* OutputAllocator::reallocateOutput(const char* /*name*/, void* /*current*/, std::uint64_t bytes,
-                                        std::uint64_t /*alignment*/) noexcept {
-    return grow(bytes);
-}
-#endif
-
-void OutputAllocator::notifyShape(const char* /*name*/, const nvinfer1::Dims& dims) noexcept {
-    try {
-        shape_ = to_vector(dims);
-        known_ = true;
-    } catch (const std::exception&) {
-        known_ = false;
-    }
+void OutputAllocator::note_shape(Shape shape) noexcept {
+    shape_ = std::move(shape);
+    known_ = true;
 }
 
 void OutputAllocator::begin_call() noexcept {

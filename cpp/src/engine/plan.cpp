@@ -1,15 +1,17 @@
 #include "trtw/engine/plan.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/device/status.hpp"
 #include "trtw/engine/api.hpp"
 #include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/plan_file.hpp"
+#include "trtw/engine/plugins.hpp"
 #include "trtw/engine/profile_choice.hpp"
 #include "trtw/engine/types.hpp"
 #include "trtw/engine/version.hpp"
 
+#include <NvInferRuntime.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -29,22 +31,15 @@ bool mentions_any(const std::string& text, std::initializer_list<std::string_vie
     return false;
 }
 
-int select_device(int wanted) {
+void check_device(int wanted) {
     const device::Status status = device::status();
     if (!status.ok) {
         throw DeviceFailure("No GPU can be used here: " + status.error + ". `trtw doctor` shows the driver.");
-    }
-    if (wanted < 0) {
-        int current = 0;
-        TRTW_CUDA(cudaGetDevice(&current));
-        return current;
     }
     if (wanted >= status.device_count) {
         throw UsageProblem("Device " + std::to_string(wanted) + " does not exist: this machine shows " +
                            std::to_string(status.device_count) + ".");
     }
-    TRTW_CUDA(cudaSetDevice(wanted));
-    return wanted;
 }
 
 ProfileRange shape_range(const nvinfer1::ICudaEngine& engine, const char* name, int profile) {
@@ -61,10 +56,6 @@ nvinfer1::IExecutionContext* shape_context(nvinfer1::ICudaEngine& engine) {
 #else
     return engine.createExecutionContextWithoutDeviceMemory();
 #endif
-}
-
-bool is_dynamic(const Shape& shape) {
-    return std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
 }
 
 // TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
@@ -136,13 +127,34 @@ TensorInfo describe(nvinfer1::ICudaEngine& engine, const char* name, int profile
     tensor.is_linear = engine.getTensorFormat(name) == nvinfer1::TensorFormat::kLINEAR;
     const char* format = engine.getTensorFormatDesc(name);
     tensor.format = format != nullptr ? format : "";
+#if TRTW_TRT_ALIASED_OUTPUTS
+    const char* aliased = tensor.is_input ? nullptr : engine.getAliasedInputTensor(name);
+    tensor.aliased_input = aliased != nullptr ? aliased : "";
+#endif
     if (tensor.is_input) {
         read_ranges(engine, tensor, profiles);
-        if (tensor.is_shape_tensor && tensor.on_host && volume(tensor.shape) >= 0) {
+        if (tensor.is_shape_tensor && tensor.on_host && !is_dynamic(tensor.shape) && !holds_floats(tensor)) {
             tensor.values = value_ranges(engine, tensor, profiles);
         }
     }
     return tensor;
+}
+
+void set_weight_budget([[maybe_unused]] nvinfer1::ICudaEngine& engine, [[maybe_unused]] std::int64_t budget) {
+#if TRTW_TRT_WEIGHT_BUDGET
+    const std::int64_t streamable = engine.getStreamableWeightsSize();
+    if (streamable <= 0) {
+        throw UsageProblem("A weight streaming budget is given, but the engine has no weights to stream. Build it with "
+                           "weight streaming (`build-engine --weight-streaming`), or drop the budget.");
+    }
+    const LogCapture capture{logger().buffer()};
+    const std::int64_t bytes =
+        budget == automatic_weight_budget ? engine.getWeightStreamingAutomaticBudget() : std::min(budget, streamable);
+    if (!engine.setWeightStreamingBudgetV2(bytes)) {
+        throw UsageProblem("TensorRT refused a weight streaming budget of " + std::to_string(bytes) + " bytes; the " +
+                           "engine can stream " + std::to_string(streamable) + ". TensorRT says: " + capture.errors());
+    }
+#endif
 }
 
 std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
@@ -154,6 +166,19 @@ std::size_t scratch_bytes(const nvinfer1::ICudaEngine& engine) {
 }
 
 } // namespace
+
+void check_plan_options(const PlanOptions& options) {
+    if (!options.weight_streaming_budget) {
+        return;
+    }
+    if (!TRTW_TRT_WEIGHT_BUDGET) {
+        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no weight streaming budget; 10.1 and later have.");
+    }
+    if (*options.weight_streaming_budget < automatic_weight_budget) {
+        throw UsageProblem("A weight streaming budget is a number of bytes, not " +
+                           std::to_string(*options.weight_streaming_budget) + ".");
+    }
+}
 
 std::string explain_refusal(const std::string& log, const std::string& library) {
     const std::string said = log.empty() ? "" : " TensorRT says: " + log;
@@ -173,16 +198,25 @@ std::string explain_refusal(const std::string& log, const std::string& library) 
 }
 
 std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOptions& options) {
+    check_plan_options(options);
     const PlanBytes file = read_plan(bytes);
     const LibraryStatus library = load_library(options.library_dir);
     // make_shared cannot reach the private constructor.
     std::shared_ptr<Plan> plan{new Plan};
     plan->metadata_ = file.metadata;
-    plan->device_ = select_device(options.device);
+    check_device(options.device);
+    const device::DeviceScope scope{options.device};
+    plan->device_ = scope.device();
     plan->runtime_ = create_runtime();
     plan->runtime_->setEngineHostCodeAllowed(options.allow_host_code);
+    load_plugins(plan->runtime_->getPluginRegistry(), options.plugins);
     const LogCapture capture{logger().buffer()};
-    plan->engine_.reset(plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()));
+    // Its memory goes on the device that it was taken on, whatever the last owner's thread has selected.
+    plan->engine_ = {plan->runtime_->deserializeCudaEngine(file.plan.data(), file.plan.size()),
+                     [device = plan->device_](nvinfer1::ICudaEngine* engine) {
+                         const device::DeviceScope selected{device, std::nothrow};
+                         delete engine; // NOLINT(cppcoreguidelines-owning-memory)
+                     }};
     if (!plan->engine_) {
         static_cast<void>(cudaGetLastError());
         const std::string log = capture.errors();
@@ -191,6 +225,9 @@ std::shared_ptr<Plan> Plan::load(std::span<const std::byte> bytes, const PlanOpt
         }
         throw UsageProblem(
             explain_refusal(log, "TensorRT " + library.version + " (" + library.libnvinfer.string() + ")"));
+    }
+    if (options.weight_streaming_budget) {
+        set_weight_budget(*plan->engine_, *options.weight_streaming_budget); // before the first context is made
     }
     plan->read_tensors();
     return plan;
@@ -201,8 +238,7 @@ void Plan::read_tensors() {
     num_profiles_ = std::max(engine_->getNbOptimizationProfiles(), 1);
     device_memory_bytes_ = scratch_bytes(*engine_);
     for (int i = 0; i < engine_->getNbIOTensors(); ++i) {
-        tensors_.push_back(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
-        (tensors_.back().is_input ? inputs_ : outputs_).push_back(tensors_.back());
+        add_tensor(describe(*engine_, engine_->getIOTensorName(i), num_profiles_));
     }
 }
 

@@ -10,6 +10,13 @@ namespace trtw::engine {
 
 namespace {
 
+template <class Number>
+std::int64_t read(const std::byte* bytes) {
+    Number number{};
+    std::memcpy(&number, bytes, sizeof number);
+    return static_cast<std::int64_t>(number);
+}
+
 bool within(const Shape& value, const ProfileRange& range) {
     if (value.size() != range.min.size()) {
         return false;
@@ -68,7 +75,7 @@ std::string misfit(std::span<const TensorInfo> inputs, const CallShapes& call, s
         }
         if (!fits_somewhere) {
             std::string got = "shape " + bracketed(call.shapes[i]);
-            if (!call.values[i].empty()) {
+            if (!call.values[i].empty() && !holds_floats(inputs[i])) {
                 got += " with values " + bracketed(call.values[i]);
             }
             return "Input '" + inputs[i].name + "' has " + got + ", which no profile of the engine allows" + ranges +
@@ -87,30 +94,22 @@ std::string misfit(std::span<const TensorInfo> inputs, const CallShapes& call, s
 
 } // namespace
 
-std::string bracketed(const Shape& shape) {
-    std::string text = "[";
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        text += (i == 0 ? "" : ", ") + (shape[i] < 0 ? std::string{"?"} : std::to_string(shape[i]));
-    }
-    return text + "]";
-}
-
 Shape shape_values(const TensorInfo& tensor, const Shape& shape, const void* data) {
     Shape values(static_cast<std::size_t>(volume(shape)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        if (tensor.bits == 64) {
-            std::memcpy(&values[i], static_cast<const std::byte*>(data) + 8 * i, 8);
-        } else {
-            std::int32_t narrow = 0;
-            std::memcpy(&narrow, static_cast<const std::byte*>(data) + 4 * i, 4);
-            values[i] = narrow;
-        }
+    const auto* bytes = static_cast<const std::byte*>(data);
+    for (std::int64_t& value : values) {
+        value = tensor.dtype == "int32" ? read<std::int32_t>(bytes)
+                : tensor.bits == 32     ? read<std::uint32_t>(bytes)
+                : tensor.bits == 64     ? read<std::int64_t>(bytes)
+                : tensor.bits == 16     ? read<std::uint16_t>(bytes)
+                                        : read<std::uint8_t>(bytes);
+        bytes += tensor.bits / 8;
     }
     return values;
 }
 
 ProfileRange complete_range(const Shape& shape, const ProfileRange& told) {
-    const bool dynamic = std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
+    const bool dynamic = is_dynamic(shape);
     const std::size_t rank = shape.size();
     if (dynamic && told.min.size() == rank && told.opt.size() == rank && told.max.size() == rank) {
         return told;

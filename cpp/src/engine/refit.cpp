@@ -1,5 +1,6 @@
 #include "trtw/engine/refit.hpp"
 
+#include "trtw/device/scope.hpp"
 #include "trtw/engine/api.hpp"
 #include "trtw/engine/library.hpp"
 #include "trtw/engine/logger.hpp"
@@ -76,6 +77,7 @@ std::shared_ptr<nvinfer1::IHostMemory> serialize(const Plan& plan, const LogCapt
 } // namespace
 
 std::vector<std::string> refittable_weights(const Plan& plan) {
+    const device::DeviceScope scope{plan.device()};
     return names_of(*open_refitter(plan), &nvinfer1::IRefitter::getAllWeights);
 }
 
@@ -85,6 +87,8 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
     if (entry.create_parser_refitter == nullptr) {
         throw ComponentMissing("libnvonnxparser was not found beside libnvinfer; run `setup-tensorrt`");
     }
+    const CallGate::Closed closed{plan.gate()};
+    const device::DeviceScope scope{plan.device()};
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const std::unique_ptr<nvonnxparser::IParserRefitter> parser{static_cast<nvonnxparser::IParserRefitter*>(
@@ -112,6 +116,8 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
     if (weights.empty()) {
         throw UsageProblem("no weights to refit are given");
     }
+    const CallGate::Closed closed{plan.gate()};
+    const device::DeviceScope scope{plan.device()};
     const LogCapture capture{logger().buffer()};
     const auto refitter = open_refitter(plan);
     const auto known = names_of(*refitter, &nvinfer1::IRefitter::getAllWeights);

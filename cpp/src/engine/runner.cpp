@@ -1,6 +1,6 @@
 #include "trtw/engine/runner.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 
 #include <algorithm>
 
@@ -50,7 +50,7 @@ std::size_t state_input(const Runner& runner, const std::string& name) {
 Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
     : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)}, pool_{options_.slots} {
     check_options();
-    select_device();
+    const device::DeviceScope scope{plan_->device()};
     for (int slot = 0; slot < options_.slots; ++slot) {
         slots_.push_back(std::make_unique<Slot>(plan_, options_));
     }
@@ -58,10 +58,8 @@ Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
 
 // Contexts, streams and memory go on the device that they were made on.
 Runner::~Runner() {
-    try {
-        select_device();
-    } catch (const Error&) { // NOLINT(bugprone-empty-catch): a lost device is told by calls, not here
-    }
+    const device::DeviceScope scope{plan_->device(), std::nothrow};
+    slots_.clear();
 }
 
 void Runner::check_options() const {
@@ -74,15 +72,6 @@ void Runner::check_options() const {
         if (!known) {
             throw UsageProblem("The engine has no output '" + name + "'.");
         }
-    }
-}
-
-// New threads start on device 0, whatever the runner's device is.
-void Runner::select_device() const {
-    int current = -1;
-    TRTW_CUDA(cudaGetDevice(&current));
-    if (current != plan_->device()) {
-        TRTW_CUDA(cudaSetDevice(plan_->device()));
     }
 }
 
@@ -102,38 +91,64 @@ Runner::Finished Runner::finish(int slot) {
     return finished;
 }
 
+int Runner::launch(const Call& call) {
+    const int slot = pool_.lease();
+    try {
+        slots_[static_cast<std::size_t>(slot)]->launch(call);
+    } catch (...) {
+        pool_.release(slot);
+        throw;
+    }
+    return slot;
+}
+
 Runner::Finished Runner::run(const Call& call) {
-    select_device();
-    const int slot = pool_.lease();
-    try {
-        slots_[static_cast<std::size_t>(slot)]->launch(call);
-    } catch (...) {
-        pool_.release(slot);
-        throw;
-    }
-    return finish(slot);
+    const device::DeviceScope scope{plan_->device()};
+    return finish(launch(call));
 }
 
-std::uint64_t Runner::submit(const Call& call) {
-    select_device();
-    const int slot = pool_.lease();
-    try {
-        slots_[static_cast<std::size_t>(slot)]->launch(call);
-        return pool_.park(slot);
-    } catch (...) {
-        pool_.release(slot);
-        throw;
-    }
+Runner::Ticket Runner::submit(const Call& call) {
+    const device::DeviceScope scope{plan_->device()};
+    const int slot = launch(call);
+    pool_.park(slot);
+    return {*this, slot};
 }
 
-Runner::Finished Runner::wait(std::uint64_t ticket) {
-    select_device();
-    return finish(pool_.unpark(ticket));
+bool Runner::Ticket::done() const {
+    const Runner* runner = runner_.load();
+    return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->is_done();
+}
+
+bool Runner::Ticket::wait_until(Slot::Clock::time_point deadline) const {
+    const Runner* runner = runner_.load();
+    return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->wait_until(deadline);
+}
+
+Runner::Finished Runner::Ticket::result() {
+    Runner* runner = runner_.load();
+    std::optional<device::DeviceScope> scope;
+    if (runner != nullptr) {
+        scope.emplace(runner->plan_->device()); // before the ticket gives its slot away: it may fail
+    }
+    if (runner == nullptr || runner_.exchange(nullptr) == nullptr) {
+        throw UsageProblem("The ticket's result was taken already.");
+    }
+    runner->pool_.unpark(slot_);
+    return runner->finish(slot_);
+}
+
+void Runner::Ticket::drop() noexcept {
+    if (runner_.load() != nullptr) {
+        try {
+            static_cast<void>(result());
+        } catch (const Error&) { // NOLINT(bugprone-empty-catch): nobody asked for the result
+        }
+    }
 }
 
 template <class Action>
 void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
-    select_device();
+    const device::DeviceScope scope{plan_->device()};
     if (slot < 0 || slot >= options_.slots) {
         throw UsageProblem("Slot " + std::to_string(slot) + " does not exist; the runner has " +
                            std::to_string(options_.slots) + ", counted from 0.");
@@ -187,6 +202,9 @@ void Runner::take_state(Runner& other) {
 }
 
 std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {
+    if (input >= plan_->inputs().size()) {
+        throw UsageProblem("The engine has no input " + std::to_string(input) + ", counted from 0.");
+    }
     std::shared_ptr<device::PinnedMemory> block;
     with_idle_slot(slot, "taking its input buffer", [&](Slot& work) { block = work.input_block(input, bytes); });
     return block;

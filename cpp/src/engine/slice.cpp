@@ -15,7 +15,7 @@ Slice slice_at(const TensorInfo& tensor, const Shape& shape, std::int64_t index)
     slice.shape.erase(slice.shape.begin() + 1);
     slice.rows = static_cast<std::size_t>(shape[0]);
     slice.width = byte_size(tensor, Shape(shape.begin() + 2, shape.end()));
-    slice.pitch = static_cast<std::size_t>(length) * slice.width;
+    slice.pitch = byte_size(tensor, Shape(shape.begin() + 1, shape.end()));
     slice.offset = static_cast<std::size_t>(index < 0 ? index + length : index) * slice.width;
     return slice;
 }

@@ -44,6 +44,9 @@ Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
                                                static_cast<std::size_t>(std::max(options.graph_cache, 1))},
       outputs_(plan_->outputs().size()) {
     default_to_host_ = default_outputs(*plan_, options_, state_);
+    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+        aliased_.push_back(plan_->aliased_input(o));
+    }
     if (!options_.cuda_graph) {
         status_.graph_fallback = "switched off";
     }
@@ -58,6 +61,7 @@ void Slot::launch(const Call& call) {
     const device::Range range{"submit"};
     begin_ = Clock::now();
     timing_ = {};
+    gate_.emplace(plan_->gate());
     has_images_ = std::any_of(call.inputs.begin(), call.inputs.end(),
                               [](const Input& input) { return input.source == Source::images; });
     try {
@@ -79,7 +83,7 @@ void Slot::launch(const Call& call) {
             run_split(call, entry, execution);
         }
         collect_outputs(call, entry);
-        if (may_capture && entry.own && !entry.graph) {
+        if (may_capture && entry.own && !entry.graph && entry.uses >= 2) {
             capture(call, entry);
         }
         if (!state_.empty()) {
@@ -89,13 +93,11 @@ void Slot::launch(const Call& call) {
         if (generation_ != published_generation_ || memory_grew_ || untold) {
             publish(options_.cuda_graph ? entry.no_graph : "");
         }
-    } catch (const UsageProblem&) {
+    } catch (const UsageProblem&) { // state and contexts are as they were, unless the call was on its way
         if (in_flight_) {
             abandon();
-        } else {
-            // values of state inputs may still be copied, from arrays that the caller may change now
-            static_cast<void>(cudaStreamSynchronize(compute_.get()));
         }
+        gate_.reset();
         throw;
     } catch (...) {
         abandon();
@@ -117,6 +119,7 @@ const std::vector<Output>& Slot::wait() {
         abandon();
         throw;
     }
+    gate_.reset();
     timing_.end_to_end_ms = milliseconds(Clock::now() - begin_);
     return outputs_;
 }
@@ -213,7 +216,7 @@ void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
 void Slot::enqueue(Prepared& entry, Execution* execution) {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         if (entry.output_data_dependent[o]) {
-            io_.outputs[o].allocator->begin_call();
+            io_.allocator(o).begin_call();
         }
     }
     const Clock::time_point begin = Clock::now();
@@ -233,7 +236,7 @@ void Slot::enqueue(Prepared& entry, Execution* execution) {
 // TensorRT's own words do not tell why an output found no room.
 void Slot::refuse_full_memory(const Prepared& entry) const {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
-        if (entry.output_data_dependent[o] && io_.outputs[o].allocator->ran_out_of_memory()) {
+        if (entry.output_data_dependent[o] && io_.allocator(o).ran_out_of_memory()) {
             throw device::OutOfMemory("The GPU is out of memory: output '" + plan_->outputs()[o].name +
                                       "', whose size depends on the data, did not fit.");
         }
@@ -247,9 +250,9 @@ void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
         if (!entry.output_data_dependent[o]) {
             continue;
         }
-        output_shapes_[o] = io_.outputs[o].allocator->shape();
+        output_shapes_[o] = io_.allocator(o).shape();
         // Neither is bound to the context, so no graph or binding goes stale.
-        memory_grew_ = memory_grew_ || io_.outputs[o].allocator->grew();
+        memory_grew_ = memory_grew_ || io_.allocator(o).grew();
         if (wants_host(call, o) && io_.outputs[o].host.reserve(host_bytes(call, o, output_shapes_[o]))) {
             memory_grew_ = true;
         }
@@ -294,19 +297,21 @@ void Slot::collect_outputs(const Call& call, const Prepared& entry) {
         }
         output.on_host = output.tensor->on_host || wants_host(call, o);
         output.host = io_.outputs[o].host.block();
-        output.device = state_.pair_of_output(o) >= 0 ? state_.output_block(o) : io_.outputs[o].device().block();
+        output.device = output_block(call, o);
     }
-}
-
-void Slot::set_state(std::size_t input, const Input& value) {
-    if (value.source == Source::device && value.producer) {
-        produced_.record(*value.producer);
-        compute_.wait(produced_);
-    }
-    generation_ += state_.set(input, value, compute_.get()) ? 1 : 0;
 }
 
 void Slot::reset_state(const std::vector<std::pair<std::size_t, Input>>& values) {
+    for (const auto& [input, value] : values) {
+        if (input >= plan_->inputs().size() || state_.pair_of_input(input) < 0) {
+            throw UsageProblem("Input " + std::to_string(input) + " of the engine is no state of this runner.");
+        }
+        state_.check(input, value);
+    }
+    drop_outputs();
+    for (const auto& [input, value] : values) {
+        state_.make_room(input, value.shape);
+    }
     state_.reset();
     try {
         for (const auto& [input, value] : values) {
@@ -364,6 +369,7 @@ void Slot::abandon() noexcept {
         static_cast<void>(cudaStreamSynchronize(stream->get()));
     }
     static_cast<void>(cudaGetLastError());
+    gate_.reset();
     contexts_.clear();
     last_key_.clear();
 }

@@ -7,15 +7,14 @@
 
 namespace trtw::engine {
 
-SlotPool::SlotPool(int count, Patience patience) : count_{count}, patience_{patience} {
+SlotPool::SlotPool(int count, Patience patience) : parked_(static_cast<std::size_t>(count)), patience_{patience} {
     for (int slot = 0; slot < count; ++slot) {
         free_.push_back(slot);
     }
 }
 
 bool SlotPool::all_parked_by(std::thread::id thread) const {
-    return static_cast<int>(parked_.size()) == count_ &&
-           std::all_of(parked_.begin(), parked_.end(), [&](const auto& item) { return item.second.owner == thread; });
+    return std::all_of(parked_.begin(), parked_.end(), [&](const auto& owner) { return owner == thread; });
 }
 
 int SlotPool::lease() {
@@ -23,9 +22,9 @@ int SlotPool::lease() {
     const std::thread::id self = std::this_thread::get_id();
     while (!freed_.wait_for(lock, patience_, [&] { return !free_.empty(); })) {
         if (all_parked_by(self)) {
-            throw UsageProblem("Every slot of the runner (" + std::to_string(count_) +
-                               ") holds a call that this thread submitted and nobody waits for. Call wait with an "
-                               "earlier ticket first, or make the runner with more slots.");
+            throw UsageProblem("Every slot of the runner (" + std::to_string(parked_.size()) +
+                               ") holds a call that this thread submitted and nobody waits for. Take an earlier "
+                               "ticket's result first, or make the runner with more slots.");
         }
     }
     const int slot = free_.front();
@@ -41,22 +40,14 @@ void SlotPool::release(int slot) {
     freed_.notify_one();
 }
 
-std::uint64_t SlotPool::park(int slot) {
+void SlotPool::park(int slot) {
     const std::scoped_lock lock{mutex_};
-    const std::uint64_t ticket = next_ticket_++;
-    parked_.emplace(ticket, Parked{slot, std::this_thread::get_id()});
-    return ticket;
+    parked_[static_cast<std::size_t>(slot)] = std::this_thread::get_id();
 }
 
-int SlotPool::unpark(std::uint64_t ticket) {
+void SlotPool::unpark(int slot) {
     const std::scoped_lock lock{mutex_};
-    const auto found = parked_.find(ticket);
-    if (found == parked_.end()) {
-        throw UsageProblem("Ticket " + std::to_string(ticket) + " is unknown, or was waited for already.");
-    }
-    const int slot = found->second.slot;
-    parked_.erase(found);
-    return slot;
+    parked_[static_cast<std::size_t>(slot)].reset();
 }
 
 std::optional<int> SlotPool::try_lease(int slot) {

@@ -17,18 +17,49 @@ constexpr std::size_t kFuseLimit = std::size_t{2} << 20U;
 
 } // namespace
 
-void Slot::take_state(const Call& call) {
-    bool changed = false;
+// Everything that can be refused without asking the engine's profiles. Changes nothing.
+void Slot::check(const Call& call) const {
+    check_call(plan_->inputs(), plan_->outputs().size(), call);
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool is_given = call.inputs[i].source != Source::state;
         if (state_.pair_of_input(i) < 0) {
+            if (!is_given) {
+                throw UsageProblem("Input '" + plan_->inputs()[i].name + "' is no state of this runner: it needs a "
+                                   "value in every call.");
+            }
+        } else if (is_given) {
+            state_.check(i, call.inputs[i]);
+        }
+    }
+}
+
+void Slot::drop_outputs() noexcept {
+    for (Output& output : outputs_) {
+        output.device.reset(); // what is held still is held by others
+    }
+}
+
+// What others still hold of earlier calls' outputs is not written again, and what they read before they let go of it is
+// waited for.
+void Slot::leave_lent_memory() {
+    drop_outputs();
+    generation_ += io_.turn_to_free_outputs() ? 1 : 0;
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (const auto& block = io_.output(o).block()) {
+            block->readers().make_wait({compute_.get()});
+        }
+        if (aliased_[o] < 0) {
             continue;
         }
-        if (call.inputs[i].source != Source::state) {
-            set_state(i, call.inputs[i]);
+        device::DeviceBuffer& input = io_.inputs[static_cast<std::size_t>(aliased_[o])].device;
+        if (input.is_lent()) {
+            input.release();
+            ++generation_;
+        } else if (input.block()) {
+            input.block()->readers().make_wait({input_.get(), compute_.get()});
         }
-        shapes_[i] = state_.next_input(i, compute_.get(), changed);
     }
-    generation_ += changed ? 1 : 0;
+    generation_ += state_.leave_lent(compute_.get()) ? 1 : 0;
 }
 
 void Slot::take_shapes(const Call& call) {
@@ -36,14 +67,36 @@ void Slot::take_shapes(const Call& call) {
     shapes_.resize(inputs.size());
     values_.resize(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (call.inputs[i].source != Source::state) {
-            shapes_[i] = call.inputs[i].shape;
-        }
-    }
-    if (!state_.empty()) {
-        take_state(call);
+        shapes_[i] = call.inputs[i].source == Source::state ? state_.next_shape(i) : call.inputs[i].shape;
     }
     stage_shape_tensors(call);
+}
+
+void Slot::set_state(std::size_t input, const Input& value) {
+    if (value.source == Source::device && value.producer) {
+        produced_.record(*value.producer);
+        compute_.wait(produced_);
+    }
+    generation_ += state_.set(input, value, compute_.get()) ? 1 : 0;
+}
+
+// The last thing that may find no memory, and from there on the first that changes state.
+void Slot::take_state(const Call& call) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (state_.pair_of_input(i) >= 0 && (call.inputs[i].source != Source::state || !state_.has_value(i))) {
+            state_.make_room(i, shapes_[i]);
+        }
+    }
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (state_.pair_of_input(i) < 0) {
+            continue;
+        }
+        if (call.inputs[i].source != Source::state) {
+            set_state(i, call.inputs[i]);
+        } else {
+            generation_ += state_.fill(i, compute_.get()) ? 1 : 0;
+        }
+    }
 }
 
 // TensorRT reads shape tensors from host memory when shapes are set, so they are put in place first.
@@ -52,10 +105,6 @@ void Slot::stage_shape_tensors(const Call& call) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (!inputs[i].on_host) {
             continue;
-        }
-        if (call.inputs[i].source != Source::host) {
-            throw UsageProblem("Input '" + inputs[i].name +
-                               "' is a shape tensor: TensorRT reads it in host memory; pass a numpy array.");
         }
         device::PinnedBuffer& buffer = io_.inputs[i].host;
         generation_ += buffer.reserve(byte_size(inputs[i], shapes_[i])) ? 1 : 0;
@@ -106,7 +155,7 @@ void Slot::make_key(const Call& call) {
             key_.push_back(*index);
         }
     }
-    key_.push_back(state_.parity());
+    key_.push_back(state_.parity() + 2 * static_cast<int>(io_.set));
 }
 
 void* Slot::input_address(const Call& call, std::size_t input) const {
@@ -119,20 +168,56 @@ void* Slot::input_address(const Call& call, std::size_t input) const {
     return plan_->inputs()[input].on_host ? io_.inputs[input].host.data() : io_.inputs[input].device.data();
 }
 
+void* Slot::output_address(const Call& call, std::size_t output) {
+    if (aliased_[output] >= 0) {
+        return input_address(call, static_cast<std::size_t>(aliased_[output]));
+    }
+    if (state_.pair_of_output(output) >= 0) {
+        return state_.output_block(output)->data();
+    }
+    return plan_->outputs()[output].on_host ? io_.outputs[output].host.data() : io_.output(output).data();
+}
+
+// Null where the memory is none of the slot's.
+std::shared_ptr<device::DeviceMemory> Slot::output_block(const Call& call, std::size_t output) {
+    if (state_.pair_of_output(output) >= 0) {
+        return state_.output_block(output);
+    }
+    if (aliased_[output] < 0) {
+        return io_.output(output).block();
+    }
+    const auto input = static_cast<std::size_t>(aliased_[output]);
+    if (state_.pair_of_input(input) >= 0) {
+        return state_.value(input).memory;
+    }
+    return call.inputs[input].source == Source::device ? nullptr : io_.inputs[input].device.block();
+}
+
 Prepared& Slot::prepare(const Call& call) {
+    check(call);
+    if (weights_ != plan_->gate().changes()) {
+        weights_ = plan_->gate().changes();
+        ++generation_; // graphs may hold weights by value
+    }
+    leave_lent_memory();
     take_shapes(call);
     make_key(call);
-    if (last_ != nullptr && key_ == last_key_) {
-        return *last_;
+    if (last_ == nullptr || key_ != last_key_) {
+        last_ = nullptr; // a new entry may evict the last one
+        Prepared& entry = contexts_.entry(key_);
+        if (entry.profile < 0) {
+            work_out(call, entry);
+        }
+        if (!entry.own) {
+            contexts_.roamer(entry.profile, compute_.get()); // may be refused, so before state changes
+        }
+        last_key_ = key_;
+        last_ = &entry;
     }
-    last_ = nullptr; // a new entry may evict the last one
-    Prepared& entry = contexts_.entry(key_);
-    if (entry.profile < 0) {
-        work_out(call, entry);
+    if (!state_.empty()) {
+        take_state(call);
     }
-    last_key_ = key_;
-    last_ = &entry;
-    return entry;
+    return *last_;
 }
 
 void Slot::work_out(const Call& call, Prepared& entry) {
@@ -149,7 +234,9 @@ void Slot::work_out(const Call& call, Prepared& entry) {
     ContextCache::Roamer& roamer = contexts_.roamer(profile, compute_.get());
     roamer.key.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        roamer.execution->bind_input(i, input_address(call, i));
+        if (void* address = input_address(call, i)) { // state may have no memory yet: no call is refused after it has
+            roamer.execution->bind_input(i, address);
+        }
     }
     roamer.execution->set_shapes(shapes_);
     entry.output_shapes.clear();
@@ -176,11 +263,8 @@ void Slot::work_out(const Call& call, Prepared& entry) {
         entry.no_graph = "TensorRT writes an output in host memory while it enqueues, which a graph does not repeat";
     }
     entry.capture_failed = !entry.no_graph.empty();
+    reserve_outputs(call, entry, profile);
     entry.profile = profile;
-    reserve_outputs(call, entry);
-    bind(call, entry, *roamer.execution);
-    roamer.key = key_;
-    roamer.bound = generation_;
 }
 
 void Slot::reserve_inputs(const Call& call, const Prepared& entry) {
@@ -196,7 +280,7 @@ void Slot::reserve_inputs(const Call& call, const Prepared& entry) {
     }
 }
 
-void Slot::reserve_outputs(const Call& call, const Prepared& entry) {
+void Slot::reserve_outputs(const Call& call, const Prepared& entry, int profile) {
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
         if (entry.output_data_dependent[o]) {
             continue;
@@ -204,9 +288,9 @@ void Slot::reserve_outputs(const Call& call, const Prepared& entry) {
         const TensorInfo& tensor = plan_->outputs()[o];
         const std::size_t bytes = byte_size(tensor, entry.output_shapes[o]);
         if (state_.pair_of_output(o) >= 0) {
-            generation_ += state_.reserve_output(o, bytes, entry.profile) ? 1 : 0;
-        } else if (!tensor.on_host) {
-            generation_ += io_.outputs[o].device().reserve(bytes) ? 1 : 0;
+            generation_ += state_.reserve_output(o, bytes, profile) ? 1 : 0;
+        } else if (!tensor.on_host && aliased_[o] < 0) {
+            generation_ += io_.output(o).reserve(bytes) ? 1 : 0;
         }
         if (tensor.on_host || wants_host(call, o)) {
             generation_ += io_.outputs[o].host.reserve(host_bytes(call, o, entry.output_shapes[o])) ? 1 : 0;
@@ -219,21 +303,24 @@ void Slot::bind(const Call& call, const Prepared& entry, Execution& execution) {
         execution.bind_input(i, input_address(call, i));
     }
     for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
-        OutputBuffers& buffers = io_.outputs[o];
         if (entry.output_data_dependent[o]) {
-            execution.bind_allocator(o, *buffers.allocator);
-        } else if (state_.pair_of_output(o) >= 0) {
-            execution.bind_output(o, state_.output_block(o)->data());
+            execution.bind_allocator(o, io_.allocator(o));
         } else {
-            execution.bind_output(o, plan_->outputs()[o].on_host ? buffers.host.data() : buffers.device().data());
+            execution.bind_output(o, output_address(call, o));
         }
     }
 }
 
 Execution& Slot::set_up(const Call& call, Prepared& entry) {
+    // Others may have kept the memory that the entry was worked out with.
+    if (entry.bound != generation_) {
+        reserve_inputs(call, entry);
+        reserve_outputs(call, entry, entry.profile);
+    }
     if (entry.own) {
         if (entry.bound != generation_) {
             entry.graph = {};
+            entry.uses = 0; // captured again once the addresses stay: a capture takes far longer than a call
             bind(call, entry, *entry.own);
             entry.bound = generation_;
         }
@@ -247,6 +334,7 @@ Execution& Slot::set_up(const Call& call, Prepared& entry) {
         roamer.key = key_;
         roamer.bound = generation_;
     }
+    entry.bound = generation_;
     return *roamer.execution;
 }
 

@@ -96,7 +96,7 @@ void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t st
             continue;
         }
         const void* source =
-            state_.pair_of_output(o) >= 0 ? state_.output_block(o)->data() : io_.outputs[o].device().data();
+            entry.output_data_dependent[o] ? io_.output(o).data() : output_address(call, o);
         if (const auto index = host_index(call, o)) {
             copy_slice(io_.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
         } else {
@@ -120,9 +120,6 @@ void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStr
         }
     }
     memory_grew_ = memory_grew_ || letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;
-#else
-    throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
-                           "`build-native` where nvcc is installed.");
 #endif
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <dlfcn.h>
 #include <link.h>
 #include <span>
 #include <version> // defines __GLIBCXX__ where the standard library is libstdc++
@@ -75,13 +76,37 @@ std::vector<std::string> needed_libraries(const void* address) {
     return search.needed;
 }
 
+bool defines(const void* address, const char* name) {
+    Dl_info object{};
+    if (dladdr(address, &object) == 0) {
+        return false;
+    }
+    // Opened already. The search begins with the object itself; a program's name may be no path, and it searches
+    // itself.
+    void* handle = dlopen(object.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) {
+        handle = dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    Dl_info found{};
+    void* entry = nullptr; // dladdr1's own type for it
+    const void* symbol = dlsym(handle, name);
+    const bool is_here = symbol != nullptr && dladdr1(symbol, &found, &entry, RTLD_DL_SYMENT) != 0 &&
+                         found.dli_fbase == object.dli_fbase && entry != nullptr &&
+                         static_cast<const ElfW(Sym)*>(entry)->st_shndx != SHN_UNDEF; // else a program's way to another
+    dlclose(handle);
+    return is_here;
+}
+
 bool has_static_libstdcxx() {
 #ifdef __GLIBCXX__
     static const char inside = 0;
     const std::vector<std::string> needed = needed_libraries(&inside);
+    const bool names_it = std::any_of(needed.begin(), needed.end(),
+                                      [](const std::string& name) { return name.starts_with("libstdc++.so"); });
     // No entry at all: a static program or an unknown object, of which nothing can be said.
-    return !needed.empty() && std::none_of(needed.begin(), needed.end(),
-                                           [](const std::string& name) { return name.starts_with("libstdc++.so"); });
+    // Named is not used: a toolchain may take functions from an archive that stands before the library. This one is
+    // behind every `throw`, and no header defines it.
+    return (!needed.empty() && !names_it) || defines(&inside, "__cxa_throw");
 #else
     return false;
 #endif

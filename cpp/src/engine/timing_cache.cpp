@@ -1,6 +1,6 @@
 #include "trtw/engine/timing_cache.hpp"
 
-#include "trtw/device/check.hpp"
+#include "trtw/device/scope.hpp"
 #include "trtw/engine/logger.hpp"
 #include "trtw/engine/version.hpp"
 #include "trtw/error.hpp"
@@ -71,7 +71,7 @@ std::unique_ptr<nvinfer1::IHostMemory> serialized_timing_cache(const nvinfer1::I
 
 std::string TimingCacheMerger::merge(const std::vector<std::string>& caches) {
     const std::lock_guard locked{mutex_};
-    TRTW_CUDA(cudaSetDevice(device_));
+    const device::DeviceScope scope{device_};
     const LogCapture capture{logger().buffer()};
     // not the build's own configuration, which refers to what is gone by now
     const std::unique_ptr<nvinfer1::IBuilderConfig> config{builder_->createBuilderConfig()};

@@ -81,10 +81,6 @@ std::size_t dtype_bits(DataType type) noexcept {
     return entry != nullptr ? entry->bits : 0;
 }
 
-std::size_t dtype_bytes(DataType type, std::size_t elements) noexcept {
-    return (elements * dtype_bits(type) + 7) / 8;
-}
-
 std::vector<std::int64_t> to_vector(const nvinfer1::Dims& dims) {
     // A negative count marks invalid dimensions.
     const int count = dims.nbDims > 0 ? dims.nbDims : 0;

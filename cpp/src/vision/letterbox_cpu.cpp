@@ -145,6 +145,12 @@ Geometry letterbox_geometry(int source_height, int source_width, const Letterbox
         throw UsageProblem("The image is empty: " + std::to_string(source_height) + "x" + std::to_string(source_width) +
                            " pixels.");
     }
+    if (spec.placement == Placement::stretch) {
+        return {.source_height = source_height,
+                .source_width = source_width,
+                .new_height = spec.height,
+                .new_width = spec.width};
+    }
     double ratio =
         std::min(static_cast<double>(spec.height) / source_height, static_cast<double>(spec.width) / source_width);
     if (!spec.scale_up) {

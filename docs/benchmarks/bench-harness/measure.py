@@ -77,7 +77,7 @@ def run_comparison(number: int, arguments: argparse.Namespace, records: Path) ->
         file = Path(folder, "bench.yaml")
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         planned = plan_bench(str(file), ())
-        made = planned.run(Path(folder, "run"), skip_unavailable=False, progress=None, report=lambda _: None)
+        made = planned.run(Path(folder, "run"), skip_unavailable=False, progress=None)
         measured = read_records(made.directory / "records.jsonl")
     with gzip.open(records, "at", encoding="utf-8") as out:
         for record in measured:

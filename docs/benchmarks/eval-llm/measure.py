@@ -164,7 +164,8 @@ def _perplexity_row(row: dict[str, Any]) -> str:
 
 def _timing_row(row: dict[str, Any]) -> str:
     each = f"{row['time_per_token_ms']['p50']:.3f}" if row["time_per_token_ms"] else "-"
-    same = "all" if row["same_tokens_as_torch"] else f"first {row['first_difference']}"
+    first = row.get("agreement", row)["first_difference"]  # older runs have it in the row itself
+    same = "all" if first is None else f"first {first}"
     return (
         f"| {row['mode']} | {row['backend']}:{row['precision']} | {row['batch']}x{row['prompt_tokens']} | "
         f"{row['time_to_first_token_ms']['p50']:.3f} | {each} | "

@@ -2,7 +2,7 @@
 
     python measure.py build     --plans DIR --models DIR [DIR ...] --output DIR [--budget-s N]
     python measure.py pairs     --plans DIR --trtexec FILE --output DIR [--pairs N] [--case NAME ...]
-    python measure.py loading   --plans DIR --models DIR [DIR ...] --output DIR [--rounds N]
+    python measure.py contexts  --plans DIR --output DIR [--rounds N]
     python measure.py latency|slots|images|soak|threads --plans DIR --output DIR
     python measure.py sanitizer --plans DIR --output DIR [--compute-sanitizer FILE] [--trtexec FILE]
     python measure.py accuracy  --plans DIR --models DIR [DIR ...] --coco DIR --output DIR
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def _measure(options: argparse.Namespace, recorder: Recorder, budget: Budget) -> int:
-    from measuring import accuracy, calls, endurance, engines, images, loading, pairs, sanitizer
+    from measuring import accuracy, calls, contexts, endurance, engines, images, pairs, sanitizer
 
     o = options
     commands = {
@@ -51,7 +51,7 @@ def _measure(options: argparse.Namespace, recorder: Recorder, budget: Budget) ->
         "pairs": lambda: pairs.run_pairs(
             recorder, o.plans, o.trtexec, o.case or list(PAIRS), o.pairs, o.duration_s, budget
         ),
-        "loading": lambda: loading.run_loading(recorder, o.plans, o.models, o.rounds, budget),
+        "contexts": lambda: contexts.run_contexts(recorder, o.plans, o.rounds, budget),
         "latency": lambda: calls.run_latency(recorder, o.plans, o.rounds, o.duration_s, budget),
         "slots": lambda: calls.run_slots(recorder, o.plans, o.rounds, o.duration_s, budget),
         "accuracy": lambda: accuracy.run_accuracy(recorder, o.plans, o.models, o.coco, budget),
@@ -82,9 +82,9 @@ def _parser() -> argparse.ArgumentParser:
     pairs.add_argument("--pairs", type=int, default=5)
     pairs.add_argument("--case", nargs="*", choices=list(PAIRS), help="only these")
     pairs.add_argument("--duration-s", type=float, default=3.0)
-    loading = command("loading", "lazy and eager loading of kernels")
-    loading.add_argument("--models", type=Path, nargs="+", required=True, help="folders with the ONNX files")
-    loading.add_argument("--rounds", type=int, default=3)
+    command("contexts", "an engine's speed after other work of the process").add_argument(
+        "--rounds", type=int, default=3
+    )
     for name, text, duration in (
         ("latency", "numpy to numpy through Python beside the C++ loop", 1.0),
         ("slots", "throughput with several calls in flight", 2.0),

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import difflib
+import re
+import unicodedata
 from collections.abc import Iterable
 from typing import ClassVar
 
 # Exit code of what Ctrl-C ended: 128 + SIGINT, as shells report it.
 INTERRUPTED = 130
+# Characters of a message; a path alone may have 4096.
+LONGEST = 6000
+_COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
 class WorkbenchError(Exception):
     """An error that the command line prints as one short paragraph.
 
     The message says what is wrong first, then how to mend it, and names the path last.
-    A defect of our own is never raised as one of these.
+    A defect of our own is never raised as one of these. Parts of a message may come from any file: `str` makes them
+    safe to print.
     """
 
     exit_code: ClassVar[int]
+
+    def __str__(self) -> str:
+        """Return the message as one printable line of bounded length."""
+        return printable(super().__str__())
 
 
 class CheckFailed(WorkbenchError):
@@ -49,3 +59,34 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=2)
     return f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}."
+
+
+def printable(text: str, limit: int = LONGEST) -> str:
+    """Return `text` as one line that is safe to print, whatever file it came from.
+
+    Colour codes are dropped, line breaks become spaces, all else that does not print (control characters, halves of
+    surrogate pairs, marks that turn the direction of writing) is escaped. Of a text longer than `limit` characters the
+    middle is left out: the problem stands first and the path last.
+    """
+    if not text.isprintable():
+        text = _COLOUR.sub("", text)
+        text = "".join(letter if letter.isprintable() else _escaped(letter) for letter in text)
+    return text if len(text) <= limit else f"{text[: limit * 2 // 3]} […] {text[len(text) - limit // 3 :]}"
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number below 2^31 that a text of ASCII digits stands for; None for any other text.
+
+    Python's own `int` takes digits of other scripts, underscores and signs; `isdigit` even what `int` refuses.
+    """
+    number = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
+    return number if 0 <= number < 2**31 else None
+
+
+def is_text(name: str) -> bool:
+    """Return whether a name can be drawn: OpenCV and FreeType crash on halves of surrogate pairs, others on NUL."""
+    return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
+
+
+def _escaped(letter: str) -> str:
+    return " " if letter in "\t\n\r\v\f" else letter.encode("unicode_escape").decode()

@@ -19,7 +19,8 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Of a process that finds the double and writes below the test's folder."""
-    return {**os.environ, "PYTHONPATH": str(DOUBLES), "TRTW_TMP": str(tmp_path / "out")}
+    path = os.pathsep.join([str(DOUBLES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, "TRTW_TMP": str(tmp_path / "out")}
 
 
 @pytest.fixture

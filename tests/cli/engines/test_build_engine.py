@@ -1,5 +1,6 @@
 """`build-engine`: settings, cache, dry run, two builds at once, a build that is ended."""
 
+import io
 import json
 import signal
 import subprocess
@@ -9,7 +10,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from rich.console import Console
 from tests.cli.engines.common import Trtw, command, infer, measuring, write_model
+
+from trt_workbench.cli import build_progress
 
 
 def test_a_build_is_kept_shown_and_found_again(trtw: Trtw, model: Path, tmp_path: Path) -> None:
@@ -171,7 +175,46 @@ def test_calibration_data_is_recorded_and_too_little_of_it_is_told(trtw: Trtw, m
     assert "16 samples only" in first["notes"][0]
 
 
+def test_without_a_terminal_a_line_now_and_then_tells_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_progress, "LINE_EVERY_S", 0.1)
+    text = io.StringIO()
+    with build_progress.build_progress(Console(file=text, width=200)) as progress:
+        time.sleep(0.25)
+        assert text.getvalue() == ""  # nothing is built yet
+        assert progress("build", 0, 0)
+        assert progress("calibrate", 2, 9)
+        time.sleep(0.35)
+    lines = text.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert lines[0] == "note: Building for 0 s: build, calibrate 2 of 9."
+    time.sleep(0.2)
+    assert text.getvalue().splitlines() == lines
+
+
+def test_a_limit_is_a_number_of_seconds(trtw: Trtw, model: Path) -> None:
+    for given in ("0", "-1", "nan", "inf", "soon"):
+        assert trtw("build-engine", model, "--time-limit", given).exit_code == 2
+    assert trtw("build-engine", model, "--time-limit", "100").exit_code == 0
+
+
 # real processes
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
+def test_a_build_over_its_limit_ends_and_leaves_nothing(
+    model: Path, environment: dict[str, str], tmp_path: Path, version: str
+) -> None:
+    slow = {**environment, "TRTW_DOUBLE_SLEEP": "40", "TRTW_DOUBLE_VERSION": version}
+    words = command("build-engine", model, "--time-limit", "0.5", "-o", tmp_path / "m.plan")
+    start = time.monotonic()
+    done = subprocess.run(words, env=slow, capture_output=True, text=True, timeout=60)
+    assert time.monotonic() - start < 30
+    assert done.returncode == 1, done.stderr
+    assert "limit of 0.5 s, in the phase build" in done.stderr
+    assert "--time-limit" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert not (tmp_path / "m.plan").exists()
 
 
 def test_two_processes_at_once_give_one_build(model: Path, environment: dict[str, str], tmp_path: Path) -> None:

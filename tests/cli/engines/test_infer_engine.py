@@ -193,3 +193,24 @@ def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
 
 
 # machines that lack something
+
+
+def test_a_budget_for_weights_is_bytes_or_auto(
+    trtw: Trtw, plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for given in ("auto", "0", "1048576"):
+        assert infer(trtw, plan, "--no-bench", "--weight-streaming-budget", given)["passed"]
+    for given in ("-1", "1e9", "some", "9" * 5000):
+        wrong = trtw("infer-engine", plan, "--weight-streaming-budget", given)
+        assert wrong.exit_code == 2
+        assert "number of bytes or auto" in wrong.stderr
+    monkeypatch.setenv("TRTW_DOUBLE_VERSION", "8.6.0")
+    old = trtw("infer-engine", model, "--backend", "trt", "--no-bench", "--weight-streaming-budget", "auto")
+    assert old.exit_code == 2
+    assert "no weight streaming" in old.stderr
+
+
+def test_a_plugin_library_that_is_absent_is_told(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+    result = trtw("infer-engine", plan, "--no-bench", "--plugin", tmp_path / "none.so")
+    assert result.exit_code == 2
+    assert "none.so" in result.stderr

@@ -1,7 +1,9 @@
 """Which plans are loaded, which are refused, and what is shown of them."""
 
 import json
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -123,14 +125,36 @@ def test_pickled_arrays_are_never_loaded(trtw: Trtw, plan: Path, tmp_path: Path)
         ("eval-coco", "--backend", "trt", "--model", "{model}", "--images", "{model}", "--annotations", "{model}"),
     ],
 )
-def test_without_the_native_core_the_mend_is_told(
-    trtw: Trtw, plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+def test_what_is_missing_is_named_root_cause_first(
+    trtw: Trtw,
+    plan: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: Callable[..., None],
+    started_by: Callable[..., None],
+    words: tuple[str, ...],
 ) -> None:
     monkeypatch.setitem(sys.modules, native.MODULE, None)  # an import of it fails
     native.native.cache_clear()
-    result = trtw(*(word.format(model=model, plan=plan) for word in words))
+    monkeypatch.setattr("trt_workbench.engine.target.current_root", lambda: None)
+    monkeypatch.setattr("trt_workbench.system.gpu._DEVICE_FILES", ())
+    call = [word.format(model=model, plan=plan) for word in words]
+
+    gpus()
+    result = trtw(*call)
     assert result.exit_code == 3
-    assert "pixi run build-native" in result.stderr
+    first = r"error: (Backend trt cannot serve here: )?No GPU can be used: the driver sees no GPU\. "
+    assert re.match(first, result.stderr.lstrip())  # an older rich ends a progress bar with an empty line
+
+    gpus("9.0")
+    started_by("pixi", "default")
+    result = trtw(*call)
+    assert result.exit_code == 3
+    assert "GPU" not in result.stderr
+    assert "TensorRT is not set up. Run `pixi run -e h200 setup-tensorrt`." in result.stderr
+    if "eval-coco" not in words:  # a backend says what comes first
+        assert result.stderr.index("setup-tensorrt") < result.stderr.index("`pixi run -e h200 build-native`")
+    assert "pip" not in result.stderr
 
 
 def test_the_manifest_is_shown_without_the_native_core(trtw: Trtw, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,10 @@ class CheckFailed(NativeError):
     pass
 
 
+class Cancelled(NativeError):
+    pass
+
+
 class BuildOptions(SimpleNamespace):
     pass
 
@@ -128,7 +132,8 @@ def _build_in_steps(seconds: float, progress: Any) -> None:
     steps = 10
     for step in range(steps):
         time.sleep(seconds / steps)
-        assert progress is None or progress("build", step + 1, steps)
+        if progress is not None and not progress("build", step + 1, steps):
+            raise Cancelled("the build was cancelled")
 
 
 def _build_without_progress(seconds: float, progress: Any) -> None:
@@ -143,9 +148,19 @@ class Engine:
     device_memory_bytes = 1024
     metadata = ""
 
-    def __init__(self, plan: bytes, *, allow_host_code: bool = False, device: int = 0) -> None:
+    def __init__(
+        self,
+        plan: bytes,
+        *,
+        allow_host_code: bool = False,
+        device: int = 0,
+        plugins: Sequence[str] = (),
+        weight_streaming_budget: int | str | None = None,
+    ) -> None:
         import onnxruntime as ort
 
+        if weight_streaming_budget is not None and _version().startswith("8."):
+            raise UsageProblem(f"TensorRT {_version()} has no weight streaming budget.")
         if not plan.startswith(MAGIC):
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4
@@ -153,7 +168,10 @@ class Engine:
         header = json.loads(plan[start:end])
         if header["version"] != _version():
             raise UsageProblem(f"The plan was made by TensorRT {header['version']}.")
-        self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+        try:
+            self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         self.inputs = tuple(_tensor(node, True, header["profiles"]) for node in self.session.get_inputs())
         self.outputs = tuple(_tensor(node, False, []) for node in self.session.get_outputs())
         self.tensors = (*self.inputs, *self.outputs)
@@ -170,13 +188,16 @@ def _tensor(node: Any, is_input: bool, profiles: list[dict[str, Any]]) -> Simple
         values=(),
         is_shape_tensor=False,
         format="linear",
+        aliased_input=None,
         location="device",
     )
 
 
 def inspect_engine(engine: Engine) -> dict[str, Any]:
     names = [f"{tensor.name} [layer]" for tensor in engine.outputs]
-    return {"layer_count": len(names), "refittable": False, "layers_json": json.dumps({"Layers": names})}
+    told = os.environ.get("TRTW_DOUBLE_LAYERS")  # a file of the inspector's JSON; names alone without
+    layers = Path(told).read_text(encoding="utf-8") if told else json.dumps({"Layers": names})
+    return {"layer_count": len(names), "refittable": False, "layers_json": layers}
 
 
 def refit(engine: Engine, *, model: str) -> bytes:

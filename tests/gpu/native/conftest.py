@@ -57,6 +57,7 @@ def plans(native: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
             None,
             nets.SHARING,
         ),
+        "refittable": (nets.linear(4), (), None, None, "full"),
         "expand": (nets.expand(), [{}], {"shape": ((1, 4), (2, 4), (8, 4))}),
     }
     built: dict[str, bytes] = {}

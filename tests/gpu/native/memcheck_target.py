@@ -46,7 +46,7 @@ def check_threads(plan: bytes) -> None:
         try:
             for rows in (1, 5, 5, 5, 20, 1):
                 x = nets.integers(rows, nets.WIDTH, seed=seed)
-                np.testing.assert_array_equal(runner.wait(runner.submit({"x": x}))["y"], nets.linear_answer(x))
+                np.testing.assert_array_equal(runner.submit({"x": x}).result()["y"], nets.linear_answer(x))
         except BaseException as error:
             failures.append(error)
 

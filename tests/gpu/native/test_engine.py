@@ -57,7 +57,7 @@ def test_what_the_profiles_leave_no_choice_is_static(native: Any, plans: Plans, 
     with native.Runner(engine, native.RunnerOptions(slots=2)) as runner:  # nothing is exclusive without a profile
         tickets = [runner.submit({"x": x}), runner.submit({"x": -x})]
         for ticket, array in zip(tickets, (x, -x), strict=True):
-            np.testing.assert_array_equal(runner.wait(ticket)["y"], linear_answer(array))
+            np.testing.assert_array_equal(ticket.result()["y"], linear_answer(array))
         with pytest.raises(native.UsageProblem):
             runner.run({"x": integers(3, 16)})
     images = native.Engine(plans("part settled")).inputs[0]

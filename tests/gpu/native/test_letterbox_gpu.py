@@ -26,7 +26,7 @@ def both(native: Any, spec: Any, images: list[NDArray[np.uint8]]) -> tuple[NDArr
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-@pytest.mark.parametrize("placement", ["centre", "top-left"])
+@pytest.mark.parametrize("placement", ["centre", "top-left", "stretch"])
 @pytest.mark.parametrize("target", [(32, 48), (640, 640), (417, 33)])
 def test_the_gpu_gives_the_bits_of_the_cpu(
     native: Any, dtype: str, layout: str, placement: str, target: tuple[int, int]
@@ -54,7 +54,10 @@ def test_sizes_around_half_of_which_only_sampled_rows_are_uploaded(native: Any, 
     spec = native.LetterboxSpec(side, side, rounding=rounding)
     sizes = [(1080, 1920), (720, 1280), (1081, 1919), (719, 1277), (2160, 3840), (3, 5000), (5000, 3), (1, 1)]
     sizes += [(2 * side + step, width) for step in (-2, -1, 0, 1, 2, 3) for width in (side, 2 * side + 1)]
-    gpu, cpu = both(native, spec, [picture(*size, seed) for seed, size in enumerate(sizes)])
+    pictures = [picture(*size, seed) for seed, size in enumerate(sizes)]
+    gpu, cpu = both(native, spec, pictures)
+    np.testing.assert_array_equal(gpu, cpu, strict=True)
+    gpu, cpu = both(native, native.LetterboxSpec(side, side // 2, placement="stretch"), pictures)
     np.testing.assert_array_equal(gpu, cpu, strict=True)
 
 
@@ -113,7 +116,7 @@ def test_page_locked_images_are_read_where_they_lie(native: Any, engines: Engine
             )
         for seed, ticket in enumerate(tickets):
             expected = native.letterbox_cpu(picture(999, 700, seed), spec)[None]
-            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected, strict=True)
+            np.testing.assert_array_equal(ticket.result()["y"], expected, strict=True)
 
 
 def test_page_locked_arrays(native: Any) -> None:

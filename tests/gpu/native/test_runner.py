@@ -240,7 +240,7 @@ def test_one_index_of_calls_in_flight_together(native: Any, engines: Engines) ->
             batches = [integers(count, 3, 32, 48, seed=turn + count) for count in (2, 2, 5)]
             tickets = [runner.submit({"images": images}, outputs=[], at={"y": turn % 3}) for images in batches]
             for images, ticket in reversed(list(zip(batches, tickets, strict=True))):
-                np.testing.assert_array_equal(runner.wait(ticket)["y"], np.maximum(images, 0)[:, turn % 3])
+                np.testing.assert_array_equal(ticket.result()["y"], np.maximum(images, 0)[:, turn % 3])
 
 
 def test_an_index_that_does_not_exist(native: Any, engines: Engines) -> None:

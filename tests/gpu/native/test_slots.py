@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ def test_tickets_in_any_order(native: Any, engines: Engines) -> None:
             inputs = [integers(rows, WIDTH, seed=round_number + rows) for rows in (3, 3, 40, 7)]
             tickets = [runner.submit({"x": x}) for x in inputs]
             for x, ticket in reversed(list(zip(inputs, tickets, strict=True))):
-                np.testing.assert_array_equal(runner.wait(ticket)["y"], linear_answer(x))
+                np.testing.assert_array_equal(ticket.result()["y"], linear_answer(x))
         assert runner.graph_status().graphs > 0
 
 
@@ -25,16 +27,90 @@ def test_inputs_may_change_after_submit(native: Any, engines: Engines) -> None:
             expected = linear_answer(x)
             ticket = runner.submit({"x": x})
             x[...] = -1
-            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected)
+            np.testing.assert_array_equal(ticket.result()["y"], expected)
 
 
-def test_a_ticket_is_good_for_one_wait(native: Any, engines: Engines) -> None:
+def test_a_ticket_has_one_result(native: Any, engines: Engines) -> None:
     with native.Runner(engines("fixed"), native.RunnerOptions(slots=2)) as runner:
         ticket = runner.submit({"x": integers(4, WIDTH)})
-        runner.wait(ticket)
-        for wrong in (ticket, ticket + 1000):
-            with pytest.raises(native.UsageProblem, match="unknown, or was waited for"):
-                runner.wait(wrong)
+        assert ticket.result()
+        assert ticket.done()
+        assert ticket.wait(0)
+        with pytest.raises(native.UsageProblem, match="taken already"):
+            ticket.result()
+
+
+def test_a_dropped_ticket_gives_its_slot_back(native: Any, engines: Engines) -> None:
+    x = integers(4, WIDTH)
+    with native.Runner(engines("fixed")) as runner:
+        start = time.monotonic()
+        for _ in range(20):
+            runner.submit({"x": x})
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+        assert time.monotonic() - start < 5  # a slot that is lost makes the next submit wait for 10 s
+        kept = runner.submit({"x": x})
+        del kept
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], linear_answer(x))
+
+
+def test_a_result_is_waited_for_as_long_as_asked(native: Any, engines: Engines, torch: Any) -> None:
+    host = integers(4, WIDTH)
+    work = torch.randn(8192, 8192, device="cuda")
+    for spin in (True, False):
+        with native.Runner(engines("fixed"), native.RunnerOptions(spin=spin)) as runner:
+            runner.run({"x": torch.from_numpy(host).cuda()})
+            x = torch.zeros(4, WIDTH, device="cuda")
+            torch.cuda.synchronize()
+            for _ in range(200):  # more than a tenth of a second of work that the call has to wait for
+                work @ work
+            x.copy_(torch.from_numpy(host))
+            ticket = runner.submit({"x": x})
+            assert not ticket.done()
+            with pytest.raises(TimeoutError, match="in flight"):
+                ticket.result(timeout=0.001)
+            assert not ticket.wait(0.001)
+            assert ticket.wait(60)
+            assert ticket.done()
+            np.testing.assert_array_equal(ticket.result(timeout=0)["y"], linear_answer(host))
+            with pytest.raises(native.UsageProblem, match="from 0 on"):
+                runner.submit({"x": x}).result(timeout=-1)
+
+
+def test_tickets_in_asyncio(native: Any, engines: Engines) -> None:
+    async def call(runner: Any, seed: int) -> None:
+        x = integers(4, WIDTH, seed=seed)
+        np.testing.assert_array_equal((await runner.submit({"x": x}))["y"], linear_answer(x))
+
+    async def all_calls(runner: Any) -> None:
+        await asyncio.gather(*(call(runner, seed) for seed in range(3)))
+        x = integers(4, WIDTH)
+        ticket = runner.submit({"x": x})
+        np.testing.assert_array_equal((await asyncio.wait_for(ticket, 60))["y"], linear_answer(x))
+        with pytest.raises(native.UsageProblem, match="taken already"):
+            await ticket
+
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=4)) as runner:
+        for _ in range(5):
+            asyncio.run(all_calls(runner))
+
+
+def test_tickets_as_futures(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("fixed"), native.RunnerOptions(slots=4)) as runner:
+        for seed in range(10):
+            inputs = [integers(4, WIDTH, seed=seed + part) for part in range(4)]
+            futures = {runner.submit({"x": x}).future(): x for x in inputs}
+            for future in as_completed(futures, timeout=60):
+                np.testing.assert_array_equal(future.result()["y"], linear_answer(futures[future]))
+
+
+def test_a_closed_runner_voids_its_tickets(native: Any, engines: Engines) -> None:
+    runner = native.Runner(engines("fixed"), native.RunnerOptions(slots=2))
+    tickets = [runner.submit({"x": integers(4, WIDTH)}) for _ in range(2)]
+    runner.close()
+    for ticket in tickets:
+        assert ticket.done()
+        with pytest.raises(native.UsageProblem, match="closed before"):
+            ticket.result()
 
 
 def test_a_refused_call_frees_its_slot(native: Any, engines: Engines) -> None:
@@ -47,9 +123,9 @@ def test_a_refused_call_frees_its_slot(native: Any, engines: Engines) -> None:
 
 def test_calls_left_in_flight_do_no_harm(native: Any, engines: Engines) -> None:
     runner = native.Runner(engines("dynamic"), native.RunnerOptions(slots=3))
-    for _ in range(3):
-        runner.submit({"x": integers(64, WIDTH)})
+    kept = [runner.submit({"x": integers(64, WIDTH)}) for _ in range(3)]
     runner.close()
+    del kept
     native.Runner(engines("dynamic")).submit({"x": integers(64, WIDTH)})  # dropped at once
 
 
@@ -63,7 +139,7 @@ def test_eight_threads_share_a_runner(native: Any, engines: Engines, engine: str
         for _ in range(150):
             rows = int(rng.choice([1, 4, 8, 12, 40])) if engine == "dynamic" else 4
             x = rng.integers(-4, 5, (rows, WIDTH)).astype(np.float32)
-            result = runner.wait(runner.submit({"x": x})) if rng.random() < 0.5 else runner.run({"x": x})
+            result = runner.submit({"x": x}).result() if rng.random() < 0.5 else runner.run({"x": x})
             np.testing.assert_array_equal(result["y"], linear_answer(x))
             assert runner.timing().end_to_end_ms > 0
         return thread
@@ -89,7 +165,7 @@ def test_large_inputs_from_several_threads(native: Any, engines: Engines, slots:
             np.testing.assert_array_equal(runner.run({"x": x})["y"], expected, strict=True)
             ticket = runner.submit({"x": x})
             x[...] = -1  # nobody reads it any more
-            np.testing.assert_array_equal(runner.wait(ticket)["y"], expected, strict=True)
+            np.testing.assert_array_equal(ticket.result()["y"], expected, strict=True)
         return thread
 
     with ThreadPoolExecutor(4) as pool:
@@ -100,13 +176,13 @@ def test_large_inputs_from_several_threads(native: Any, engines: Engines, slots:
 def test_one_thread_submits_and_another_waits(native: Any, engines: Engines) -> None:
     from queue import SimpleQueue
 
-    tickets: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+    tickets: SimpleQueue[tuple[Any, Any] | None] = SimpleQueue()
     runner = native.Runner(engines("fixed"), native.RunnerOptions(slots=2))
 
     def consume() -> int:
         count = 0
         while (item := tickets.get()) is not None:
-            np.testing.assert_array_equal(runner.wait(item[0])["y"], linear_answer(item[1]))
+            np.testing.assert_array_equal(item[0].result()["y"], linear_answer(item[1]))
             count += 1
         return count
 

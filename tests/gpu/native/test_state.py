@@ -65,7 +65,7 @@ def test_one_runner_takes_the_state_of_another(native: Any, engines: Engines) ->
         ticket = first.submit({"x": x[0]})
         with pytest.raises(native.UsageProblem, match="in flight"):
             second.take_state(first)
-        first.wait(ticket)
+        ticket.result()
         with native.Runner(engines("recurrent")) as without:
             with pytest.raises(native.UsageProblem, match="keeps no state"):
                 first.take_state(without)
@@ -81,6 +81,23 @@ def test_a_refused_call_keeps_the_state(native: Any, engines: Engines) -> None:
         with pytest.raises(native.UsageProblem):
             runner.run({"x": integers(2, 8)})
         np.testing.assert_array_equal(runner.run({"x": x[1]})["y"], expected[1])
+
+
+def test_a_refused_call_keeps_the_state_that_it_would_replace(native: Any, engines: Engines) -> None:
+    with native.Runner(engines("recurrent"), native.RunnerOptions(state=PAIR)) as runner:
+        x, h = integers(1, 8), integers(1, 8, seed=7)
+        first = steps([x, x], np.zeros((1, 8), np.float32))
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], first[0])
+        for inputs, more in (
+            ({"x": integers(2, 8), "h": h}, {}),
+            ({"x": x, "h": integers(2, 8)}, {}),
+            ({"x": x, "h": h}, {"at": {"y": 99}}),
+        ):
+            with pytest.raises(native.UsageProblem):
+                runner.run(inputs, **more)
+        with pytest.raises(native.UsageProblem):
+            runner.reset_state({"h": integers(2, 8)})
+        np.testing.assert_array_equal(runner.run({"x": x})["y"], first[1])
 
 
 @pytest.mark.parametrize(

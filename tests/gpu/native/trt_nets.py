@@ -101,6 +101,7 @@ def build(
     profiles: Sequence[Mapping[str, Any]] = (),
     values: Mapping[str, Any] | None = None,
     preview_features: Mapping[str, bool] | None = None,
+    refit: str = "none",
 ) -> bytes:
     """Build a plan with the native builder; `profiles` hold (min, opt, max) by input."""
     path = folder / f"{name}.onnx"
@@ -108,6 +109,7 @@ def build(
     options = native.BuildOptions()
     options.optimization_level = 0
     options.profiling_verbosity = "detailed"
+    options.refit = refit
     options.profiles = [native.Profile(shapes=dict(shapes), values=dict(values or {})) for shapes in profiles]
     known = native.option_names()["preview_features"]
     options.preview_features = {name: on for name, on in (preview_features or {}).items() if name in known}

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,8 +34,9 @@ def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadPlan:
 
 @no_cuda
 def test_without_the_provider_loading_is_an_error_and_never_the_cpu(
-    onnx_models: SimpleNamespace, tmp_path: Path
+    onnx_models: SimpleNamespace, tmp_path: Path, gpus: Callable[..., None]
 ) -> None:
+    gpus("9.0")
     model = onnx_models.linear(tmp_path / "m.onnx")
     with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_cuda\.so") as caught:
         OrtCudaBackend().load(model)

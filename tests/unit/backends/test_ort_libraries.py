@@ -1,5 +1,6 @@
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ VERSIONS = {"onnxruntime": "1.31.1", "cuda_of_wheel": "13.0"}
 
 @pytest.mark.skipif(CUDA_PROVIDER in ort.get_available_providers(), reason="this ONNX Runtime has the provider")
 @pytest.mark.parametrize("provider", [CUDA_PROVIDER, TENSORRT_PROVIDER])
-def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str) -> None:
+def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str, gpus: Callable[..., None]) -> None:
+    gpus("9.0")
     found = ort_libraries.gpu_availability(provider)
     assert not found.ok
     assert ort_libraries._FILES[provider] in found.reason
@@ -41,6 +43,16 @@ def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason
 
     assert re.search(reason, answer.reason)
     assert mend in answer.mend
+
+
+def test_without_a_gpu_that_is_the_reason_not_a_library(
+    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.system.gpu._DEVICE_FILES", ())
+    gpus()
+    found = ort_libraries.gpu_availability(CUDA_PROVIDER)
+    assert found.reason == "No GPU can be used: the driver sees no GPU."
+    assert found.mend.startswith("Install NVIDIA's driver")
 
 
 def test_a_gpu_that_answers_is_available() -> None:

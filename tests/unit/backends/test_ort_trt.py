@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,7 +40,8 @@ def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, *
 
 
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
-def test_without_the_provider_loading_is_an_error(model: Path) -> None:
+def test_without_the_provider_loading_is_an_error(model: Path, gpus: Callable[..., None]) -> None:
+    gpus("9.0")
     with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_tensorrt\.so"):
         OrtTrtBackend().load(model)
 

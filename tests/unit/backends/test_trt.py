@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -261,8 +262,12 @@ def test_the_core_errors_arrive_in_the_workbench_words(model: Path) -> None:
         session.run({"images": np.zeros((9, 3, 8, 8), np.float32)})
 
 
-def test_availability_names_the_first_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_availability_names_the_first_missing_part(
+    monkeypatch: pytest.MonkeyPatch, gpus: Callable[..., None], tmp_path: Path
+) -> None:
     assert TrtBackend().availability().ok
+    gpus("9.0")
+    monkeypatch.setenv("TENSORRT_HOME", str(tmp_path))
 
     def absent() -> None:
         msg = "The native core is not installed."

@@ -39,7 +39,7 @@ def test_the_matrix(tmp_path: Path) -> None:
     points = expand(config)
     assert len(points) == 3 * 2 * 3
     assert len({point.key for point in points}) == len(points)
-    assert points[0].label == "sweep/detector b1 sequence=16/ort-cpu-fp32 graph_optimization_level=basic"
+    assert points[0].label == "sweep/detector b1 sequence=16/ort-cpu graph_optimization_level=basic"
     assert ranges(points, points[0].work) == {"batch": (1, 4), "sequence": (16, 32)}
 
 
@@ -101,7 +101,7 @@ def test_every_round_measures_every_point_in_an_order_of_its_own(tmp_path: Path)
         ("{path: m.onnx}", "{}", r"models\.detector.*either path, embedded or needs.*:2"),
         ("{path: m.onnx}", "{embedded: nothing}", r"no embedded model nothing; there are: shapes-yolov10, tiny-lm.*:2"),
         ("kind: arrays", "kind: arrays, models: [other]", "names the model other, which is not under models"),
-        ("{backend: trt, precision: fp16}", "{backend: ort-cpu}", "two runtimes are called ort-cpu-fp32"),
+        ("{backend: trt, precision: fp16}", "{backend: ort-cpu}", "two runtimes are called ort-cpu"),
         ("scenarios:", "seed: [", r"not YAML.*bench\.yaml:\d"),
     ],
 )

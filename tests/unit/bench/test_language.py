@@ -1,9 +1,13 @@
 """Prefill and generation of a language model as scenarios of a bench."""
 
+import io
+import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -11,10 +15,13 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.registry import backend_names
+from trt_workbench.bench import language
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
-from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.scenarios import load_model, make_scenario
+from trt_workbench.bench.worker import serve
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
 
@@ -53,6 +60,10 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
         model.close()
     assert scenario.items == items
     assert len(samples.latency_ms) == 3
+    agreement = model.provenance["agreement"]
+    assert (agreement["reference"], agreement["sequences"], agreement["failure"]) == ("torch:fp32", 2, None)
+    assert agreement["tokens"] == dims.get("new_tokens", 1)
+    assert agreement["max_logit_difference"] < 1e-4 < agreement["logit_difference_limit"]
     if kind == "prefill":
         assert samples.split_ms == {}
     else:
@@ -99,7 +110,7 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
     path.write_text(text + "scenarios: {s: {kind: generate-cached, dims: {prompt: [8, 16]}}}\n")
     config = load_config(path)
     assert [one.work.dims for one in expand(config)] == [{"prompt": size, "new_tokens": 32} for size in (8, 16)]
-    assert len(model_hash(model_files(config)["lm"])) == 64
+    assert len(hash_model(model_files(config)["lm"])) == 64
     for scenario, message in [
         ("{kind: prefill, dims: {sequence: 8}}", "prefill has no dimension sequence; it has: prompt"),
         ("{kind: prefill, imgsz: [8, 8]}", "prefill has no imgsz"),
@@ -117,3 +128,64 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
     path.write_text("models: {m: {path: .}}\nruntimes: [{backend: torch}]\nscenarios: {s: {kind: prefill}}\n")
     with pytest.raises(UsageProblem, match=r"lacks config\.json"):
         model_files(load_config(path))
+
+
+def rows_after_the_first(logits: Any, _: int) -> Any:
+    return logits[[0] * len(logits)]
+
+
+def one_wrong_token(logits: Any, calls: int) -> Any:
+    """Negated once the logits have been compared, and the worker has generated once."""
+    return -logits if calls == 3 * 4 else logits
+
+
+class Faulty:
+    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
+
+    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
+        self._model, self._fault, self._calls = model, fault, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        if name not in ("step", "prefill"):
+            return found
+
+        def call(*arguments: Any) -> Any:
+            self._calls += 1
+            return self._fault(found(*arguments), self._calls)
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("fault", "batch", "fails"),
+    [
+        (rows_after_the_first, 1, None),
+        (rows_after_the_first, 2, "load"),
+        (lambda logits, _: logits * np.float32("nan"), 1, "load"),
+        (one_wrong_token, 2, "measure"),
+    ],
+)
+def test_what_is_wrong_is_a_failure_of_the_worker(
+    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, batch: int, fails: str | None
+) -> None:
+    real = language.open_cached
+    monkeypatch.setattr(language, "open_cached", lambda *given: Faulty(real(*given), fault))
+    one = point("generate-cached", "ort-cpu", {"prompt": 5, "new_tokens": 4})
+    document = asdict(one)
+    document["work"]["batch"] = batch
+    plan = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
+    load = {"verb": "load", "point": document, "model": str(llm_folder("llama"))}
+    load |= {"ranges": {}, "family": None, "seed": 1}
+    measure = {"verb": "measure", "plan": plan, "samples": str(tmp_path / "samples.npz")}
+    answers = io.StringIO()
+    serve(io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)
+    loaded, measured = map(json.loads, answers.getvalue().splitlines())
+    if fails is None:
+        assert loaded["ok"]
+        assert measured["provenance"]["agreement"]["failure"] is None
+        return
+    failed = loaded if fails == "load" else measured
+    assert (failed["ok"], failed["kind"], failed["exit_code"]) == (False, "Disagreement", 1)
+    assert "are not those of torch:fp32" in failed["error"]
+    assert not (tmp_path / "samples.npz").exists()

@@ -9,6 +9,7 @@ import pytest
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.config import MeasureSettings
+from trt_workbench.bench.contention import Contention
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
 from trt_workbench.bench.telemetry import Telemetry, TelemetrySampler, gpu_in_use
@@ -58,7 +59,8 @@ def test_the_warm_up_does_not_count() -> None:
 
 def telemetry(**changes: object) -> Telemetry:
     values: dict[str, object] = dict.fromkeys(Telemetry.__dataclass_fields__)
-    return Telemetry(**{**values, "throttles": (), "seconds": 1.0, **changes})  # type: ignore[arg-type]
+    fixed = {"throttles": (), "seconds": 1.0, "contention": Contention()}
+    return Telemetry(**{**values, **fixed, **changes})  # type: ignore[arg-type]
 
 
 def test_beside_a_runtime_on_the_processor_no_gpu_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +75,10 @@ def test_beside_a_runtime_on_the_processor_no_gpu_is_watched(monkeypatch: pytest
 
 
 def test_a_repetition_is_its_slices_in_order() -> None:
-    first = Slice({"latency_ms": [1.0, 2.0]}, 0.5, telemetry(power_mean_w=100.0, sm_clock_mhz=1000.0), (1.5,))
-    hot = telemetry(power_mean_w=300.0, sm_clock_mhz=2000.0, throttles=("hot",), host_memory_bytes=7, seconds=3.0)
+    cool = telemetry(power_mean_w=100.0, sm_clock_mhz=1000.0, contention=Contention(cpu_wait_share=0.1, cpu_others=1.0))
+    first = Slice({"latency_ms": [1.0, 2.0]}, 0.5, cool, (1.5,))
+    hot = telemetry(power_mean_w=300.0, sm_clock_mhz=2000.0, throttles=("hot",), host_memory_bytes=7, seconds=3.0,
+                    contention=Contention(cpu_wait_share=0.5), gpu_other_processes=2)  # fmt: skip
     whole = merged([first, Slice({"latency_ms": [3.0]}, 1.0, hot, (3.0,))])
     assert whole.columns == {"latency_ms": [1.0, 2.0, 3.0]}
     assert (whole.wall_s, whole.p50_ms) == (1.5, (1.5, 3.0))
@@ -83,6 +87,8 @@ def test_a_repetition_is_its_slices_in_order() -> None:
     assert whole.telemetry.throttles == ("hot",)
     assert whole.telemetry.host_memory_bytes == 7
     assert whole.telemetry.energy_j is None
+    assert whole.telemetry.contention.cpu_wait_share == pytest.approx(0.4)  # weighed by time
+    assert (whole.telemetry.contention.cpu_others, whole.telemetry.gpu_other_processes) == (1.0, 2)
     assert merged([first]) is first
 
 

@@ -65,7 +65,7 @@ def test_samples_come_back_and_damage_is_named(tmp_path: Path) -> None:
     write_samples(path, {"latency_ms": np.array([1.0, 2.5])})
     assert read_samples(path) == {"latency_ms": [1.0, 2.5]}
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(UsageProblem, match="samples cannot be read"):
+    with pytest.raises(UsageProblem, match="cannot be read as arrays"):
         read_samples(path)
 
 

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
 MakeModel = Callable[..., Path]
 
@@ -150,8 +151,8 @@ def test_export_copies_plan_and_manifest(make_model: MakeModel, native_double: A
 def test_calibration_data_are_part_of_the_key(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     data = tmp_path / "calib.npy"
     np.save(data, np.zeros((16, 4), np.float32))
-    settings = BuildSettings(precision="int8", calibration={"data": data, "batch": 8})
-    model = make_model()
+    settings = BuildSettings(precision="int8", calibration={"data": data}, profiles=["x:1x4/2x4/2x4"])
+    model = make_model(batch="N")
     notes: list[str] = []
     build(prepare_build(model, settings), note=notes.append)
     assert "16 samples only" in notes[-1]
@@ -160,6 +161,60 @@ def test_calibration_data_are_part_of_the_key(make_model: MakeModel, native_doub
     assert not build(prepare_build(model, settings)).built
     np.save(data, np.ones((16, 4), np.float32))
     assert build(prepare_build(model, settings)).built
+
+
+def test_the_calibration_batch_is_the_one_that_the_model_has(
+    make_model: MakeModel, native_double: Any, tmp_path: Path
+) -> None:
+    data = tmp_path / "calib.npy"
+    np.save(data, np.zeros((3, 4), np.float32))
+    plan = prepare_build(make_model(batch=1), BuildSettings(precision="int8", calibration={"data": data}))
+    assert plan.settings.calibration
+    assert plan.settings.calibration.batch == 1
+    build(plan)
+    assert [batch["x"].shape for batch in native_double.builds[0][1].calibration.batches()] == [(1, 4)] * 3
+    asked = BuildSettings(precision="int8", calibration={"data": data, "batch": 1})
+    assert prepare_build(make_model(batch=1), asked).cached  # one engine, however the batch was come by
+
+
+def test_calibration_that_cannot_work_is_refused_before_the_build(make_model: MakeModel, tmp_path: Path) -> None:
+    data = tmp_path / "calib.npy"
+    settings = BuildSettings(precision="int8", calibration={"data": data, "batch": 8})
+    np.save(data, np.zeros((16, 4), np.float32))
+    with pytest.raises(UsageProblem, match="batch of 8 does not fit the input x, whose batch is 1; leave"):
+        prepare_build(make_model(batch=1), settings)
+    np.save(data, np.zeros((16, 5), np.float32))
+    with pytest.raises(UsageProblem, match=r"input x are of shape \[5\], a sample of the model's is \[4\]"):
+        prepare_build(make_model(batch=8), settings)
+    np.save(data, np.zeros((16, 4)))
+    with pytest.raises(UsageProblem, match="x are float64, the model takes float32"):
+        prepare_build(make_model(batch=8), settings)
+    np.save(data, np.zeros((7, 4), np.float32))
+    with pytest.raises(UsageProblem, match="hold 7 samples, no batch of 8"):
+        prepare_build(make_model(batch=8), settings)
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
+def test_a_build_ends_at_its_limit(
+    make_model: MakeModel, native_double: Any, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    monkeypatch.setattr("atexit.register", lambda *call: kept.append(call))  # as this process goes on
+    native_double.version = version
+
+    def slow(_: str, __: Any, progress: Any) -> Any:
+        for step in range(1000):
+            time.sleep(0.01)
+            if not progress("tactics", step, 1000) and version != "8.6.0":
+                msg = "the build was cancelled"
+                raise RuntimeError(msg)
+
+    native_double.build_engine = slow
+    start = time.monotonic()
+    with pytest.raises(CheckFailed, match=r"limit of 0\.2 s, in the phase tactics \d+ of 1000\. .*--time-limit"):
+        build(prepare_build(make_model(), BuildSettings()), time_limit_s=0.2)
+    assert time.monotonic() - start < 5
+    assert [call[1:] for call in kept] == ([(CheckFailed.exit_code,)] if version == "8.6.0" else [])
 
 
 def test_requests_that_cannot_work(make_model: MakeModel, tmp_path: Path) -> None:

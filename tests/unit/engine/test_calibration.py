@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trt_workbench.engine.calibration import calibration_batches, count_samples, hash_calibration
+from trt_workbench.engine.calibration import calibration_batches, count_samples, fit_calibration, hash_calibration
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import ModelTensor
 
 
 def test_a_folder_of_arrays_is_one_stream_of_samples(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         list(calibration_batches(Calibration(data=tmp_path), ["x"]))
     np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
     with pytest.raises(UsageProblem, match="3 samples, no batch of 8"):
-        list(calibration_batches(Calibration(data=tmp_path), ["x"]))
+        fitted(tmp_path, ("N", 2), batch=8)
     with pytest.raises(UsageProblem, match=r"holds one array, the model takes \['x', 'y'\]"):
         list(calibration_batches(Calibration(data=tmp_path), ["x", "y"]))
     (tmp_path / "b.jpg").touch()
@@ -80,3 +81,44 @@ def test_inputs_of_different_length(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 1)), y=np.zeros((3, 1)))
     with pytest.raises(UsageProblem, match="differ in their number"):
         list(calibration_batches(Calibration(data=tmp_path, batch=1), ["x", "y"]))
+
+
+def fitted(data: Path, *shapes: tuple[int | str | None, ...], batch: int | None = None) -> int | None:
+    inputs = [ModelTensor(f"x{number}", "float32", shape) for number, shape in enumerate(shapes)]
+    calibration = Calibration(data=data, batch=batch)
+    return fit_calibration(calibration, inputs, lambda _: np.zeros((3, 2, 2), np.float32)).batch
+
+
+def test_the_batch_fits_the_model_and_the_data(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((20, 3, 2, 2), np.float32))
+    assert fitted(tmp_path, ("N", 3, 2, 2)) == 8
+    assert fitted(tmp_path, ("N", 3, 2, 2), batch=5) == 5
+    assert fitted(tmp_path, (1, 3, 2, 2)) == 1
+    assert fitted(tmp_path, (16, 3, "h", None)) == 16
+    with pytest.raises(UsageProblem, match="20 samples, no batch of 32"):
+        fitted(tmp_path, (32, 3, 2, 2))
+    np.savez(tmp_path / "b.npz", x0=np.zeros((4, 2), np.float32), x1=np.zeros((4, 2), np.float32))
+    with pytest.raises(UsageProblem, match="x0 2, x1 4"):
+        fitted(tmp_path / "b.npz", (2, 2), (4, 2))
+
+
+def test_few_samples_are_one_small_batch(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((3, 2), np.float32))
+    assert fitted(tmp_path, ("N", 2)) == 3
+
+
+def test_images_are_tried_before_the_build(tmp_path: Path) -> None:
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / name).write_bytes(b"an image")
+    assert fitted(tmp_path, (1, 3, 2, 2)) == 1
+    with pytest.raises(UsageProblem, match=r"of shape \[3, 2, 2\], a sample of the model's is \[3, 4, 4\]"):
+        fitted(tmp_path, (1, 3, 4, 4))
+    with pytest.raises(UsageProblem, match="Images calibrate detectors with one input"):
+        fitted(tmp_path, (1, 3, 2, 2), (1, 3, 2, 2))
+
+
+def test_every_file_is_looked_at(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((8, 2), np.float32))
+    np.save(tmp_path / "b.npy", np.zeros((8, 3), np.float32))
+    with pytest.raises(UsageProblem, match=r"b\.npy"):
+        fitted(tmp_path, ("N", 2))

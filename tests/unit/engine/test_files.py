@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.engine.files import atomic_writer, write_json, write_text
+from trt_workbench.engine import files
+from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, write_json, write_text
 
 
 def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:
@@ -48,3 +49,47 @@ def test_json_refuses_nan(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "file.json", {"value": float("nan")})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_folder_takes_the_place_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exchanges: bool
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr(files, "_exchange", lambda *_: False)
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    replace_folder(tmp_path / "new", tmp_path / "old")
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+    assert (tmp_path / "old" / "file").read_text() == "new"
+
+
+def test_what_cannot_be_replaced_stays(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(FileNotFoundError):
+        replace_folder(tmp_path / "absent", tmp_path / "old")
+    assert (tmp_path / "old").is_dir()
+
+
+def test_a_name_has_one_holder(tmp_path: Path) -> None:
+    one, other = NameLock(tmp_path / "lock"), NameLock(tmp_path / "lock")
+    assert one.acquire()
+    assert not other.acquire()
+    one.release()
+    assert other.acquire()
+    assert not one.acquire()
+    other.release()
+    one.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "..", "../a", "a/../../b", "a/../b", ".", ""])
+def test_names_that_lead_out_of_a_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="leads out"):
+        path_within(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a/b.jpg", "a..b", "./a.jpg"])
+def test_names_within_a_folder(tmp_path: Path, name: str) -> None:
+    assert path_within(tmp_path, name).is_relative_to(tmp_path)

@@ -2,6 +2,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,12 +20,20 @@ def test_every_external_byte_counts(make_model: Callable[..., Path]) -> None:
     locations = examine_model(model).external_locations
     assert locations == ("model.onnx.data",)
     before = hash_model(model, locations)
+    assert hash_model(model) == before
     data = model.parent / locations[0]
     content = bytearray(data.read_bytes())
     content[-1] ^= 1
     data.write_bytes(content)
-    assert hash_model(model, locations) != before
-    assert hash_model(model, locations) != hash_model(model)
+    assert hash_model(model) == hash_model(model, locations) != before
+    assert hash_model(model) != hash_file(model)
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.plan", "m.pt2"])
+def test_a_file_that_is_no_onnx_model_has_the_hash_of_its_bytes(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"no model")
+    assert hash_model(path) == hash_file(path)
 
 
 def test_a_renamed_file_counts(tmp_path: Path) -> None:

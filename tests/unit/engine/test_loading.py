@@ -1,13 +1,15 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trt_workbench.engine.hashing import hash_bytes
-from trt_workbench.engine.loading import check_target, read_plan
+from trt_workbench.engine.hashing import hash_bytes, hash_file
+from trt_workbench.engine.loading import check_target, load_engine, plugin_libraries, read_plan
 from trt_workbench.engine.manifest import (
     EngineFile,
     GpuIdentity,
@@ -131,3 +133,51 @@ def test_compatible_plans_are_let_through(plan: Path) -> None:
     write_manifest(plan, manifest(options={"version_compatible": True, "hardware_compatibility": "ampere_plus"}))
     other = dataclasses.replace(TARGET, tensorrt_version="11.1.0", compute_capability="12.0")
     assert check_target(read_plan(plan), other) == ()
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    path = tmp_path / "libplugin.so"
+    path.write_bytes(b"a library")
+    return path
+
+
+def with_plugin(plan: Path, library: Path, **options: object) -> None:
+    plugins = [{"path": str(library), "sha256": hash_file(library)}]
+    write_manifest(plan, manifest(plugins=plugins, options=options))
+
+
+def test_the_libraries_of_the_manifest_are_loaded_with_the_plan(plan: Path, library: Path, tmp_path: Path) -> None:
+    with_plugin(plan, library)
+    assert plugin_libraries(read_plan(plan), ()) == (library,)
+    more = tmp_path / "libmore.so"
+    more.write_bytes(b"another one")
+    assert set(plugin_libraries(read_plan(plan), [more])) == {library, more}
+    with_plugin(plan, library, serialize_plugins=True)
+    assert plugin_libraries(read_plan(plan), ()) == ()
+
+
+def test_a_library_that_was_moved_is_named_by_the_user(plan: Path, library: Path, tmp_path: Path) -> None:
+    with_plugin(plan, library)
+    moved = library.rename(tmp_path / "elsewhere.so")
+    with pytest.raises(UsageProblem, match=r"cannot be read .*libplugin.so.*--plugin"):
+        plugin_libraries(read_plan(plan), ())
+    assert plugin_libraries(read_plan(plan), [moved]) == (moved,)
+
+
+def test_a_library_that_was_replaced_is_refused(plan: Path, library: Path) -> None:
+    with_plugin(plan, library)
+    library.write_bytes(b"something else")
+    with pytest.raises(UsageProblem, match="not the one that the plan was built with"):
+        plugin_libraries(read_plan(plan), ())
+
+
+def test_libraries_and_budget_reach_the_core(plan: Path, library: Path, native_double: Any) -> None:
+    given: list[dict[str, Any]] = []
+    native_double.Engine = lambda _, **options: given.append(options) or SimpleNamespace()
+    with_plugin(plan, library, weight_streaming=True)
+    (note,) = load_engine(plan).notes
+    assert "no weight_streaming_budget" in note
+    assert load_engine(plan, weight_streaming_budget="auto").notes == ()
+    assert [options["plugins"] for options in given] == [[str(library)]] * 2
+    assert [options["weight_streaming_budget"] for options in given] == [None, "auto"]

@@ -67,6 +67,8 @@ def test_build_options_exist() -> None:
 
 def test_run_and_bench_options_exist() -> None:
     assert MeasureSettings().bench_options(None).keys() <= arguments("BenchOptions.__init__")
+    loading = {"allow_host_code", "device", "plugins", "weight_streaming_budget"}
+    assert loading <= arguments("Engine.__init__")
     runner = {"slots", "cuda_graph", "spin", "graph_includes_transfers", "profile", "state"}
     assert runner <= arguments("RunnerOptions.__init__")
     assert {field.name for field in dataclasses.fields(ImageTransform)} == arguments("LetterboxSpec.__init__")
@@ -85,8 +87,10 @@ def test_run_and_bench_options_exist() -> None:
         ("BuildResult", ["inputs", "outputs", "merge_timing_caches"]),
         ("Engine", ["inputs", "outputs", "tensors", "num_profiles", "device_memory_bytes", "metadata"]),
         ("EngineTensor", ["name", "is_input", "dtype", "shape", "location", "is_shape_tensor", "format", "profiles"]),
-        ("EngineTensor", ["values"]),
+        ("EngineTensor", ["values", "aliased_input"]),
         ("Runner", ["run", "graph_status", "measure", "memory_bytes", "reset_state", "take_state", "close"]),
+        ("Runner", ["submit", "input_buffer", "counters"]),
+        ("Ticket", ["done", "wait", "result", "future", "__await__"]),
         ("LayerTime", ["name", "milliseconds"]),
     ],
 )

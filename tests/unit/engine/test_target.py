@@ -39,7 +39,7 @@ def test_cuda_has_one_error_for_no_driver_and_an_old_one(
         (
             "libnvinfer.so.8",
             "libnvinfer is TensorRT 8.6.1, but the core was built with 8.5.0. Rebuild the core (`build-native`).",
-            "Rebuild the core (`build-native`). Build it: `pixi run build-native`",
+            "Rebuild the core (`build-native`). Build it: `pip install ./cpp`.",
         ),
         (
             "libnvinfer.so.8",

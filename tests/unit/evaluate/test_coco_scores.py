@@ -80,7 +80,7 @@ def reference(
     return evaluation.stats, evaluation.eval["precision"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 40), extra=st.integers(1, 60), images=st.integers(1, 8))
 def test_exactly_what_one_whole_evaluation_gives(seed: int, count: int, extra: int, images: int) -> None:
     rng = np.random.default_rng(seed)

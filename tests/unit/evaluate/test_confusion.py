@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
@@ -91,7 +91,6 @@ boxes = st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(1, 30), st
 rows = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 1), boxes), max_size=12)
 
 
-@settings(deadline=None)
 @given(objects=rows, guesses=rows)
 def test_every_object_and_detection_is_counted_once(objects: list[Row], guesses: list[Row]) -> None:
     ids = np.array([1, 2, 3], np.int64)

@@ -34,7 +34,6 @@ from trt_workbench.evaluate.llm_timing import (
     Timing,
     TimingRequest,
     check_timing,
-    first_difference,
     time_models,
 )
 from trt_workbench.pipeline.language.export import ExportSettings, exported_graph
@@ -286,7 +285,8 @@ def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
         key = (row["mode"], row["backend"], row["prompt_tokens"])
         mine = [line for line in lines if (line["kind"], line["backend"], line["prompt_tokens"]) == key]
         assert [line["repetition"] for line in mine] == [0, 1, 2]
-        assert row["same_tokens_as_torch"]
+        assert row["agreement"]["failure"] is row["agreement"]["first_difference"] is None
+        assert row["agreement"]["tokens"] == row["new_tokens"]
         assert row["tokens_per_s"]["count"] == 3
         for line in mine:
             tokens = 2 * (row["prompt_tokens"] if row["mode"] == "prefill" else 5)
@@ -375,23 +375,6 @@ def test_without_tokens_to_compare_with_nothing_is_timed(llm_folder: Folders, tm
     with pytest.raises(UsageProblem, match="cache"):
         timed(request, BACKENDS, llm_folder("mamba"), tmp_path, timing)
     assert timing == Timing()
-
-
-def test_other_tokens_are_found() -> None:
-    class Counter:
-        """Picks 1, 2, 3, …"""
-
-        def __init__(self) -> None:
-            self.count = 0
-
-        def last_logits(self, tokens: np.ndarray) -> np.ndarray:
-            self.count += 1
-            return np.eye(10, dtype=np.float32)[[self.count] * len(tokens)]
-
-    run = generate_uncached(Counter(), np.zeros((2, 3), np.int64), 4)
-    assert run.tokens.tolist() == [[1, 2, 3, 4]] * 2
-    assert first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 9, 4, 5]])) == 2
-    assert first_difference(run.tokens, np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 0]])) is None
 
 
 @pytest.mark.parametrize(

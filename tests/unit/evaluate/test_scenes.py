@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,33 @@ def test_written_once_and_not_over_something_else(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="another"):
         write_dataset(tmp_path, "val", 3, 1)
     assert write_dataset(tmp_path, "train", 1, 9).exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from trt_workbench.evaluate.scenes import write_dataset
+steps = iter(range(int(sys.argv[2])))
+def trap(event, arguments):
+    if event in ("os.mkdir", "os.rename", "os.rmdir") and next(steps, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(trap)
+write_dataset(Path(sys.argv[1]), "val", 2, 5)
+"""
+
+
+def test_a_call_that_was_killed_is_made_good(tmp_path: Path) -> None:
+    whole = write_dataset(tmp_path / "whole", "val", 2, 5).read_bytes()
+    for steps in range(20):
+        root = tmp_path / str(steps)
+        done = subprocess.run([sys.executable, "-c", KILLED, root, str(steps)], check=False, timeout=60)
+        assert write_dataset(root, "val", 2, 5).read_bytes() == whole
+        assert sorted(path.name for path in (root / "val").iterdir()) == ["000000.jpg", "000001.jpg"]
+        assert sorted(path.name for path in root.iterdir()) == [".val.lock", "annotations", "val"]
+        if done.returncode == 0:
+            break
+    assert steps > 4
+    assert done.returncode == 0
 
 
 def test_a_broken_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,31 @@ def test_a_graph_of_slots_and_fixed_batch(
     assert {tensor.shape for tensor in facts.outputs[1:]} == {(batch, 2, 48, 8)}
 
 
+@pytest.mark.parametrize("kind", ["static", "step"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "opt", "mistral", "gpt_oss", "bloom"])
+def test_one_mask_serves_every_sequence(llm_folder: Folders, tmp_path: Path, kind: GraphKind, family: str) -> None:
+    """TensorRT 8.6 reads a mask with a batch dimension wrongly from the second sequence on."""
+    import onnxruntime as ort
+
+    model = load_causal_lm(examine_llm_directory(llm_folder(family)))
+    path = export_graph(model, kind, tmp_path / "m.onnx", cache_length=16, batch=3).path
+    document = onnx.load(path)
+    made = {name: node for node in document.graph.node for name in node.output}
+    masks = [name for node in document.graph.node if node.op_type == "Add" for name in node.input]
+    masks = list(dict.fromkeys(name for name in masks if name in made and made[name].op_type == "Where"))
+    assert masks
+    document.graph.output.extend(onnx.ValueInfoProto(name=name) for name in masks)
+    session = ort.InferenceSession(document.SerializeToString(), providers=["CPUExecutionProvider"])
+    feed = {"input_ids": np.zeros((3, 1), np.int64), "start": np.array([5])}
+    for tensor in session.get_inputs():
+        if tensor.name not in feed:
+            feed[tensor.name] = np.zeros(tensor.shape, np.float32)
+    for mask in session.run(masks, feed):
+        assert mask.shape == (1, 1, 1, 16)
+        assert mask[0, 0, 0, 5] == 0
+        np.testing.assert_array_equal(mask[0, 0, 0, 6:], MASKED)
+
+
 def test_masks_can_be_held_in_half_precision(llm_folder: Folders, tmp_path: Path) -> None:
     model = load_causal_lm(examine_llm_directory(llm_folder("llama")))
     graph = onnx.load(export_graph(model, "logits", tmp_path / "m.onnx").path).graph

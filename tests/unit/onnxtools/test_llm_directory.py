@@ -77,13 +77,28 @@ def test_a_hub_name_is_not_downloaded() -> None:
         ("{", ("model.safetensors",), "Not valid JSON"),
         ("[]", ("model.safetensors",), "JSON object"),
         ({}, ("model.safetensors",), "model_type"),
-        ({**CONFIG, "auto_map": {}}, ("model.safetensors",), "never executed"),
+        ({**CONFIG, "architectures": ["LlamaForSequenceClassification"]}, (), "no causal language model"),
+        ({**CONFIG, "architectures": ["BertForMaskedLM"]}, (), "no causal language model"),
         ({**CONFIG, "is_encoder_decoder": True}, ("model.safetensors",), "encoder-decoder"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, config: Any, names: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         examine_llm_directory(folder(tmp_path, config, *names))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"architectures": ["LlamaForCausalLM"]},
+        {"architectures": ["BertForMaskedLM"], "is_decoder": True},
+        {"architectures": None},
+        {"architectures": []},
+        {"architectures": [3]},
+    ],
+)
+def test_what_is_not_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    examine_llm_directory(folder(tmp_path, {**CONFIG, **config}, "model.safetensors"))
 
 
 def test_no_configuration(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import parser
 
@@ -319,7 +319,6 @@ def concats(draw: st.DrawFn) -> tuple[onnx.ModelProto, int]:
 
 
 @given(concats())
-@settings(deadline=None)
 def test_all_pieces_are_the_tensor(drawn: tuple[onnx.ModelProto, int]) -> None:
     model, wanted = drawn
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
@@ -331,7 +330,6 @@ def test_all_pieces_are_the_tensor(drawn: tuple[onnx.ModelProto, int]) -> None:
 
 
 @given(concats(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_pieces_in_any_order_say_the_same(drawn: tuple[onnx.ModelProto, int], random: Random) -> None:
     model, _ = drawn
     names = list(model.graph.node[-1].input)

@@ -1,6 +1,7 @@
 """Hand-made tensors with known boxes, through each family."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -249,3 +250,42 @@ class TestEveryFamily:
 def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(UsageProblem, match="not"):
         DecodeSettings(**settings)
+
+
+class TestDetr:
+    head: ClassVar[dict[str, str]] = {"head": "RTDETRDecoder", "end2end": "False"}
+
+    def test_boxes_are_shares_and_the_last_column_the_class(self) -> None:
+        rows = [[[0.5, 0.25, 0.5, 0.25, 0.9, 2], [0.25, 0.25, 0.5, 0.5, 0.0005, 1], [0.25, 0.5, 0.25, 1, 0.95, 0]]]
+        (found,) = decode(family(None, (1, 3, 6), self.head | {"names": "['a', 'b', 'c']"}), np.array(rows))
+        np.testing.assert_allclose(found.boxes, [[8, 0, 24, 64], [16, 8, 48, 24]])
+        assert found.scores.tolist() == pytest.approx([0.95, 0.9])
+        assert found.labels.tolist() == [0, 2]
+        assert (found.boxes.dtype, found.scores.dtype, found.labels.dtype) == (np.float32, np.float32, np.int64)
+
+    def test_older_exports_have_a_score_for_each_class(self) -> None:
+        rows = [[[0.5, 0.5, 0.5, 0.25, 0.1, 0.9, 0.2], [0.5, 0.5, 1, 1, 0.3, 0.25, 0.1]]]
+        (found,) = decode(family(None, (1, 2, 7), self.head), np.array(rows))
+        np.testing.assert_allclose(found.boxes, [[16, 24, 48, 40], [0, 0, 64, 64]])
+        assert found.scores.tolist() == pytest.approx([0.9, 0.3])
+        assert found.labels.tolist() == [1, 0]
+
+    def test_rows_of_six_with_two_classes_are_told_apart_by_their_values(self) -> None:
+        two = family(None, (1, 2, 6), self.head | {"names": "['a', 'b']"})
+        (with_class,) = decode(two, np.array([[[0.5, 0.5, 1, 1, 0.9, 1], [0.5, 0.5, 1, 1, 0.4, 0]]]))
+        assert (with_class.labels.tolist(), with_class.scores.tolist()) == ([1, 0], pytest.approx([0.9, 0.4]))
+        (by_class,) = decode(two, np.array([[[0.5, 0.5, 1, 1, 0.9, 0.05], [0.5, 0.5, 1, 1, 0.4, 0.6]]]))
+        assert (by_class.labels.tolist(), by_class.scores.tolist()) == ([0, 1], pytest.approx([0.9, 0.6]))
+
+    @pytest.mark.parametrize(
+        ("row", "text"),
+        [
+            ([0.5, 0.5, 1, 1, 7.5, 1], "from 7.5 to 7.5"),
+            ([0.5, 0.5, 1, 1, 0.5, 0.5], "does not hold classes"),
+            ([0.5, 0.5, 1, 1, 0.5, 3], "class 3"),
+        ],
+    )
+    def test_what_is_no_score_or_class_is_refused(self, row: list[float], text: str) -> None:
+        found = family(None, (1, 1, 6), self.head | {"names": "['a', 'b', 'c']"})
+        with pytest.raises(UsageProblem, match=text):
+            decode(found, np.array([[row]]))

@@ -119,6 +119,22 @@ def test_rounding_of_the_resized_sides() -> None:
     assert plan_geometry(7, 10, ImageTransform(5, 5)).resized == (4, 5)
 
 
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 700), st.integers(1, 700))
+def test_a_stretched_image_takes_the_whole_input(height: int, width: int, rows: int, columns: int) -> None:
+    geometry = plan_geometry(height, width, ImageTransform(rows, columns, placement="stretch", scale_up=False))
+    assert geometry.resized == (rows, columns)
+    assert (geometry.top, geometry.left) == (0, 0)
+    whole = np.array([[0, 0, width, height]], np.float32)
+    np.testing.assert_allclose(place_boxes(whole, geometry), [[0, 0, columns, rows]], rtol=1e-5)
+    np.testing.assert_allclose(restore_boxes(place_boxes(whole, geometry), geometry, clip=False), whole, rtol=1e-5)
+
+
+def test_stretching_is_opencvs_resize() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (30, 50, 3), np.uint8)
+    canvas, _ = letterbox(image, ImageTransform(40, 20, placement="stretch"))
+    np.testing.assert_array_equal(canvas, cv2.resize(image, (20, 40), interpolation=cv2.INTER_LINEAR))
+
+
 def test_an_odd_padding_has_its_smaller_half_first() -> None:
     geometry = plan_geometry(10, 10, ImageTransform(13, 10))
     assert (geometry.top, geometry.left) == (1, 0)

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -7,6 +8,22 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.families import FAMILY_NAMES, recognise
 
 COCO = str({index: f"class {index}" for index in range(80)})
+# What ultralytics 8.4's exporter writes beside `head`, `end2end` and, of other tasks, `kpt_shape` and `kpt_names`.
+ULTRALYTICS = {
+    "description": "Ultralytics model trained on coco.yaml",
+    "author": "Ultralytics",
+    "date": "2026-11-01T12:00:00+00:00",
+    "version": "8.4.142",
+    "license": "AGPL-3.0 License (https://ultralytics.com/license)",
+    "docs": "https://docs.ultralytics.com",
+    "stride": "32",
+    "task": "detect",
+    "batch": "1",
+    "imgsz": "[640, 640]",
+    "names": COCO,
+    "args": "{'batch': 1, 'half': False, 'dynamic': False, 'simplify': True, 'opset': None, 'nms': False}",
+    "channels": "3",
+}
 Shape = tuple[int | None, ...]
 
 
@@ -39,6 +56,16 @@ def names(count: int) -> dict[str, str]:
         ((None, 8400, 6), {}, "yolox", 1),
         ((1, 8500, 85), {}, "yolox", 80),  # with the P6 level
         ((1, 8400, 85), names(81), "yolov8", 81),
+        ((1, 300, 6), ULTRALYTICS | {"head": "RTDETRDecoder", "end2end": "False"}, "detr", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "RTDETRDecoder", "end2end": "False"}, "detr", 80),
+        ((1, 300, 84), ULTRALYTICS | {"head": "RTDETRDecoder"}, "detr", 80),
+        ((1, 300, 84), ULTRALYTICS | {"description": "Ultralytics rtdetr-l model"}, "detr", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "Detect", "end2end": "True"}, "yolov10", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "v10Detect", "end2end": "True"}, "yolov10", 80),
+        ((None, None, None), ULTRALYTICS | {"head": "Detect", "end2end": "False"}, "yolov8", 80),
+        ((None, None, None), ULTRALYTICS | {"end2end": "False", "args": "{'batch': 1, 'nms': True}"}, "yolov10", 80),
+        ((1, 84, 8400), ULTRALYTICS | {"end2end": "False", "args": "{'nms': False}"}, "yolov8", 80),
+        ((1, 84, 8400), ULTRALYTICS | {"args": "--half"}, "yolov8", 80),
     ],
 )
 def test_one_output_of_a_known_shape(output: Shape, metadata: dict[str, str], family: str, classes: int | None) -> None:
@@ -58,6 +85,9 @@ UNSURE = {
     "rank 4": ((1, 3, 80, 80), {}, "shape"),
     "no class": ((1, 4, 8400), {}, "no class"),
     "all dynamic": ((None, None, None), {}, "class count"),
+    "end-to-end by the shape, not by the metadata": ((1, 300, 6), {"end2end": "False"}, "not end-to-end"),
+    "a raw head by the shape, not by the metadata": ((1, 84, 8400), {"end2end": "True"}, "is end-to-end"),
+    "a DETR of another shape": ((1, 84, 8400), {"head": "RTDETRDecoder", **names(80)}, "RT-DETR"),
 }
 
 
@@ -132,10 +162,44 @@ def test_an_unknown_family_gets_near_matches() -> None:
         recognise([image()], [out(1, 300, 6)], {}, family="ssd")
 
 
-@pytest.mark.parametrize("task", ["segment", "pose", "obb", "classify"])
-def test_other_tasks_are_refused(task: str) -> None:
-    with pytest.raises(UsageProblem, match=task):
-        recognise([image()], [out(1, 300, 6)], {"task": task})
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"task": "segment"}, "'segment': a model for segmentation"),
+        ({"task": "semantic"}, "'semantic': a model for semantic segmentation"),
+        ({"task": "pose", "kpt_shape": "[17, 3]"}, "'pose': a model for key points"),
+        ({"task": "obb"}, "'obb': a model for oriented boxes"),
+        ({"task": "classify"}, "'classify': a model for classification"),
+        ({"task": "depth"}, "'depth': a model for depth"),
+        ({"head": "Segment26"}, "head is 'Segment26': a model for segmentation"),
+        ({"head": "OBB"}, "a model for oriented boxes"),
+        ({"kpt_shape": "[17, 3]"}, "a model for key points"),
+        ({"channels": "1"}, "1 channels"),
+    ],
+)
+def test_other_tasks_are_refused_by_name(metadata: dict[str, str], words: str) -> None:
+    for family in (None, "yolov10"):
+        with pytest.raises(UsageProblem, match=re.escape(words)):
+            recognise([image()], [out(1, 300, 6)], metadata, family=family)
+
+
+@pytest.mark.parametrize("family", [None, "detr"])
+def test_other_forms_of_detr_are_refused_by_name(family: str | None) -> None:
+    apart = [out(1, 300, 4, name="dets"), out(1, 300, 91, name="labels")]
+    with pytest.raises(UsageProblem, match="RF-DETR"):
+        recognise([image()], apart, {}, family=family)
+    apart = [out(1, 300, 80, name="logits"), out(1, 300, 4, name="pred_boxes")]
+    with pytest.raises(UsageProblem, match="pred_boxes and logits"):
+        recognise([image()], apart, {}, family=family)
+    sizes = TensorSpec("orig_target_sizes", "int64", (None, 2))
+    with pytest.raises(UsageProblem, match="post-processing inside"):
+        recognise([image(), sizes], [out(1, 300, name="scores")], {}, family=family)
+
+
+def test_a_detr_stretches_the_image() -> None:
+    found = recognise([image()], [out(1, 300, 6)], {"head": "RTDETRDecoder"})
+    transform = found.transform()
+    assert (transform.placement, transform.channels, transform.scale) == ("stretch", "rgb", 1 / 255)
 
 
 @pytest.mark.parametrize(

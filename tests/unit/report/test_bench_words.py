@@ -7,6 +7,7 @@ import pytest
 
 from trt_workbench.bench.artefacts import BenchArtefacts
 from trt_workbench.bench.records import Record
+from trt_workbench.cli.bench import _show
 from trt_workbench.report.bench_view import tables
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 
@@ -81,6 +82,28 @@ def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> Non
     (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
     assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("s: m b1", "a", [0, 1, 3], 4)
     assert row["reasons"] == ["moved by 15% (and 2 alike)", "throttled: power cap"]
+
+
+def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixture[str]) -> None:
+    times = zip(range(3), (31.6, 50.0, 74.0), strict=True)
+    noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in times]
+    run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
+    run.run["status"] = "complete"
+    words = overall(run, tables(run))
+    assert words[0].startswith(
+        "Unstable: the times of 1 of 2 points are not to be relied on; s: m b1 on a: its repetitions"
+    )
+    assert "Unstable: 3 of 6 repetitions" in " ".join(words)
+    assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
+    _show(run, as_json=False)
+    assert " ".join(capsys.readouterr().out.split()).startswith("Unstable: the times of 1 of 2 points")
+    assert unstable(noisy)[0]["repetitions"] == [0, 1, 2]
+    assert not [word for word in overall(run_of(measured("a", 1.0)), []) if "Unstable" in word]
+
+
+def test_repetitions_that_creep_are_a_warning() -> None:
+    crept = [record("a", number, 1 + number / 100, p50_interval_ms=(0.5, 2.0)) for number in range(9)]
+    assert "At 1 point the later repetitions differ" in " ".join(overall(run_of(crept), tables(run_of(crept))))
 
 
 def test_what_a_runtime_costs_on_a_gpu() -> None:

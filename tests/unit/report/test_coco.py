@@ -1,10 +1,12 @@
 import json
+import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import cv2
+import matplotlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +75,82 @@ def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
         assert picture is not None
         assert picture.std() > 5  # not blank
     assert len(list((run / "plots" / "gallery").glob("*.jpg"))) == 3 * PER_GROUP
+
+
+def test_ids_and_names_do_not_lead_out_of_the_run(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    run = make_run()
+    for name in ("records.jsonl", "predictions.json"):
+        text = (run / name).read_text()
+        (run / name).write_text(re.sub(r'"image_id": (\d+)', r'"image_id": "/../../../evil\1"', text))
+    before = set(tmp_path.rglob("*"))
+    write_report(run)
+    made = set(tmp_path.rglob("*")) - before
+    assert made
+    assert all(path.is_relative_to(run) for path in made)
+
+
+@pytest.mark.parametrize("place", ["plots", "plots/gallery"])
+def test_a_linked_folder_of_pictures_is_refused(make_run: Callable[..., Path], tmp_path: Path, place: str) -> None:
+    run, elsewhere = make_run(), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (run / place).parent.mkdir(exist_ok=True)
+    (run / place).symlink_to(elsewhere)
+    with pytest.raises(UsageProblem, match="is a link"):
+        write_report(run)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_linked_picture_is_replaced_not_followed(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    run = make_run()
+    (tmp_path / "mine.png").write_text("mine")
+    (run / "plots" / "gallery").mkdir(parents=True)
+    for name in ("plots/per_class_ap.png", "plots/gallery/best-1.jpg", "report.html"):
+        (run / name).symlink_to(tmp_path / "mine.png")
+    write_report(run)
+    assert (tmp_path / "mine.png").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["../secret.jpg", "{root}/secret.jpg", "a/../../secret.jpg"])
+def test_an_image_from_elsewhere_does_not_enter_the_gallery(
+    make_run: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    run = make_run()
+    shutil.copy(tmp_path / "images" / "0.jpg", tmp_path / "secret.jpg")
+    (tmp_path / "images" / "a").mkdir()
+    text = (run / "records.jsonl").read_text().replace("0.jpg", name.format(root=tmp_path))
+    (run / "records.jsonl").write_text(text)
+    with pytest.raises(UsageProblem, match="outside of the dataset's folder"):
+        write_report(run)
+
+
+STRANGE = ["$\\frac{$", "$x$", "\ud800", "\x00\x1b[31m", "_hidden", "名前", "x" * 5000, "a\nb", "<script>", ""]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_any_name_can_be_drawn(make_run: Callable[..., Path], name: str) -> None:
+    run = make_run()
+    for file in ("metrics.json", "curves.json", "confusion.json"):
+        text = (run / file).read_text()
+        (run / file).write_text(text.replace('"circle <b>"', json.dumps(name)))
+    assert "<script>" not in write_report(run).read_text(encoding="utf-8")
+
+
+def test_boxes_beyond_the_picture_can_be_drawn(make_run: Callable[..., Path]) -> None:
+    run = make_run()
+    for path in (run / "predictions.json", run.parent / "truth.json"):
+        path.write_text(path.read_text().replace("[5, 5, 20, 20]", "[-1e18, 5, 1e18, 1e300]"))
+    write_report(run)
+
+
+def test_settings_of_the_current_folder_change_no_picture(
+    make_run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, pictures = make_run(), []
+    for usetex in (False, True):
+        monkeypatch.setitem(matplotlib.rcParams, "text.usetex", usetex)
+        write_report(run)
+        pictures.append((run / "plots" / "per_class_ap.png").read_bytes())
+    assert pictures[0] == pictures[1]
 
 
 def test_a_partial_run_says_so(make_run: Callable[..., Path]) -> None:

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
+from trt_workbench.report.bench import write_report
 from trt_workbench.report.overview import write_overview
 
+TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "a", "pre", "code", "img"}
 ENVIRONMENT: dict[str, Any] = {
     "schema_version": 1,
     "command_line": ["trtw"],
@@ -69,7 +72,7 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
         assert part in text
     assert "slow &lt;b&gt;" in page
     assert "<b>" not in page
-    assert re.search(r"arrays, m b1: fast is fastest, \d\.\d{3} ms .*; slow <b> takes 2\.00 times as long", text)
+    assert re.search(r"arrays, m b1: fast is fastest, \d\.\d{3} ms .*; slow &lt;b&gt; takes 2\.00 times as long", text)
     for run in runs:
         assert f'href="../{run.name}/report.html"' in page
 
@@ -80,6 +83,34 @@ def test_works_of_several_runs_are_told_apart(tmp_path: Path) -> None:
     for name in ("before", "after"):
         assert f"{name}: arrays, m b1" in page
         assert f"{name}: arrays: m b1" in page
+
+
+HOSTILE = "a|b <img src=x onerror=y> [c](javascript:d) `e` **f** ~~g~~ \n# h\n\n- i \ud800 \x1b[31m"
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "javascript:alert(1) (2)",
+        "eval-coco",
+        metrics={"model": {"path": HOSTILE}, "backend": HOSTILE, "AP": 0.5},
+    )
+    bench = write_bench(tmp_path / "bench")
+    lines = (bench / "records.jsonl").read_text(encoding="utf-8")
+    renamed = lines.replace('"slow <b>"', json.dumps(HOSTILE)).replace('"m b1"', json.dumps(HOSTILE))
+    (bench / "records.jsonl").write_text(renamed, encoding="utf-8")
+    page = write_overview([run, bench], tmp_path).read_text(encoding="utf-8")
+    text = (tmp_path / "overview.md").read_text(encoding="utf-8")
+    assert 'href="javascript%3Aalert%281%29%20%282%29/report.html"' in page
+    assert "](javascript%3Aalert%281%29%20%282%29/report.html)" in text
+    written = write_report(bench).with_name("report.md").read_text(encoding="utf-8")
+    for markdown in (text, written):
+        html = MarkdownIt("gfm-like", {"linkify": False}).render(markdown)
+        assert set(re.findall(r"<(\w+)", html)) <= TAGS
+        assert "javascript:" not in re.sub(r">[^<]*<", "><", html)
+        assert "\x1b" not in html
+        assert html.count("<h1>") == 1
+        assert "h - i" in html  # one line of one cell
+    assert "<img src=x" not in page
 
 
 def test_a_run_that_was_cut_short_is_named(tmp_path: Path) -> None:

@@ -64,13 +64,55 @@ def test_sentences_name_the_longest_the_overhead_and_the_difference(records: lis
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
     assert "2 layers take 0.400 ms a run; the longest" in text
     assert "1 reformat layers cost 0.100 ms (25.0 %)" in text
-    assert "takes 0.100 ms less than" in text
+    assert "take 0.400 ms in sum, the layers of" in text
     assert "a, b: 0.300 ms against 0.500 ms." in text
     assert "has the reformat Reformatting <x> [y] (0.100 ms)" in text
     assert "ncu recorded 1 kernels; 1 belong to a layer" in text
     assert role_rows(sides) == [
         ("compute", [(1, 0.3), (1, 0.5)]), ("reformat", [(1, 0.1), (0, 0)]), ("other", [(1, 0.0), (0, 0)]),
     ]  # fmt: skip
+
+
+def facts(name: str, own: tuple[float, float, float], profiled: tuple[float, float, float]) -> dict[str, Any]:
+    times = {"own": own, "profiled": profiled}
+    return {
+        "path": f"/models/{name}.onnx", "backend": "ort-cpu", "precision": "as exported",
+        **{f"{which}_ms": time[0] for which, time in times.items()},
+        **{f"{which}_interval_ms": time[1:] for which, time in times.items()},
+        **{f"{which}_interval_coverage": 0.978 for which in times},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        # the profiled sums claim the opposite of the times without the profiler
+        (((16.6, 16.5, 16.7), (20.0, 19.8, 20.2)), ((17.2, 17.1, 17.3), (18.0, 17.9, 18.1)), "cannot answer"),
+        # the same direction, but three times as much
+        (((10.0, 9.9, 10.1), (12.0, 11.9, 12.1)), ((11.0, 10.9, 11.1), (18.0, 17.9, 18.1)), "cannot answer"),
+        (((10.0, 9.9, 10.1), (12.0, 11.0, 12.4)), ((11.0, 10.9, 11.1), (13.2, 12.9, 13.5)), "a.onnx (ort-cpu, as expo"),
+        # neither: the intervals meet
+        (((16.6, 15.9, 17.7), (20.0, 17.8, 20.2)), ((17.2, 16.1, 17.9), (20.5, 17.9, 21.1)), "neither is faster"),
+    ],
+)
+def test_the_times_without_the_profiler_say_who_is_faster(first: Any, second: Any, said: str) -> None:
+    text = summary(side_views({"target": facts("a", *first), "against": facts("b", *second)}, []), [])[0]
+    assert said in text
+    assert ("cannot answer" in text) is (said == "cannot answer")
+    if said != "neither is faster":
+        assert "Without the profiler a.onnx (ort-cpu, as exported) is faster" in text
+    assert f"{first[0][0]:.3f} ms (97 % interval {first[0][1]:.3f} to {first[0][2]:.3f})" in text
+
+
+def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
+    sides = {
+        "target": facts("a", (1, 1, 1), (1, 1, 1)),
+        "against": {"path": "b", "backend": "torch", "precision": "fp32"},
+    }
+    assert "is not known" in summary(side_views(sides, []), [])[0]
+    elsewhere = {"target": facts("a", (1, 1, 1), (1, 1, 1)), "against": facts("b", (2, 2, 2), (2, 2, 2))}
+    elsewhere["against"]["other_machine"] = ["GPU: NVIDIA L4 against NVIDIA H200"]
+    assert "of another machine (GPU: NVIDIA L4 against" in summary(side_views(elsewhere, []), [])[0]
 
 
 def test_another_commands_run_is_refused(make_run: Callable[..., Path]) -> None:

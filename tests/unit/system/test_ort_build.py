@@ -72,6 +72,7 @@ def request_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     python = tmp_path / "python"
     python.write_text(
         f"""#!/bin/sh
+[ "$1" = -P ] && shift
 case "$1" in
   -m) echo "$@" >> {tmp_path}/pip; exit 0;;
   -c) if [ -e {tmp_path}/wrong ]; then echo "opened /usr/lib/libnvinfer.so.10" >&2; exit 1; fi; echo served;;

@@ -41,6 +41,7 @@ shadowed = "b"
 [feature.cuda.tasks]
 on-gpu = "a"
 on-gpu-preferring = { cmd = "a", default-environment = "blackwell" }
+on-gpu-preferring-hopper = { cmd = "a", default-environment = "hopper" }
 """
 
 
@@ -70,11 +71,14 @@ def test_asked_for_but_without_the_task(choose):
         choose("once", "hopper", HOPPER)
 
 
-def test_asked_for_but_not_on_this_machine(choose):
-    with pytest.raises(ComponentMissing, match=r"CUDA driver for 13\.0.*12\.0"):
-        choose("everywhere", "blackwell", CPU)
-    with pytest.raises(ComponentMissing, match=r"compute capability 12\.0 or newer \(found: 9\.0\)"):
-        choose("everywhere", "blackwell", HOPPER)
+def test_asked_for_without_its_gpu(choose):
+    """As pixi does it: the environment can be installed, and what in it needs the GPU says so itself."""
+    assert choose("everywhere", "blackwell", CPU) == choose("everywhere", "blackwell", HOPPER) == "blackwell"
+
+
+def test_asked_for_on_another_kind_of_machine(choose):
+    with pytest.raises(ComponentMissing, match="'blackwell' is for linux-64, and this is osx-arm64"):
+        choose("everywhere", "blackwell", Machine("osx-arm64"))
 
 
 def test_an_older_platform_fits_a_newer_machine(choose):
@@ -108,15 +112,19 @@ def test_several_environments_with_the_task(choose):
     assert choose("on-gpu-preferring", machine=BLACKWELL) == "blackwell"
 
 
-def test_no_environment_with_the_task_can_run(choose):
-    with pytest.raises(ComponentMissing, match="cannot run the environment 'blackwell'"):
-        choose("on-gpu")
+def test_no_environment_with_the_task_is_made_for_the_machine(choose):
+    assert choose("on-gpu") == "blackwell"
+    assert choose("on-gpu-preferring-hopper") == "hopper"
+    with pytest.raises(ComponentMissing, match="is for linux-64"):
+        choose("on-gpu", machine=Machine("linux-aarch64"))
 
 
 def test_unknown_task(choose):
     with pytest.raises(UsageProblem, match=r"no task 'everywher'; did you mean everywhere\?"):
         choose("everywher")
-    with pytest.raises(UsageProblem, match=r"there are: everywhere, on-gpu, on-gpu-preferring, once,"):
+    with pytest.raises(
+        UsageProblem, match=r"there are: everywhere, on-gpu, on-gpu-preferring, on-gpu-preferring-hopper, once,"
+    ):
         choose("zzz")
 
 

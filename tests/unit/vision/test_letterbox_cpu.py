@@ -32,7 +32,7 @@ def photo(height: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
     height=st.integers(1, 5000),
     width=st.integers(1, 5000),
     target=st.tuples(SIDES, SIDES),
-    placement=st.sampled_from(["centre", "top-left"]),
+    placement=st.sampled_from(["centre", "top-left", "stretch"]),
     rounding=st.sampled_from(["nearest", "down"]),
     scale_up=st.booleans(),
 )
@@ -48,7 +48,7 @@ def test_geometry_is_the_pipelines(
 
 
 @given(size=st.tuples(SIDES, SIDES), target=st.tuples(SIDES, SIDES), seed=st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_grey_levels_differ_by_one_at_most(size: tuple[int, int], target: tuple[int, int], seed: int) -> None:
     transform = ImageTransform(*target, scale=1.0, channels="bgr", layout="nhwc", dtype="uint8")
     image = photo(*size, seed)

@@ -1,28 +1,23 @@
 // Owned memory: on the device, and page-locked on the host.
 #pragma once
 
+#include "trtw/device/readers.hpp"
+
+#include <atomic>
 #include <cstddef>
 #include <memory>
-#include <utility>
 
 namespace trtw::device {
 
 /// Where a block of memory lives.
 enum class Place { device, pinned_host };
 
-/// One block of memory of `Place`; move-only. At least one byte is allocated, so that an empty tensor has an address.
+/// One block of memory of `Place`. At least one byte is allocated, so that an empty tensor has an address.
 template <Place place>
 class Memory {
 public:
     explicit Memory(std::size_t bytes);
     ~Memory();
-    Memory(Memory&& other) noexcept
-        : pointer_{std::exchange(other.pointer_, nullptr)}, bytes_{std::exchange(other.bytes_, 0)} {}
-    Memory& operator=(Memory&& other) noexcept {
-        std::swap(pointer_, other.pointer_);
-        std::swap(bytes_, other.bytes_);
-        return *this;
-    }
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
@@ -37,7 +32,16 @@ private:
 extern template class Memory<Place::device>;
 extern template class Memory<Place::pinned_host>;
 
-using DeviceMemory = Memory<Place::device>;
+/// Device memory that other libraries may be reading.
+class DeviceMemory : public Memory<Place::device> {
+public:
+    using Memory::Memory;
+    [[nodiscard]] Readers& readers() noexcept { return readers_; }
+
+private:
+    Readers readers_;
+};
+
 using PinnedMemory = Memory<Place::pinned_host>;
 
 /// The address at which the current GPU reads `bytes` of host memory that is page-locked, whoever locked it; null where
@@ -46,7 +50,7 @@ const void* mapped(const void* host, std::size_t bytes) noexcept;
 
 /// A block that only grows. Its memory is shared with the views that were handed out: growing gives the buffer a
 /// new block, and the old one lives until its last view is gone.
-template <Place place>
+template <class Block>
 class GrowingBuffer {
 public:
     /// Makes room for `bytes`; returns true when the address changed. Contents are not kept.
@@ -55,20 +59,30 @@ public:
         if (block_ && block_->bytes() >= bytes) {
             return false;
         }
-        block_ = std::make_shared<Memory<place>>(bytes);
+        block_ = std::make_shared<Block>(bytes);
         return true;
     }
     void release() noexcept { block_.reset(); }
 
+    /// Whether somebody holds the block beside this buffer. True may be out of date at once; false stays so, and what
+    /// the last holder did with the block has happened.
+    [[nodiscard]] bool is_lent() const noexcept {
+        if (block_.use_count() > 1) {
+            return true;
+        }
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return false;
+    }
+
     [[nodiscard]] void* data() const noexcept { return block_ ? block_->data() : nullptr; }
     [[nodiscard]] std::size_t capacity() const noexcept { return block_ ? block_->bytes() : 0; }
-    [[nodiscard]] const std::shared_ptr<Memory<place>>& block() const noexcept { return block_; }
+    [[nodiscard]] const std::shared_ptr<Block>& block() const noexcept { return block_; }
 
 private:
-    std::shared_ptr<Memory<place>> block_;
+    std::shared_ptr<Block> block_;
 };
 
-using DeviceBuffer = GrowingBuffer<Place::device>;
-using PinnedBuffer = GrowingBuffer<Place::pinned_host>;
+using DeviceBuffer = GrowingBuffer<DeviceMemory>;
+using PinnedBuffer = GrowingBuffer<PinnedMemory>;
 
 } // namespace trtw::device

@@ -9,6 +9,7 @@
 #include "trtw/engine/profile_choice.hpp"
 
 #include <chrono>
+#include <utility>
 
 namespace trtw::engine {
 
@@ -32,8 +33,9 @@ public:
     /// Waits for every query in flight.
     void collect_all(const device::Event& start, std::vector<Sample>& samples);
 
-    /// One run without transfers, waited for; `profiler` is told the time of every layer.
-    void run_once(nvinfer1::IProfiler* profiler);
+    /// One run without transfers, waited for.
+    void run_once();
+    void report_layers(LayerReport report) { execution_->report_layers(std::move(report)); }
 
     [[nodiscard]] bool has_graph() const noexcept { return bool{graph_}; }
     [[nodiscard]] const std::string& graph_fallback() const noexcept { return graph_fallback_; }
@@ -54,14 +56,15 @@ private:
     void copy_in(cudaStream_t stream);
     void copy_out(cudaStream_t stream);
     void launch();
+    [[nodiscard]] device::DeviceBuffer& output_buffer(std::size_t output);
     double finish(InFlight& query, const device::Event& start, std::vector<Sample>& samples);
 
     std::shared_ptr<const Plan> plan_;
     BenchOptions options_;
     int number_;
-    device::Stream input_;
+    device::Stream input_{device::StreamUse::copy};
     device::Stream compute_;
-    device::Stream output_;
+    device::Stream output_{device::StreamUse::copy};
     device::DeviceBuffer scratch_;
     IoBuffers io_;
     std::vector<Shape> input_shapes_;

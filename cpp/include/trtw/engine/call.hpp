@@ -18,7 +18,7 @@ namespace trtw::engine {
 /// Where an input's values come from.
 enum class Source : std::uint8_t {
     host,   ///< an array in host memory
-    device, ///< an array in device memory, used in place
+    device, ///< an array in device memory, used in place; an output that is aliased to it is written there
     images, ///< decoded images, letterboxed into the runner's own device buffer
     state   ///< what an earlier call left on the device
 };
@@ -41,6 +41,12 @@ struct Call {
     /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
     std::vector<std::optional<std::int64_t>> at;
 };
+
+/// What can be told without the engine's profiles: that nothing lacks, and that sizes agree. Throws UsageProblem, or
+/// ComponentMissing for images where the core was built without CUDA kernels.
+void check_input(const TensorInfo& tensor, const Input& input);
+void check_inputs(const std::vector<TensorInfo>& tensors, const std::vector<Input>& inputs);
+void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, const Call& call);
 
 /// Milliseconds of one call. A stage that did not happen takes 0; all but the host's clocks need options.timing.
 struct Timing {
@@ -65,15 +71,16 @@ struct RunnerOptions {
     int graph_cache = 16;                            ///< shapes, addresses and choices remembered a slot
 };
 
-/// One output of a finished call. Memory is the slot's: valid until the slot's next call. The shared pointers keep
-/// the memory itself alive.
+/// One output of a finished call. Host memory is the slot's: its values stay until the slot's next call. Device memory
+/// is left alone by later calls as long as somebody holds it beside the slot.
 struct Output {
     const TensorInfo* tensor = nullptr;
     Shape shape;           ///< with Call::at, of what was copied
     std::size_t bytes = 0; ///< likewise
     bool on_host = false;  ///< whether `host` holds this call's values
     std::shared_ptr<device::PinnedMemory> host;
-    std::shared_ptr<device::DeviceMemory> device; ///< null for outputs that TensorRT writes to host memory
+    /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
+    std::shared_ptr<device::DeviceMemory> device;
 };
 
 } // namespace trtw::engine

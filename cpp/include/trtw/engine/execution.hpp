@@ -6,11 +6,19 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace trtw::engine {
+
+class AllocatorAdapter;
+class ProfilerAdapter;
+
+/// Is told the device time of every layer of a run, in order. Must not throw.
+using LayerReport = std::function<void(const char* layer, float milliseconds)>;
 
 /// Not thread-safe, as TensorRT's contexts are not.
 class Execution {
@@ -36,17 +44,21 @@ public:
     void bind_output(std::size_t output, void* address);
     void bind_allocator(std::size_t output, OutputAllocator& allocator);
 
-    /// Throws OutOfMemory or DeviceFailure, with TensorRT's words.
+    /// Throws OutOfMemory or DeviceFailure, with what TensorRT said about this very call.
     void enqueue(cudaStream_t stream);
 
+    /// Makes every later run report its layers, which slows it.
+    void report_layers(LayerReport report);
+
     [[nodiscard]] int profile() const noexcept { return profile_; }
-    [[nodiscard]] nvinfer1::IExecutionContext& context() noexcept { return *context_; }
 
 private:
     Execution() = default;
 
     std::shared_ptr<const Plan> plan_; // outlives the context
-    std::unique_ptr<nvinfer1::IExecutionContext> context_;
+    std::vector<std::shared_ptr<AllocatorAdapter>> adapters_; // likewise
+    std::shared_ptr<ProfilerAdapter> profiler_;
+    std::shared_ptr<nvinfer1::IExecutionContext> context_;
     int profile_ = 0;
 };
 

@@ -5,7 +5,9 @@
 #include "trtw/engine/output_allocator.hpp"
 #include "trtw/engine/plan.hpp"
 
-#include <memory>
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <vector>
 
 namespace trtw::engine {
@@ -16,10 +18,9 @@ struct InputBuffers {
 };
 
 struct OutputBuffers {
-    std::unique_ptr<OutputAllocator> allocator = std::make_unique<OutputAllocator>(); ///< owns the device buffer
+    /// Each owns a device buffer. The second gets memory once a call finds the first held by somebody else.
+    std::array<OutputAllocator, 2> sets;
     device::PinnedBuffer host;
-    [[nodiscard]] device::DeviceBuffer& device() noexcept { return allocator->buffer(); }
-    [[nodiscard]] const device::DeviceBuffer& device() const noexcept { return allocator->buffer(); }
 };
 
 struct MemoryUse {
@@ -42,13 +43,40 @@ struct IoBuffers {
             use.pinned_inputs += input.host.capacity();
         }
         for (const OutputBuffers& output : outputs) {
-            use.device_outputs += output.device().capacity();
+            for (const OutputAllocator& one : output.sets) {
+                use.device_outputs += one.buffer().capacity();
+            }
             use.pinned_outputs += output.host.capacity();
         }
     }
 
+    [[nodiscard]] OutputAllocator& allocator(std::size_t output) noexcept { return outputs[output].sets[set]; }
+    [[nodiscard]] const OutputAllocator& allocator(std::size_t output) const noexcept {
+        return outputs[output].sets[set];
+    }
+    [[nodiscard]] device::DeviceBuffer& output(std::size_t output) noexcept { return allocator(output).buffer(); }
+
+    /// Turns to outputs on the device that nobody else holds; where both sets are held, the holders keep the memory of
+    /// the first, which has to be reserved again. True in that case.
+    bool turn_to_free_outputs() noexcept {
+        for (set = 0; set < 2; ++set) {
+            if (std::none_of(outputs.begin(), outputs.end(),
+                             [&](const OutputBuffers& one) { return one.sets[set].buffer().is_lent(); })) {
+                return false;
+            }
+        }
+        set = 0;
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+            if (output(o).is_lent()) {
+                output(o).release();
+            }
+        }
+        return true;
+    }
+
     std::vector<InputBuffers> inputs;
     std::vector<OutputBuffers> outputs;
+    std::size_t set = 0; ///< of the outputs on the device: what the call writes
 };
 
 } // namespace trtw::engine

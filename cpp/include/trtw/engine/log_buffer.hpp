@@ -1,12 +1,14 @@
 // A bounded, thread-safe record of TensorRT's log lines.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace trtw::engine {
@@ -24,6 +26,7 @@ struct LogLine {
     std::uint64_t sequence; ///< counts every line ever accepted, from 0
     Severity severity;
     std::string text;
+    std::thread::id thread; ///< that logged it
 };
 
 /// Keeps the newest lines. Lines graver than the threshold, or equal to it, are kept; others are dropped.
@@ -43,14 +46,14 @@ public:
     /// Lines with sequence >= first and a severity of at_most or graver that are still held.
     [[nodiscard]] std::vector<LogLine> since(std::uint64_t first, Severity at_most) const;
 
-    /// The sequence number that the next line gets.
-    [[nodiscard]] std::uint64_t next_sequence() const;
+    /// The sequence number that the next line gets. Takes no lock: every launch of an engine asks for it.
+    [[nodiscard]] std::uint64_t next_sequence() const noexcept { return next_.load(std::memory_order_relaxed); }
 
 private:
     mutable std::mutex mutex_;
     std::deque<LogLine> lines_;
     std::size_t capacity_;
-    std::uint64_t next_ = 0;
+    std::atomic<std::uint64_t> next_ = 0; ///< written under the mutex
     std::uint64_t drained_ = 0;
     Severity threshold_ = Severity::info;
 };
@@ -58,7 +61,11 @@ private:
 /// Remembers a place in a buffer, so that an error can quote what TensorRT said since.
 class LogCapture {
 public:
-    explicit LogCapture(const LogBuffer& buffer) : buffer_{buffer}, first_{buffer.next_sequence()} {}
+    /// Whose lines count. A build logs from threads of its own.
+    enum class Of { any_thread, this_thread };
+
+    explicit LogCapture(const LogBuffer& buffer, Of of = Of::any_thread)
+        : buffer_{buffer}, first_{buffer.next_sequence()}, of_{of} {}
 
     /// The error lines since construction, without repetitions, joined by "; ". Empty where there are none.
     [[nodiscard]] std::string errors() const;
@@ -70,8 +77,11 @@ public:
     [[nodiscard]] std::size_t count(std::string_view text, Severity at_most = Severity::verbose) const;
 
 private:
+    [[nodiscard]] std::vector<LogLine> lines(Severity at_most) const;
+
     const LogBuffer& buffer_;
     std::uint64_t first_;
+    Of of_;
 };
 
 } // namespace trtw::engine

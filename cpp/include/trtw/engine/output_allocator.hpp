@@ -3,23 +3,17 @@
 
 #include "trtw/device/memory.hpp"
 #include "trtw/engine/tensor.hpp"
-#include "trtw/engine/version.hpp"
 
-#include <NvInferRuntime.h>
+#include <cstddef>
 
 namespace trtw::engine {
 
-/// Grows a device buffer as TensorRT asks, and notes the shape it reports.
-class OutputAllocator final : public nvinfer1::IOutputAllocator {
+/// Grows a device buffer as TensorRT asks, and notes the shape it reports. Of outputs of other kinds, the buffer alone.
+class OutputAllocator {
 public:
-#if NV_TENSORRT_MAJOR >= 10
-    void* reallocateOutputAsync(const char* name, void* current, std::uint64_t bytes, std::uint64_t alignment,
-                                cudaStream_t stream) override;
-#else
-    void* reallocateOutput(const char* name, void* current, std::uint64_t bytes,
-                           std::uint64_t alignment) noexcept override;
-#endif
-    void notifyShape(const char* name, const nvinfer1::Dims& dims) noexcept override;
+    /// Room for `bytes`; null where there is none.
+    void* grow(std::size_t bytes) noexcept;
+    void note_shape(Shape shape) noexcept;
 
     /// Forgets the shape of the last call.
     void begin_call() noexcept;
@@ -33,8 +27,6 @@ public:
     [[nodiscard]] bool grew() const noexcept { return grew_; }
 
 private:
-    void* grow(std::uint64_t bytes) noexcept;
-
     device::DeviceBuffer buffer_;
     Shape shape_;
     bool known_ = false;

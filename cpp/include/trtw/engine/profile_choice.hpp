@@ -14,7 +14,8 @@ struct CallShapes {
     std::vector<Shape> values; ///< empty for inputs that are no shape tensors
 };
 
-/// The values of a shape tensor of this shape: row-major integers of 32 or 64 bits in host memory.
+/// The values of a shape tensor in host memory, row-major: integers and bools as they are, floats by their bits, which
+/// tell two calls apart. No profile has ranges of floats.
 Shape shape_values(const TensorInfo& tensor, const Shape& shape, const void* data);
 
 /// Of the profiles that allow the call: the one whose optimum it is, else the one with the smallest maximum, else

@@ -24,8 +24,9 @@ struct WeightValues {
 std::vector<std::string> refittable_weights(const Plan& plan);
 
 /// Puts an ONNX model's weights into the engine and serialises it, weights included. The model has to have the
-/// structure that the engine was built from.
-/// Throws UsageProblem where this version has no parser refitter (TensorRT 8), where the model does not fit, or where
+/// structure that the engine was built from. Runners of the engine go on with the new weights: calls that begin during
+/// the refit wait for its end.
+/// Throws UsageProblem where calls of the engine are in flight (TensorRT leaves a refit undefined then), where this version has no parser refitter (TensorRT 8), where the model does not fit, or where
 /// the engine is not refittable.
 std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const std::string& model_path);
 

@@ -4,7 +4,9 @@
 #include "trtw/engine/slot.hpp"
 #include "trtw/engine/slot_pool.hpp"
 
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -42,12 +44,37 @@ public:
         Timing timing_;
     };
 
+    /// A call in flight, and its slot. One that is dropped waits for the device and frees the slot. Thread-safe. The
+    /// runner has to outlive it.
+    class Ticket {
+    public:
+        Ticket(Runner& runner, int slot) : runner_{&runner}, slot_{slot} {}
+        ~Ticket() { drop(); }
+        Ticket(Ticket&& other) noexcept : runner_{other.runner_.exchange(nullptr)}, slot_{other.slot_} {}
+        Ticket(const Ticket&) = delete;
+        Ticket& operator=(const Ticket&) = delete;
+        Ticket& operator=(Ticket&&) = delete;
+
+        /// Whether the device is done with the call, well or not; never waits.
+        [[nodiscard]] bool done() const;
+        /// Waits for that, at most until then; returns done(). The call stays this ticket's either way.
+        [[nodiscard]] bool wait_until(Slot::Clock::time_point deadline) const;
+        /// Waits for the call and hands it over. Throws UsageProblem where that was done before, DeviceFailure where it
+        /// failed on the device.
+        Finished result();
+        /// Waits for the call and frees its slot, whoever else holds the ticket.
+        void drop() noexcept;
+
+    private:
+        std::atomic<Runner*> runner_;
+        int slot_;
+    };
+
     /// Throws UsageProblem for a call that does not fit the engine, OutOfMemory or DeviceFailure; the runner stays
     /// usable.
     Finished run(const Call& call);
-    /// Starts a call and returns a ticket for `wait`.
-    std::uint64_t submit(const Call& call);
-    Finished wait(std::uint64_t ticket);
+    /// Starts a call.
+    [[nodiscard]] Ticket submit(const Call& call);
 
     /// Forgets all state, then copies values that the next call reads, by the index of their state input. With one
     /// slot only, as all state is.
@@ -68,7 +95,7 @@ public:
 
 private:
     void check_options() const;
-    void select_device() const;
+    int launch(const Call& call);
     Finished finish(int slot);
     template <class Action>
     void with_idle_slot(int slot, const char* what, Action&& action);

@@ -32,42 +32,53 @@ struct SlotStatus {
 /// Used by one thread at a time, alternating launch and wait; the runner sees to that.
 class Slot {
 public:
+    using Clock = std::chrono::steady_clock;
+
     Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options);
     ~Slot();
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
-    /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable.
+    /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable; state is as it
+    /// was before where the call was refused (UsageProblem, ComponentMissing) or found no memory.
     void launch(const Call& call);
     /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
     const std::vector<Output>& wait();
+    /// Whether `wait` would return at once. For any thread.
+    [[nodiscard]] bool is_done() const noexcept { return done_.is_done(); }
+    /// Waits at most until then; returns is_done(). For any thread.
+    [[nodiscard]] bool wait_until(Clock::time_point deadline) const noexcept { return done_.wait_until(deadline); }
 
     [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
     [[nodiscard]] SlotStatus status() const;
     /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.
     std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes);
-    /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied.
+    /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied. State is
+    /// as it was before where a value is refused or finds no memory.
     void reset_state(const std::vector<std::pair<std::size_t, Input>>& values);
     [[nodiscard]] StateValue state_value(std::size_t input) const { return state_.value(input); }
     [[nodiscard]] cudaStream_t compute_stream() const noexcept { return compute_.get(); }
 
 private:
-    using Clock = std::chrono::steady_clock;
-
     // Working out what a call needs (slot_prepare.cpp).
+    void check(const Call& call) const;
+    void drop_outputs() noexcept;
+    void leave_lent_memory();
+    void take_shapes(const Call& call);
     void set_state(std::size_t input, const Input& value);
     void take_state(const Call& call);
-    void take_shapes(const Call& call);
     void stage_shape_tensors(const Call& call);
     void make_key(const Call& call);
     [[nodiscard]] bool wants_host(const Call& call, std::size_t output) const;
     [[nodiscard]] std::optional<std::int64_t> host_index(const Call& call, std::size_t output) const;
     [[nodiscard]] std::size_t host_bytes(const Call& call, std::size_t output, const Shape& shape) const;
     [[nodiscard]] void* input_address(const Call& call, std::size_t input) const;
+    [[nodiscard]] void* output_address(const Call& call, std::size_t output);
+    [[nodiscard]] std::shared_ptr<device::DeviceMemory> output_block(const Call& call, std::size_t output);
     Prepared& prepare(const Call& call);
     void work_out(const Call& call, Prepared& entry);
     void reserve_inputs(const Call& call, const Prepared& entry);
-    void reserve_outputs(const Call& call, const Prepared& entry);
+    void reserve_outputs(const Call& call, const Prepared& entry, int profile);
     void bind(const Call& call, const Prepared& entry, Execution& execution);
     Execution& set_up(const Call& call, Prepared& entry);
 
@@ -92,10 +103,11 @@ private:
     std::shared_ptr<const Plan> plan_;
     RunnerOptions options_;
     std::vector<bool> default_to_host_;
+    std::vector<int> aliased_; ///< by output: the input whose memory it is written in; -1: it has its own
 
-    device::Stream input_;
+    device::Stream input_{device::StreamUse::copy};
     device::Stream compute_;
-    device::Stream output_;
+    device::Stream output_{device::StreamUse::copy};
     device::Event h2d_begin_, h2d_end_, compute_begin_, compute_end_, d2h_begin_, d2h_end_;
     device::Event done_;
     device::Event produced_;
@@ -121,6 +133,8 @@ private:
     bool has_images_ = false;
     bool fused_run_ = false;
     bool in_flight_ = false;
+    std::optional<CallGate::Call> gate_; ///< while a call is being started or in flight
+    std::uint64_t weights_ = 0;          ///< changes of the weights that the graphs know of
     Clock::time_point begin_;
     Timing timing_;
 

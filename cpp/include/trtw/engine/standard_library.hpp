@@ -9,6 +9,9 @@ namespace trtw::engine {
 /// The libraries that the program or library around an address names as needed (DT_NEEDED); empty if it is unknown.
 std::vector<std::string> needed_libraries(const void* address);
 
+/// Whether the program or library around an address has a function of that name itself, so that others can see it.
+bool defines(const void* address, const char* name);
+
 /// Whether libstdc++ was linked into this program or library statically. TensorRT's libraries bring libstdc++.so.6;
 /// two copies in a process share some of their symbols and not others, which crashes.
 bool has_static_libstdcxx();

@@ -22,22 +22,22 @@ struct TensorInfo {
     bool is_shape_tensor = false; ///< its values decide shapes
     bool is_linear = true;        ///< row-major; otherwise `format` says how it is laid out
     std::string format;
+    std::string aliased_input; ///< of an output that TensorRT writes in an input's memory: that input; else empty
     std::vector<ProfileRange> profiles; ///< per profile; of inputs only
     std::vector<ProfileRange> values;   ///< per profile; of shape tensors where TensorRT tells
 };
 
-/// Product of the dimensions, 1 for a scalar; negative dimensions are the caller's mistake.
-inline std::int64_t volume(const Shape& shape) noexcept {
-    std::int64_t product = 1;
-    for (const std::int64_t dim : shape) {
-        product *= dim;
-    }
-    return product;
-}
+/// Whether its elements are floating-point numbers.
+bool holds_floats(const TensorInfo& tensor) noexcept;
 
-inline std::size_t byte_size(const TensorInfo& tensor, const Shape& shape) noexcept {
-    return (static_cast<std::size_t>(volume(shape)) * tensor.bits + 7) / 8;
-}
+/// Whether a dimension is known at run time only.
+bool is_dynamic(const Shape& shape) noexcept;
+
+/// Product of the dimensions, none of them negative; 1 for a scalar. Throws UsageProblem where 64 bits do not hold it.
+std::int64_t volume(const Shape& shape);
+
+/// Bytes of a tensor in this shape, rounded up to a whole byte. Throws UsageProblem where 64 bits do not hold its bits.
+std::size_t byte_size(const TensorInfo& tensor, const Shape& shape);
 
 /// "[1, 3, ?, ?]"
 std::string bracketed(const Shape& shape);

@@ -31,8 +31,8 @@ public:
     TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device)
         : builder_{std::move(builder)}, device_{device} {}
 
-    /// One cache with the entries of all; on a conflict the earlier wins. Makes the device current for the calling
-    /// thread. Throws UsageProblem for a cache that TensorRT rejects.
+    /// One cache with the entries of all; on a conflict the earlier wins. Throws UsageProblem for a cache that TensorRT
+    /// rejects.
     [[nodiscard]] std::string merge(const std::vector<std::string>& caches);
 
 private:

@@ -24,9 +24,6 @@ std::vector<std::string> dtype_names();
 /// Bits of one element (int4 and fp4 take less than a byte).
 std::size_t dtype_bits(nvinfer1::DataType type) noexcept;
 
-/// Bytes that a number of elements takes, rounded up to a whole byte.
-std::size_t dtype_bytes(nvinfer1::DataType type, std::size_t elements) noexcept;
-
 /// -1 stands for a dimension that is known at run time only.
 std::vector<std::int64_t> to_vector(const nvinfer1::Dims& dims);
 

@@ -35,6 +35,8 @@
 #define TRTW_TRT_PARSER_NODE_NAMES      (NV_TENSORRT_MAJOR >= 10)
 // getDeviceMemorySizeV2 and getDeviceMemorySizeForProfileV2.
 #define TRTW_TRT_MEMORY_SIZE_V2         TRTW_TRT_AT_LEAST(10, 1)
+// setWeightStreamingBudgetV2 and getWeightStreamingAutomaticBudget.
+#define TRTW_TRT_WEIGHT_BUDGET          TRTW_TRT_AT_LEAST(10, 1)
 // 64-bit profile values: setShapeValuesV2, getProfileTensorValuesV2.
 #define TRTW_TRT_PROFILE_VALUES_V2      TRTW_TRT_AT_LEAST(10, 11)
 #define TRTW_TRT_MAX_TACTICS            TRTW_TRT_AT_LEAST(10, 4)
@@ -48,5 +50,7 @@
 #define TRTW_TRT_KEEP_REFITTABLE        TRTW_TRT_AT_LEAST(10, 14)
 #define TRTW_TRT_HAS_E8M0               TRTW_TRT_AT_LEAST(10, 12)
 #define TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE TRTW_TRT_AT_LEAST(10, 12)
+// Outputs that share an input's memory: getAliasedInputTensor.
+#define TRTW_TRT_ALIASED_OUTPUTS        TRTW_TRT_AT_LEAST(10, 15)
 #define TRTW_TRT_BUILD_ROUTES           TRTW_TRT_AT_LEAST(11, 1)
 // clang-format on

@@ -7,7 +7,7 @@
 
 namespace trtw::vision {
 
-enum class Placement : std::uint8_t { centre, top_left };
+enum class Placement : std::uint8_t { centre, top_left, stretch };
 enum class Rounding : std::uint8_t { nearest, down };
 enum class Layout : std::uint8_t { nchw, nhwc };
 enum class Channels : std::uint8_t { rgb, bgr };
@@ -23,7 +23,7 @@ constexpr std::size_t element_bytes(Element element) noexcept {
 struct LetterboxSpec {
     int height = 0;
     int width = 0;
-    Placement placement = Placement::centre;
+    Placement placement = Placement::centre; ///< stretch fills the input: no padding, the aspect ratio is not kept
     int pad_value = 114; ///< grey level of the padding, normalised like any other
     bool scale_up = true;
     Rounding rounding = Rounding::nearest; ///< of the resized sides: half to even, or down

@@ -121,13 +121,13 @@ def _slots_rounds(
 
 def _submit_rate(runner: Any, inputs: dict[str, Any], slots: int, duration_s: float) -> float:
     """Queries a second of one thread that keeps every slot busy."""
-    tickets: deque[int] = deque()
+    tickets: deque[Any] = deque()
     count, start, ending = 0, 0.0, time.perf_counter() + _WARMUP_S
     warm = True
     while True:
         tickets.append(runner.submit(inputs))
         if len(tickets) == slots:
-            runner.wait(tickets.popleft())
+            tickets.popleft().result()
             count += 1
         now = time.perf_counter()
         if now < ending:
@@ -137,7 +137,7 @@ def _submit_rate(runner: Any, inputs: dict[str, Any], slots: int, duration_s: fl
         warm, count, start, ending = False, 0, now, now + duration_s
     elapsed = time.perf_counter() - start
     for ticket in tickets:
-        runner.wait(ticket)
+        ticket.result()
     return count / elapsed
 
 

@@ -106,7 +106,7 @@ ANCHORS: dict[str, tuple[float | None, float | None, float | None]] = {
 }
 
 LATENCY_ENGINES = ("resnet50-b1-fp16", "vit-b1-fp16", "vit-b64-fp16", "shapes-fp16")
-LOADING_ENGINES = ("resnet50-b1-fp16", "vit-b1-fp16")
+CONTEXT_ENGINES = ("resnet50-b1-fp16", "vit-b1-fp16")
 SLOT_ENGINES = ("resnet50-b1-fp16", "vit-b64-fp16")
 IMAGE_ENGINES = (
     *(f"{model}-fp16{kind}" for model in ("shapes", "yolov10m") for kind in ("", "-b1", "-level3")),

@@ -86,7 +86,7 @@ def exercise(plans: Path) -> None:
                 inputs = {"input": rng.uniform(-1, 1, shape).astype(np.float32)}
                 ticket = runner.submit(inputs)
                 runner.run(inputs)
-                runner.wait(ticket)
+                ticket.result()
     with get_backend("trt").load(plan_path(plans, _IMAGE_ENGINE), SessionOptions()) as session:
         transform = recognise(session.inputs, session.outputs, session.metadata).transform()
         for height, width in ((480, 640), (97, 33), (1080, 1920), (1, 1)) * 3:

@@ -25,12 +25,12 @@ warm-up 200 ms, at least 10 iterations and the duration in the commands below, s
 are medians of a run's queries; the columns give their medians over the pairs, and the ratio within each pair,
 `infer-engine` to trtexec. Targets: compute and latency at most 1.005, throughput at least 0.995.
 """
-_LOADING = """## Loading of kernels: lazy and eager
+_CONTEXTS = """## An engine's speed after other work of the process
 
-`infer-engine` with `CUDA_MODULE_LOADING` set to either, by turns, each run a process of its own; the workbench asks for
-eager loading unless the variable is set. Medians over the rounds. `device` is the memory that the process takes on the
-GPU, `load` the time until the session is there, `whole` that of the command. Of a plan the call is that of the
-engine's compute, of a model on another runtime a single call from arrays to arrays.
+Compute by trtexec's method, measured in turn in one process. `bench` opens a context and measures; `run` opens a
+runner, which stays open, and calls it; `close` closes it; `streams` first uses sixteen other CUDA streams. Once a
+process has launched kernels on a second stream, those of a graph follow one another more slowly in every context,
+whichever way kernels are loaded; so contexts that follow one another use the same streams.
 """
 _LATENCY = """## Single calls, numpy to numpy
 
@@ -59,12 +59,7 @@ wrote there. `engine` is its compute alone, which every way takes; "without engi
 """
 # Kind of record, text, head of the table, rows.
 _SECTIONS: tuple[tuple[str, str, str, Callable[[Sequence[verdicts.Record]], list[verdicts.Row]]], ...] = (
-    (
-        "loading",
-        _LOADING,
-        "engine|backend|mode|rounds|call, ms|load, s|first run, ms|device, MB|whole, s",
-        verdicts.loading_rows,
-    ),
+    ("contexts", _CONTEXTS, "engine|loading of kernels|steps|rounds|compute, ms", verdicts.context_rows),
     ("latency", _LATENCY, "engine|way|rounds|C++, ms|Python, ms|excess, µs|target", verdicts.latency_rows),
     ("slots", _SLOTS, "engine|slots|way|rounds|queries/s|1/compute|ratio|target", verdicts.slot_rows),
     ("accuracy", _ACCURACY, "run|images|AP|AP50|AP - ort-cpu|images/s|target", verdicts.accuracy_rows),

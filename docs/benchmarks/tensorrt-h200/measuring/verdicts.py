@@ -72,21 +72,15 @@ def _pair_verdict(case: str, measure: str, ratio: float) -> str:
     return verdict(met=ratio <= MOST_RATIO)
 
 
-def loading_rows(records: Sequence[Record]) -> list[Row]:
-    """Return, by engine, backend and mode: rounds, call, load, first run, device memory, whole command; medians."""
+def context_rows(records: Sequence[Record]) -> list[Row]:
+    """Return, by engine, loading of kernels and steps of a process: rounds, compute of every measurement in turn."""
     groups: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
     for record in records:
-        groups[record["engine"], record["backend"], record["mode"].lower()].append(record)
+        groups[record["engine"], record["module_loading"].lower(), record["steps"]].append(record)
     rows = []
-    for (engine, backend, mode), found in sorted(groups.items()):
-        calls = [next(iter(record["median_ms"].values())) for record in found]
-        memory = [record["device_bytes"] / 1e6 for record in found if record["device_bytes"] is not None]
-        load, first, whole = (
-            statistics.median(r[name] for r in found) for name in ("load_s", "first_run_ms", "wall_s")
-        )
-        device = f"{statistics.median(memory):.0f}" if memory else "-"
-        figures = [f"{statistics.median(calls):.4f}", f"{load:.2f}", f"{first:.0f}", device, f"{whole:.1f}"]
-        rows.append([engine, backend, mode, str(len(found)), *figures])
+    for (engine, loading, steps), found in groups.items():
+        medians = [statistics.median(column) for column in zip(*(r["compute_ms"] for r in found), strict=True)]
+        rows.append([engine, loading, steps, str(len(found)), ", ".join(f"{ms:.4f}" for ms in medians)])
     return rows
 
 

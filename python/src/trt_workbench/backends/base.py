@@ -18,6 +18,8 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trt_workbench.onnxtools.precision import Precision
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -81,6 +83,7 @@ class Session(abc.ABC):
     provenance: Mapping[str, Any]
     concurrency: int = 1
     _closed: bool = False
+    _precision_ran: Mapping[str, Any] | None = None
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Execute the model once.
@@ -142,6 +145,21 @@ class Session(abc.ABC):
     ) -> None:
         """Close the session."""
         self.close()
+
+    def record(self) -> dict[str, Any]:
+        """Return `provenance` with what the session computes in, as JSON values.
+
+        `precision_ran` is read from the graph or engine that really runs, at the first call of this method; None where
+        neither can be read.
+        """
+        if self._precision_ran is None:
+            found = self._precision()
+            self._precision_ran = {"precision_ran": found.document() if found else None}
+        return {**self.provenance, **self._precision_ran}
+
+    def _precision(self) -> Precision | None:
+        """Read what the session computes in."""
+        return None
 
     @abc.abstractmethod
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ from trt_workbench.engine.files import atomic_writer, write_json
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
@@ -62,7 +63,9 @@ def check_known(backend: str, precision: str) -> None:
 def _float_types(model: Path) -> set[str]:
     import onnx
 
-    graph = onnx.load(model, load_external_data=False).graph
+    from trt_workbench.onnxtools.model_file import read_model
+
+    graph = read_model(model).graph
     names = {onnx.TensorProto.FLOAT: "float32", onnx.TensorProto.FLOAT16: "float16"}
     return {names[tensor.data_type] for tensor in graph.initializer if tensor.data_type in names}
 
@@ -75,8 +78,8 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
         import onnxruntime as ort
     except ImportError as error:  # TensorRT itself does without
         msg = (
-            f"fp16 is made by onnxruntime, which cannot be imported ({error}). Install it with "
-            f"`pip install onnxruntime` (`onnxruntime-gpu` for its GPU backends), or export the model in fp16: {model}"
+            f"fp16 is made by onnxruntime, which cannot be imported ({error}). {package('onnxruntime')} "
+            f"Or export the model in fp16: {model}"
         )
         raise ComponentMissing(msg) from error
     key = {
@@ -117,7 +120,9 @@ def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> None:
     except ImportError as error:
         msg = f"fp16 needs onnxruntime.transformers.float16, which cannot be imported ({error})."
         raise ComponentMissing(msg) from error
-    document = onnx.load(model)
+    from trt_workbench.onnxtools.model_file import load_model
+
+    document = load_model(model)
     block = [*_left_out(), *keep_fp32]
     try:
         half = convert_float_to_float16(document, keep_io_types=True, op_block_list=block)

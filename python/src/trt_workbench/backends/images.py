@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """Letterbox and normalisation of one detector input.
+    """Resizing and normalisation of one detector input.
 
     A pixel value v of channel c becomes (v * scale - mean[c]) / std[c]; mean and std are in the order of `channels`.
 
     Attributes:
         height: rows of the input tensor, in pixels.
         width: columns of the input tensor, in pixels.
-        placement: where the resized image lies in the padded one.
+        placement: where the resized image lies in the padded one; "stretch" fills the input without keeping the
+            aspect ratio, whatever `scale_up` and `rounding` say.
         pad_value: grey level of the padding, 0 to 255.
         scale_up: whether an image smaller than the input is enlarged.
         rounding: of the resized sides: to the nearest pixel (half to even), or "down" as YOLOX does.
@@ -34,7 +35,7 @@ class ImageTransform:
 
     height: int
     width: int
-    placement: Literal["centre", "top-left"] = "centre"
+    placement: Literal["centre", "top-left", "stretch"] = "centre"
     pad_value: int = 114
     scale_up: bool = True
     rounding: Literal["nearest", "down"] = "nearest"

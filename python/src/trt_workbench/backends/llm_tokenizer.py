@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.errors import ComponentMissing, UsageProblem
-from trt_workbench.onnxtools.export_llm_model import MEND, quiet_transformers
+from trt_workbench.onnxtools.export_llm_model import quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.system.launcher import package
 
 
 class EncodedText(NamedTuple):
@@ -66,7 +67,7 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        msg = f"Tokenizers need transformers, which cannot be imported ({error}). {MEND}"
+        msg = f"Tokenizers need transformers, which cannot be imported ({error}). {package('transformers')}"
         raise ComponentMissing(msg) from error
     try:
         with quiet_transformers():

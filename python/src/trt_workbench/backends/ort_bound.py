@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from trt_workbench.errors import UsageProblem
 if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
+
+    from trt_workbench.onnxtools.precision import Precision
 
 Result = TypeVar("Result")
 
@@ -40,6 +43,9 @@ class BoundSession(Session):
         concurrency: int,
         provenance: Mapping[str, Any],
         data_shaped: Collection[str],
+        *,
+        graph: Path | None = None,
+        may_choose: tuple[str, ...] = (),
     ) -> None:
         """Take over a loaded session.
 
@@ -51,6 +57,8 @@ class BoundSession(Session):
             concurrency: how many runs may be in flight.
             provenance: what is known of the session; completed here.
             data_shaped: outputs whose shape may differ between runs with inputs of the same shapes.
+            graph: the file that was loaded, if it is a converted copy of the model.
+            may_choose: precisions that the runtime may take beside those of the graph.
 
         Raises:
             UsageProblem: a tensor's type does not exist in numpy or on a device, CUDA graphs were asked for and the
@@ -62,6 +70,7 @@ class BoundSession(Session):
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
         self.concurrency = concurrency
         self._model = model
+        self._graph, self._may_choose = graph or model, may_choose
         for spec in (*inputs, *outputs):
             if spec.dtype == "object":
                 msg = f"Backend {backend} cannot put the text tensor {spec.name} on a device: {model}"
@@ -114,6 +123,11 @@ class BoundSession(Session):
             raise UsageProblem(msg) from None
         self._state.reset()
         self._slots.put(slot)
+
+    def _precision(self) -> Precision:
+        from trt_workbench.onnxtools.graph_types import read_precision
+
+        return dataclasses.replace(read_precision(self._graph), may_choose=self._may_choose)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return self._with_slot(inputs, lambda slot: slot.run(inputs))

@@ -85,7 +85,8 @@ def session_config(
     config.inter_op_num_threads = 1
     config.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[level])
-    config.log_severity_level = 3  # errors; they come back as exceptions anyway
+    config.log_severity_level = 4  # not errors: they come back as exceptions, these without colours and file names
+    ort.set_default_logger_severity(config.log_severity_level)
     config.add_session_config_entry("session.intra_op.allow_spinning", str(int(allow_spinning)))
     return config, {
         "onnxruntime": str(ort.__version__),

@@ -19,12 +19,13 @@ from trt_workbench.backends.ort_common import (
     translated,
 )
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.system.launcher import package
 
 if TYPE_CHECKING:
     import onnxruntime as ort
     from numpy.typing import NDArray
 
-_MEND = f"Install it with `pip install onnxruntime=={MINIMUM_VERSION}`."
+    from trt_workbench.onnxtools.precision import Precision
 
 # Threads that spin while they wait take the processors from image loading: on two shared cores YOLOX-Nano made
 # 12 runs/s with spinning and 22 without.
@@ -49,11 +50,12 @@ class OrtCpuBackend(Backend):
         try:
             import onnxruntime as ort
         except Exception as error:  # a broken install fails in many ways; each is the answer here
-            return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", mend=_MEND)
+            reason = f"onnxruntime cannot be imported ({error})."
+            return Availability(ok=False, reason=reason, mend=package("onnxruntime"))
         versions = {"onnxruntime": str(ort.__version__)}
         if release(ort.__version__) < release(MINIMUM_VERSION):
             reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-            return Availability(ok=False, reason=reason, mend=_MEND, versions=versions)
+            return Availability(ok=False, reason=reason, mend=package("onnxruntime"), versions=versions)
         return Availability(ok=True, versions=versions)
 
     def check_precision(self, precision: str) -> None:
@@ -78,7 +80,7 @@ class OrtCpuBackend(Backend):
         try:
             import onnxruntime as ort
         except ImportError as error:
-            msg = f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {_MEND}"
+            msg = f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {package('onnxruntime')}"
             raise ComponentMissing(msg) from error
         from trt_workbench.onnxtools.preflight import examine_model
 
@@ -111,6 +113,11 @@ class OrtCpuSession(Session):
         self.provenance = {**provenance, "providers": session.get_providers()}
         self.concurrency = concurrency
         self._output_names = [spec.name for spec in self.outputs]
+
+    def _precision(self) -> Precision:
+        from trt_workbench.onnxtools.graph_types import read_precision
+
+        return read_precision(self._model)
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

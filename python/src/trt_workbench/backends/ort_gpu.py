@@ -57,6 +57,7 @@ class LoadPlan:
         accepted: providers on which nodes may be without it being a fallback.
         extra: the checked options of SESSION_OPTIONS.
         provenance: what is known before loading.
+        may_choose: precisions that the provider may take beside those of the graph.
     """
 
     backend: str
@@ -66,6 +67,7 @@ class LoadPlan:
     accepted: tuple[str, ...]
     extra: Mapping[str, Any]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    may_choose: tuple[str, ...] = ()
 
 
 def provider_text(value: Any) -> str:
@@ -108,10 +110,10 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
             there is no such GPU.
         DeviceFailure: the device is out of memory or failed.
     """
-    import onnx
     import onnxruntime as ort
 
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
+    from trt_workbench.onnxtools.model_file import read_model
 
     level, spinning = plan.extra["graph_optimization_level"], plan.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
@@ -119,10 +121,8 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     on_device = plan.providers[0][0] != CPU_PROVIDER
     if on_device:
         preload(ort)
-        # as in the sessions: what matters comes back as an exception
-        ort.set_default_logger_severity(config.log_severity_level)
     session = _session(ort, plan, config)
-    graph = onnx.load(plan.model, load_external_data=False).graph
+    graph = read_model(plan.model).graph
     assignment = read_assignment(session)
     assigned = check_assignment(
         assignment,
@@ -142,8 +142,9 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     device_id = int(plan.providers[0][1].get("device_id", 0))
     binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"], state=plan.extra["state"] or {})
     return BoundSession(
-        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph)
-    )
+        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
+        graph=plan.model, may_choose=(*plan.may_choose, *(("tf32",) if options.tf32 else ())),
+    )  # fmt: skip
 
 
 def _shape_keys(ort: Any, plan: LoadPlan, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:

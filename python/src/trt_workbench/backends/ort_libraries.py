@@ -7,7 +7,7 @@ import json
 import os
 import re
 import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,14 @@ from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_common import CUDA_PROVIDER, MINIMUM_VERSION, TENSORRT_PROVIDER, release
 from trt_workbench.backends.ort_preload import library_files
 from trt_workbench.system.environment import installed_packages
+from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.system.interpreter import python_command
+from trt_workbench.system.launcher import launcher, package, task
 
 _FILES = {
     CUDA_PROVIDER: "libonnxruntime_providers_cuda.so",
     TENSORRT_PROVIDER: "libonnxruntime_providers_tensorrt.so",
 }
-_WHEEL = f"onnxruntime-gpu[cuda,cudnn]=={MINIMUM_VERSION}"
-MEND_WHEEL = f'Run `pip uninstall -y onnxruntime && pip install "{_WHEEL}"`.'
-_MEND_CUDA = f'Run `pip install "{_WHEEL}"`, or put the folder with the CUDA libraries on LD_LIBRARY_PATH.'
-_MEND_TENSORRT = (
-    "Run `trtw setup-tensorrt` and `source tasks/activate-tensorrt.sh`; for another major version of TensorRT than the "
-    "wheel links, build ONNX Runtime with `tasks/run build-ort`."
-)
-_MEND_DRIVER = "Install an NVIDIA driver (`trtw doctor` shows what is there)."
 _MISSING = re.compile(r"^(\S+\.so[\w.]*): cannot open shared object file")
 
 # In a process of its own: an opened TensorRT stays mapped, and a second one beside it breaks both.
@@ -66,19 +61,30 @@ print(json.dumps(result))
 
 
 def gpu_availability(provider: str) -> Availability:
-    """Say whether ONNX Runtime's `provider` can serve here, and if not which file is missing and what mends it."""
+    """Say whether ONNX Runtime's `provider` can serve here, and if not which file is missing and what fixes it.
+
+    Where no GPU is, that is the answer: no library would help.
+    """
+    found = _examine(provider)
+    if not found.ok and (reason := why_no_gpu(driver_report())):
+        return replace(found, reason=f"No GPU can be used: {reason.rstrip('.')}.", mend=GPU_ADVICE)
+    return found
+
+
+def _examine(provider: str) -> Availability:
+    wheel_advice = package("onnxruntime-gpu")
     try:
         import onnxruntime as ort
     except Exception as error:  # a broken install fails in many ways; each is the answer here
-        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", mend=MEND_WHEEL)
+        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", mend=wheel_advice)
     versions = {"onnxruntime": str(ort.__version__)}
     if release(ort.__version__) < release(MINIMUM_VERSION):
         reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-        return Availability(ok=False, reason=reason, mend=MEND_WHEEL, versions=versions)
+        return Availability(ok=False, reason=reason, mend=wheel_advice, versions=versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
         reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: {_FILES[provider]} is not in it."
-        return Availability(ok=False, reason=reason, mend=MEND_WHEEL, versions=versions)
+        return Availability(ok=False, reason=reason, mend=wheel_advice, versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
 
@@ -93,22 +99,22 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         return Availability(ok=False, reason=reason, mend=mend, versions=versions)
 
     if error := found.get("error"):
-        return no(f"{_FILES[provider]} could not be tried ({error}).", MEND_WHEEL)
+        return no(f"{_FILES[provider]} could not be tried ({error}).", package("onnxruntime-gpu"))
     if error := found.get("provider"):
         missing = _MISSING.match(error)
         name = missing[1] if missing else ""
         if name.startswith("libcuda.so"):
-            return no(f"{name}, the NVIDIA driver's library, is missing.", _MEND_DRIVER)
+            return no(f"{name}, the NVIDIA driver's library, is missing.", _driver_advice())
         what = f"{name} is missing" if name else f"{_FILES[provider]} cannot be opened ({error})"
-        mend = _MEND_TENSORRT if name.startswith("libnv") else _MEND_CUDA
+        mend = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
         return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", mend)
     if "cudnn" in found:
-        return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _MEND_CUDA)
+        return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _cuda_advice())
     if found.get("cuda_error"):
         reason = f"CUDA answers error {found['cuda_error']} ({found['cuda_error_text']}) to {wheel}."
-        return no(reason, _MEND_DRIVER)
+        return no(reason, _driver_advice())
     if not found.get("devices"):
-        return no("there is no CUDA device.", _MEND_DRIVER)
+        return no("there is no CUDA device.", _driver_advice())
     return Availability(ok=True, versions=versions)
 
 
@@ -122,7 +128,7 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     """
     import onnxruntime as ort
 
-    command = [sys.executable, "-c", _PROBE, str(folder), _FILES[provider], *library_files(ort)]
+    command = python_command("-c", _PROBE, str(folder), _FILES[provider], *library_files(ort))
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, env=dict(os.environ), check=True)
         found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
@@ -131,6 +137,23 @@ def probe_provider(folder: Path, provider: str) -> dict[str, Any]:
     except (subprocess.TimeoutExpired, ValueError, IndexError) as error:
         return {"error": type(error).__name__}
     return found
+
+
+def _driver_advice() -> str:
+    return f"Install an NVIDIA driver ({task('doctor')} shows what is there)."
+
+
+def _cuda_advice() -> str:
+    return f"{package('onnxruntime-gpu')} Or put the folder with the CUDA libraries on LD_LIBRARY_PATH."
+
+
+def _tensorrt_advice() -> str:
+    # the environments for GPUs are activated with what setup-tensorrt makes
+    source = "" if launcher().environment else " and `source tasks/activate-tensorrt.sh`"
+    return (
+        f"Run {task('setup-tensorrt')}{source}; for another major version of TensorRT than the wheel links, build ONNX "
+        f"Runtime with {task('build-ort')}."
+    )
 
 
 def _wheel_name() -> str:

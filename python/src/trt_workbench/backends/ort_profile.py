@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def profiled_runs(
         ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]
     )
     config.enable_profiling = True
-    config.profile_file_prefix = str(folder / "onnxruntime")
+    config.profile_file_prefix = os.fsencode(folder / "onnxruntime")  # bytes: a folder's name may be no text
     if backend != "ort-cpu":
         preload(ort)
     try:

@@ -92,6 +92,7 @@ class OrtTrtBackend(Backend):
             accepted=(TENSORRT_PROVIDER,),
             extra=extra,
             provenance={**precision, "tf32": options.tf32, "cache_key": digest},
+            may_choose=(options.precision,) if path == model and extra.get(_FLAGS.get(options.precision, "")) else (),
         )
 
     def _load(self, model: Path, options: SessionOptions) -> Session:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from trt_workbench.backends.base import Availability, Backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
-from trt_workbench.system.module_loading import load_kernels_eagerly
+from trt_workbench.system.launcher import task
+from trt_workbench.system.unused_gpu import unused_gpu
 
 AUTO = "auto"
 
@@ -61,7 +62,6 @@ def get_backend(name: str) -> Backend:
     entry = _entry(name)
     if not entry.is_part:
         raise _cannot_serve(name, _NOT_PART)
-    load_kernels_eagerly()
     backend: Backend = getattr(importlib.import_module(entry.module), entry.attribute)()
     return backend
 
@@ -80,17 +80,22 @@ def availabilities() -> dict[str, Availability]:
     return {name: availability(name) for name in _BACKENDS}
 
 
-def require_backend(name: str, suffix: str = ".onnx") -> Backend:
+def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None] | None = None) -> Backend:
     """Return the backend called `name`; for "auto" the first one that loads files with `suffix` at once and can serve.
 
     `auto` never starts an engine build or a compilation: those are asked for by name.
+
+    Args:
+        name: of the backend, or "auto".
+        suffix: of the file to load.
+        say: called with a sentence about a GPU that `auto` leaves unused.
 
     Raises:
         UsageProblem: there is no such backend, or `auto` knows none for the suffix.
         ComponentMissing: it cannot serve here; the message says why and what mends it.
     """
     if name == AUTO:
-        return _first_that_serves(suffix)
+        return _first_that_serves(suffix, say or (lambda _: None))
     found = availability(name)
     if not found.ok:
         raise _cannot_serve(name, found)
@@ -109,18 +114,22 @@ def _entry(name: str) -> _Entry:
     return _BACKENDS[name]
 
 
-def _first_that_serves(suffix: str) -> Backend:
+def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     if suffix not in _AUTO:
         kind = f"a {suffix} file" if suffix else "a file without a suffix"
         msg = f"No backend is chosen by itself for {kind}, only for {', '.join(_AUTO)}; name one with --backend."
         raise UsageProblem(msg)
-    reasons = []
+    refused: dict[str, Availability] = {}
     for name in _AUTO[suffix]:
         found = availability(name)
         if found.ok:
+            better = refused.get("ort-cuda")
+            if better and (note := unused_gpu(better.reason, better.mend)):
+                say(note)
             return get_backend(name)
-        reasons.append(f"{name}: {found.reason} {found.mend}".rstrip())
-    msg = f"No backend can load {suffix} files here ({'; '.join(reasons)}). `trtw doctor` shows what is missing."
+        refused[name] = found
+    reasons = [f"{name}: {found.reason} {found.mend}".rstrip() for name, found in refused.items()]
+    msg = f"No backend can load {suffix} files here ({'; '.join(reasons)}). {task('doctor')} shows what is missing."
     raise ComponentMissing(msg)
 
 

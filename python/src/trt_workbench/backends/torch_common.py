@@ -9,6 +9,7 @@ from trt_workbench.backends.base import Availability, SessionOptions
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.system.environment import available_processors
+from trt_workbench.system.launcher import package, task
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 # Below: reading a crafted file with weights_only=True corrupts memory (CVE-2026-24747).
 MINIMUM_VERSION = (2, 10)
 PRECISIONS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-_MEND = "Install it with `pip install 'torch>=2.10'`."
 
 
 def torch_availability() -> Availability:
@@ -24,12 +24,12 @@ def torch_availability() -> Availability:
     try:
         import torch
     except Exception as error:  # a broken install fails in many ways; each is the answer here
-        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", mend=_MEND)
+        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", mend=package("torch"))
     versions = {"torch": str(torch.__version__), "cuda_of_torch": str(torch.version.cuda or "none")}
     numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if numbers < MINIMUM_VERSION:
         reason = f"torch {torch.__version__} is older than {'.'.join(map(str, MINIMUM_VERSION))}."
-        return Availability(ok=False, reason=reason, mend=_MEND, versions=versions)
+        return Availability(ok=False, reason=reason, mend=package("torch"), versions=versions)
     versions["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     return Availability(ok=True, versions=versions)
 
@@ -53,7 +53,8 @@ def chosen_device(name: str | None) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU alone"
         msg = (
-            f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; `trtw doctor` shows the driver."
+            f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; "
+            f"{task('doctor')} shows the driver."
         )
         raise ComponentMissing(msg)
     if device.type not in ("cpu", "cuda") or (device.index or 0) >= max(torch.cuda.device_count(), 1):
@@ -120,7 +121,10 @@ def common_record(options: SessionOptions, device: torch.device, extra_device: s
 
 
 def translated(error: Exception, what: str, model: Path) -> WorkbenchError | None:
-    """Return the error to raise instead of one of PyTorch's, None for one that is a defect of ours."""
+    """Return the error to raise instead of one of PyTorch's; None for one of ours.
+
+    A graph that is not sound fails inside PyTorch in any way: an absent input is None, whose attributes are asked for.
+    """
     import torch
 
     if isinstance(error, WorkbenchError):
@@ -132,6 +136,4 @@ def translated(error: Exception, what: str, model: Path) -> WorkbenchError | Non
         return DeviceFailure(f"The device failed. {what} ({text}). Start a new process before trying again: {model}")
     if type(error).__module__.startswith("torch._dynamo") or type(error).__module__.startswith("torch._inductor"):
         return UsageProblem(f"{what}: it cannot be compiled ({text}). The backend torch runs it uncompiled: {model}")
-    if isinstance(error, RuntimeError | IndexError | ValueError):
-        return UsageProblem(f"{what} ({text}): {model}")
-    return None
+    return UsageProblem(f"{what} ({text or type(error).__name__}): {model}")

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import closed
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
-from trt_workbench.onnxtools.export_llm_model import MEND, REFUSALS, load_causal_lm, quiet_transformers
+from trt_workbench.onnxtools.export_llm_model import REFUSALS, load_causal_lm, quiet_transformers
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.system.launcher import package
 from trt_workbench.system.threads import wait_policy
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def choose_device(device: str) -> str:
     try:
         import torch
     except ImportError as error:
-        msg = f"Language models need torch, which cannot be imported ({error}). {MEND}"
+        msg = f"Language models need torch, which cannot be imported ({error}). {package('transformers')}"
         raise ComponentMissing(msg) from error
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

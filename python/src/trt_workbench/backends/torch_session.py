@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trt_workbench.backends.base import Session, SessionOptions, check_index, closed
-from trt_workbench.backends.torch_common import set_tf32, translated
+from trt_workbench.backends.torch_common import PRECISIONS, set_tf32, translated
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from trt_workbench.backends.torch import Module
     from trt_workbench.backends.torch_models import TorchModel
+    from trt_workbench.onnxtools.precision import Precision
 
 Result = TypeVar("Result")
 
@@ -42,7 +45,20 @@ class TorchSession(Session):
         self._model, self._device, self._tf32 = model, device, options.tf32
         self._channels_last = bool(record.get("channels_last"))
         self._lock: contextlib.AbstractContextManager[Any] = lock or contextlib.nullcontext()
+        self._asked = options.precision
+        self._held = Counter(_type_name(tensor) for tensor in loaded.module.parameters() if tensor.is_floating_point())
         self._constants = {tensor.data_ptr() for tensor in (*loaded.module.parameters(), *loaded.module.buffers())}
+
+    def _precision(self) -> Precision:
+        from trt_workbench.onnxtools.graph_types import read_precision
+        from trt_workbench.onnxtools.precision import Precision, shares_of
+
+        if self._model.suffix != ".onnx":
+            return Precision(shares_of(self._held), "weights", self._held.total(), "program")
+        found = read_precision(self._model)
+        if self._asked != "fp32":
+            found = found.held_in(self._asked)
+        return replace(found, may_choose=("tf32",) if self._tf32 and self._device.type == "cuda" else ())
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         def fetch(results: Mapping[str, torch.Tensor], taken: set[int]) -> dict[str, NDArray[Any]]:
@@ -110,6 +126,11 @@ def _to_host(result: torch.Tensor, taken: set[int]) -> NDArray[Any]:
     taken.add(host.data_ptr())
     array: NDArray[Any] = host.numpy()
     return array
+
+
+def _type_name(tensor: torch.Tensor) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return next((known for known, dtype in PRECISIONS.items() if dtype == name), name)
 
 
 def _torch_dtype(array: NDArray[Any]) -> torch.dtype:

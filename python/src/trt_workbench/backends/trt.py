@@ -54,7 +54,14 @@ class TrtBackend(Backend):
         if is_model:
             model, conversion = _typed(model, settings, choice)
             plan = _build(model, settings, choice)
-        loaded = load_engine(plan, trust=choice.trust, allow_host_code=choice.allow_host_code, device=settings.device)
+        loaded = load_engine(
+            plan,
+            trust=choice.trust,
+            allow_host_code=choice.allow_host_code,
+            device=settings.device,
+            plugins=settings.plugins,
+            weight_streaming_budget=choice.weight_streaming_budget,
+        )
         if not is_model:
             _check_precision(loaded, options)
         for text in loaded.notes:
@@ -90,7 +97,7 @@ def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:
 def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
     """Raise UsageProblem if something is asked for that only a build could honour."""
     # evaluations name the batch that they need, whatever they are given
-    building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity"}
+    building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity", "plugins"}
     if asked := sorted(building & options.extra.keys()):
         msg = f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
         raise UsageProblem(msg)

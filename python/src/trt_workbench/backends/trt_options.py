@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,6 +26,8 @@ class RunnerChoice(BaseModel):
         state: output name to input name, for tensors that stay on the device between calls.
         trust: load a plan without a matching manifest.
         allow_host_code: let a version-compatible plan execute the host code it carries.
+        weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming,
+            or "auto"; None keeps all weights on the device.
         force: build even if the cache holds the engine.
         max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic.
         config: YAML file with build settings.
@@ -42,6 +44,7 @@ class RunnerChoice(BaseModel):
     state: Mapping[str, str] | None = None
     trust: bool = False
     allow_host_code: bool = False
+    weight_streaming_budget: Annotated[int, Field(ge=0, lt=1 << 63)] | Literal["auto"] | None = None
     force: bool = False
     max_batch: Annotated[int, Field(ge=1)] = 1
     config: Path | None = None

@@ -15,11 +15,14 @@ from trt_workbench.backends.measuring import MeasurePlan, Samples
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.engine import native
+from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trt_workbench.onnxtools.precision import Precision
 
 # Types that numpy lacks: TensorRT's name to that of the package ml_dtypes.
 _EXTENSION_TYPES = {"bfloat16": "bfloat16", "fp8": "float8_e4m3fn"}
@@ -92,6 +95,10 @@ class TrtSession(StateSession):
             "spin": self._settings["spin"],
             "notes": list(self._loaded.notes),
         }
+
+    def _precision(self) -> Precision:
+        manifest = self._loaded.plan.manifest
+        return engine_precision(self._loaded.engine, _precision(manifest.options) if manifest else ())
 
     @property
     def loaded(self) -> LoadedEngine:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from trt_workbench.bench.records import Record, read_records
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.system.input_files import read_json
 
 SCHEMA_VERSION: Final = 1
 
@@ -51,6 +53,22 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
     )
 
 
+@contextmanager
+def foreign_files(directory: Path) -> Iterator[None]:
+    """Treat whatever the block trips over as damage of the files that it reads, which come from anywhere.
+
+    Raises:
+        UsageProblem: in place of any error but those of the workbench, the system and the memory.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:  # keys that lack, values of other types: of readers, templates and libraries that draw
+        msg = f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
+        raise UsageProblem(msg) from error
+
+
 def read_document(path: Path, *keys: str) -> dict[str, Any]:
     """Return the object in a JSON file of a run directory, which has to hold `keys`.
 
@@ -75,7 +93,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         UsageProblem: the file or its folder is absent, or it is cut short or holds no object.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except OSError as error:
         if not path.parent.is_dir():
             what = "is a file, not a run directory" if path.parent.exists() else "does not exist"

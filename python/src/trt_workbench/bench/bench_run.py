@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from pydantic import ValidationError
@@ -18,7 +17,7 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.rundir import destination_of, run_directory, taken_over
+from trt_workbench.bench.rundir import destination_of, run_directory
 from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
@@ -52,25 +51,23 @@ class PlannedBench:
         *,
         skip_unavailable: bool,
         progress: Progress | None,
-        report: Callable[[Path], object],
     ) -> BenchOutcome:
-        """Measure, write the report and move everything into the run directory.
+        """Measure, and move everything into the run directory. What was measured before a failure is kept, too.
 
         Args:
             output: the run directory to write; None for the default place. A resumed run goes where it was,
                 one that was killed where it was to go.
             skip_unavailable: leave out backends that cannot serve here instead of failing.
             progress: as in `BenchRun`.
-            report: writes the report into a folder that holds everything else.
 
         Raises:
-            UsageProblem: the output cannot be written, a backend is unknown, or the earlier run still goes on.
+            UsageProblem: the output cannot be written, a backend is unknown, the earlier run still goes on, or was
+                changed.
             ComponentMissing: a backend cannot serve here.
             KeyboardInterrupt: interrupted before anything was measured.
         """
         destination = destination_of(self.earlier) if self.earlier else output
-        alone = taken_over(self.earlier) if self.earlier else nullcontext()
-        with alone, run_directory("bench", destination) as run:
+        with run_directory("bench", destination) as run:
             reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
             if not skip_unavailable:
                 require_available(reasons)
@@ -87,12 +84,13 @@ class PlannedBench:
             status: Literal["complete", "partial"] = "complete"
             try:
                 bench.run()
-            except KeyboardInterrupt:
+            except BaseException as error:
                 if not (run.path / "records.jsonl").is_file():
                     raise
                 status = "partial"
-            write_json(run.path / "run.json", {**run.document, "status": status})
-            report(run.path)
+                if not isinstance(error, KeyboardInterrupt):
+                    run.commit(status)
+                    raise
             return BenchOutcome(run.commit(status), status)
 
     def _keep(self, folder: Path) -> list[Record]:
@@ -103,10 +101,22 @@ class PlannedBench:
         records = RecordFile(folder / "records.jsonl")
         (folder / "samples").mkdir()
         for record in kept:
-            records.append(record)
             if record.samples:
-                shutil.copy2(self.earlier / record.samples, folder / record.samples)
+                shutil.copyfile(_samples(self.earlier, record), folder / record.samples)
+            records.append(record)
         return kept
+
+
+def _samples(directory: Path, record: Record) -> Path:
+    """Return the file of a record's samples. Raises UsageProblem if it is none of the run's own."""
+    path, parts = directory / str(record.samples), PurePosixPath(str(record.samples)).parts
+    own = len(parts) == 2 and parts[0] == "samples" and parts[1] != ".."
+    if not own or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+        msg = (
+            f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
+        )
+        raise UsageProblem(msg)
+    return path
 
 
 def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> PlannedBench:

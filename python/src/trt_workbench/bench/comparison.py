@@ -6,6 +6,9 @@ rounds on, the ratios within the rounds are tested by Wilcoxon's signed ranks (W
 repetitions of different runs, are compared by Mann-Whitney's test (Mann and Whitney, 1947). Both are exact for small
 sets, and corrected by Holm's method (Holm, 1979) over all comparisons made together. A difference under 2 % is never
 material (MLPerf's audit guidelines). The effect size is Cliff's delta (Cliff, 1993).
+
+Intervals are made of ordered figures and state how often they cover (`rank_tests`): 95 % or a little more where there
+are enough repetitions, less with fewer than six. A bootstrap of so few medians covers less than it says.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from typing import Literal
 
 import numpy as np
 
+from trt_workbench.bench.rank_tests import mann_whitney, median_bounds, shift_bounds, signed_ranks
+
 MATERIAL = 0.02
 ALPHA = 0.05
-RESAMPLES = 9999
 CONFIDENCE = 0.95
 LEAST_REPETITIONS = 9
 """Below this, Mann-Whitney's test is called unreliable (google/benchmark, UTEST_OPTIMAL_REPETITIONS)."""
@@ -30,11 +34,19 @@ Verdict = Literal["faster", "slower", "no material difference", "cannot tell"]
 
 @dataclass(frozen=True)
 class Interval:
-    """A median and its bootstrap confidence interval; all three are None for an empty set."""
+    """A median and its confidence interval.
+
+    Attributes:
+        median: of the figures.
+        low: lower end; of a single figure, itself.
+        high: upper end.
+        coverage: how often such an interval holds the true median: 0 for a single figure.
+    """
 
     median: float
     low: float
     high: float
+    coverage: float
 
 
 @dataclass(frozen=True)
@@ -42,13 +54,15 @@ class Comparison:
     """B against A.
 
     Attributes:
-        ratio: median of B over median of A, or the median of the ratios turn by turn; above 1, B is slower.
-        ratio_low: lower end of its bootstrap confidence interval.
+        ratio: how many times as long as A B takes, above 1 if it is slower: the median of the ratios of all pairs
+            (Hodges and Lehmann, 1963), or of the rounds' ratios.
+        ratio_low: lower end of its confidence interval.
         ratio_high: upper end.
+        coverage: how often such an interval holds the true ratio.
         p_value: two-sided, corrected if it was made together with others.
         cliffs_delta: share of pairs in which B is the larger, minus the share in which it is the smaller.
-        verdict: of B: "slower" or "faster" if the medians differ by 2 % or more and p < 0.05; "no material difference"
-            if they differ by less; else "cannot tell".
+        verdict: of B: "slower" or "faster" if the ratio is off by 2 % or more and p < 0.05; "no material difference"
+            if it is off by less; else "cannot tell".
         unreliable: fewer than nine repetitions on a side.
         test: whose p-value it is.
     """
@@ -56,6 +70,7 @@ class Comparison:
     ratio: float
     ratio_low: float
     ratio_high: float
+    coverage: float
     p_value: float
     cliffs_delta: float
     verdict: Verdict
@@ -63,38 +78,34 @@ class Comparison:
     test: Test = "Mann-Whitney"
 
 
-def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
-    """Return the median of repetitions with its 95 % percentile-bootstrap interval.
+def median_interval(values: Sequence[float]) -> Interval:
+    """Return the median of repetitions with the narrowest interval that covers 95 %, else the widest there is.
 
     Args:
-        values: one figure a repetition, at least one. A single one is its own interval.
-        seed: of the resampling.
+        values: one figure a repetition, at least one.
     """
-    if len(values) == 1:
-        return Interval(values[0], values[0], values[0])
-    low, high = np.percentile(_resampled_medians(values, seed), _tails())
-    return Interval(median(values), float(low), float(high))
+    ordered = sorted(values)
+    chosen, coverage = median_bounds(len(ordered), CONFIDENCE)
+    return Interval(median(ordered), ordered[chosen - 1], ordered[-chosen], coverage)
 
 
-def compare(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Comparison:
-    """Compare two sets of repetition medians, at least one each.
+def compare(a: Sequence[float], b: Sequence[float]) -> Comparison:
+    """Compare two sets of repetition medians, at least one each, all above 0.
 
     Args:
         a: the reference.
         b: what is compared with it.
-        seed: of the resampling.
     """
-    from scipy.stats import mannwhitneyu
-
-    test = mannwhitneyu(b, a, alternative="two-sided", method="auto")
-    ratios = _resampled_medians(b, seed + 1) / _resampled_medians(a, seed)
-    low, high = (float(value) for value in np.percentile(ratios, _tails()))
+    wins, p_value = mann_whitney(a, b)
+    shifts = np.sort(np.subtract.outer(np.log(b), np.log(a)), axis=None)
+    chosen, coverage = shift_bounds(len(a), len(b), CONFIDENCE)
     made = Comparison(
-        ratio=median(b) / median(a),
-        ratio_low=low,
-        ratio_high=high,
-        p_value=float(test.pvalue),
-        cliffs_delta=2 * float(test.statistic) / (len(a) * len(b)) - 1,
+        ratio=float(np.exp(np.median(shifts))),
+        ratio_low=float(np.exp(shifts[chosen - 1])),
+        ratio_high=float(np.exp(shifts[-chosen])),
+        coverage=coverage,
+        p_value=p_value,
+        cliffs_delta=2 * wins / (len(a) * len(b)) - 1,
         verdict="cannot tell",
         unreliable=min(len(a), len(b)) < LEAST_REPETITIONS,
     )
@@ -110,9 +121,7 @@ def inseparable(rounds: int, comparisons: int) -> bool:
     return comparisons >= ALPHA * 2.0 ** (rounds - 1)
 
 
-def compare_rounds(
-    a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]], seed: int = 0
-) -> Comparison:
+def compare_rounds(a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]]) -> Comparison:
     """Compare two runtimes that were measured in rounds.
 
     Args:
@@ -120,23 +129,19 @@ def compare_rounds(
         b: of what is compared with it, at least one.
         rounds: B over A, one for every turn of every round that both were measured in, the same number in each;
             fewer than nine rounds are not used.
-        seed: of the resampling.
     """
-    from scipy.stats import wilcoxon
-
-    unpaired = compare(a, b, seed)
+    unpaired = compare(a, b)
     if len(rounds) < LEAST_REPETITIONS:
         return unpaired
-    ratios = np.asarray(rounds, np.float64)
-    logarithms = np.log(np.median(ratios, axis=1))
-    chosen = np.random.default_rng(seed).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[chosen].reshape(RESAMPLES, -1), axis=1), _tails())
+    logarithms = np.log([median(turns) for turns in rounds])
+    inner = median_interval(logarithms.tolist())
     made = replace(
         unpaired,
-        ratio=float(np.median(ratios)),
-        ratio_low=float(low),
-        ratio_high=float(high),
-        p_value=float(wilcoxon(logarithms).pvalue) if logarithms.any() else 1.0,
+        ratio=float(np.exp(inner.median)),
+        ratio_low=float(np.exp(inner.low)),
+        ratio_high=float(np.exp(inner.high)),
+        coverage=inner.coverage,
+        p_value=signed_ranks(logarithms.tolist()),
         test="Wilcoxon signed-rank",
     )
     return replace(made, verdict=_verdict(made))
@@ -161,13 +166,3 @@ def _verdict(made: Comparison) -> Verdict:
     if made.p_value >= ALPHA:
         return "cannot tell"
     return "slower" if made.ratio > 1 else "faster"
-
-
-def _resampled_medians(values: Sequence[float], seed: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    data = np.asarray(values, np.float64)
-    chosen = np.random.default_rng(seed).integers(0, len(data), (RESAMPLES, len(data)))
-    return np.asarray(np.median(data[chosen], axis=1), np.float64)
-
-
-def _tails() -> tuple[float, float]:
-    return 100 * (1 - CONFIDENCE) / 2, 100 * (1 + CONFIDENCE) / 2

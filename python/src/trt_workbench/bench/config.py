@@ -91,7 +91,8 @@ class RuntimeEntry(_Strict):
         concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
             swept.
         options: options of this backend alone; a list of values is swept.
-        name: label in tables; made of backend and precision by default.
+        name: label in tables; by default the backend, with the precision where one other than "fp32" is asked for: that
+            one leaves a model as it was exported, in whatever precision.
     """
 
     backend: str
@@ -112,7 +113,8 @@ class RuntimeEntry(_Strict):
     @property
     def label(self) -> str:
         """The name in tables."""
-        return self.name or (f"{self.backend}-{self.precision}" if isinstance(self.precision, str) else self.backend)
+        asked = isinstance(self.precision, str) and self.precision != "fp32"
+        return self.name or (f"{self.backend}-{self.precision}" if asked else self.backend)
 
 
 class ScenarioEntry(_Strict):
@@ -163,6 +165,7 @@ class BenchConfig(_Strict):
         processes: most runtimes that are loaded, and measured in turn, at one time.
         loading: "apart", one runtime after the other, so that the recorded time of loading is its own; or "together",
             which is sooner done where loading means compiling (TensorRT times kernels, and still loads alone).
+        compare_outputs: whether the outputs of every point are compared with those of a reference before it is ranked.
         timeout_s: longest time that loading or one repetition may take before it counts as failed.
         models: by name.
         runtimes: in the order of the tables.
@@ -176,6 +179,7 @@ class BenchConfig(_Strict):
     measure: MeasureSettings = MeasureSettings()
     processes: Positive = 8
     loading: Literal["apart", "together"] = "apart"
+    compare_outputs: bool = True
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     models: Annotated[dict[Name, ModelEntry], Field(min_length=1)]
     runtimes: Annotated[tuple[RuntimeEntry, ...], Field(min_length=1)]

@@ -82,7 +82,7 @@ def open_model(request: InferRequest, say: Note) -> ModelSession:
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
-    backend = require_backend(request.backend, request.model.suffix)
+    backend = require_backend(request.backend, request.model.suffix, say)
     if request.backend == AUTO:
         say(f"Backend {backend.name} was chosen by auto.")
     options = SessionOptions(threads=request.cpu_threads, precision=request.precision, extra=request.options)

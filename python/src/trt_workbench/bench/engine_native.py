@@ -92,7 +92,12 @@ def open_native(request: InferRequest, say: Note) -> NativeEngine:
 
 def _from_plan(request: InferRequest, say: Note) -> TrtSession:
     loaded = load_engine(
-        request.model, trust=request.trust, allow_host_code=request.allow_host_code, device=request.device
+        request.model,
+        trust=request.trust,
+        allow_host_code=request.allow_host_code,
+        device=request.device,
+        plugins=request.plugins,
+        weight_streaming_budget=request.weight_streaming_budget,
     )
     for text in loaded.notes:
         say(text)
@@ -102,6 +107,10 @@ def _from_plan(request: InferRequest, say: Note) -> TrtSession:
 def _from_model(request: InferRequest, say: Note) -> TrtSession:
     own = {**_running(request), "trust": request.trust, "allow_host_code": request.allow_host_code}
     own["device"] = request.device
+    if request.plugins:
+        own["plugins"] = request.plugins
+    if request.weight_streaming_budget is not None:
+        own["weight_streaming_budget"] = request.weight_streaming_budget
     if taken := sorted(own.keys() & request.options.keys()):
         msg = f"Option {taken[0]} of backend trt has a flag of its own here: --{taken[0].replace('_', '-')}."
         raise UsageProblem(msg)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.bench.inputs import random_inputs
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, whole_number
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -25,11 +25,11 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
     shapes: Shapes = {}
     for text in texts:
         name, _, dims = text.rpartition(":")
-        parts = dims.split("x")
-        if not name or not all(part.isdigit() for part in parts):
+        sizes = [whole_number(part) for part in dims.split("x")]
+        if not name or None in sizes:
             msg = f"Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}."
             raise UsageProblem(msg)
-        shapes[name] = tuple(map(int, parts))
+        shapes[name] = tuple(size for size in sizes if size is not None)
     return shapes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trt_workbench.backends.registry import AUTO
 from trt_workbench.bench.engine_measure import MeasureSettings
@@ -45,6 +45,8 @@ class InferRequest:
         state: input names by output name, for tensors that stay on the device; the samples are then one sequence.
         trust: load a plan without a matching manifest.
         allow_host_code: let a version-compatible plan execute the host code it carries.
+        plugins: plugin libraries to load beside those of the plan's manifest.
+        weight_streaming_budget: bytes of device memory for streamed weights, or "auto"; None for all weights.
         device: index of the CUDA device.
     """
 
@@ -68,6 +70,8 @@ class InferRequest:
     state: Mapping[str, str] = field(default_factory=dict)
     trust: bool = False
     allow_host_code: bool = False
+    plugins: tuple[Path, ...] = ()
+    weight_streaming_budget: int | Literal["auto"] | None = None
     device: int = 0
 
     @property

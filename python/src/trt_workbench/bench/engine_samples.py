@@ -15,8 +15,8 @@ from trt_workbench.bench.engine_arrays import Sample, file_name
 from trt_workbench.bench.engine_compare import Comparison, compare, read_expected
 from trt_workbench.bench.engine_measure import Measurement
 from trt_workbench.bench.engine_request import SCHEMA_VERSION, InferRequest
-from trt_workbench.bench.model_files import model_hash
 from trt_workbench.bench.statistics import summarize
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 
 
@@ -62,7 +62,7 @@ class SampleRun:
             memory: bytes by purpose.
             measured: None where nothing was measured.
         """
-        request, provenance = self._request, dict(self._session.provenance)
+        request, provenance = self._request, self._session.record()
         comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
         shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
         return {
@@ -94,7 +94,7 @@ class SampleRun:
             return None
         if manifest := provenance.get("manifest"):
             return str(manifest["model"]["sha256"])
-        return model_hash(self._request.model)
+        return hash_model(self._request.model)
 
     def _one(self, sample: Sample, *, only: bool) -> dict[str, Any]:
         start = time.perf_counter()

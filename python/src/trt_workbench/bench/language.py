@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import multiprocessing
 import sys
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
 
 from trt_workbench.backends.measuring import MeasurePlan, Samples
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
+from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Trace, trace
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.system.workspace import output_root
+
+_REFERENCE = BackendChoice("torch", "fp32")
+
+
+class LoadedLanguage:
+    """A language model as it was opened for a point, and how near it is to the reference once that is known.
+
+    Attributes:
+        model: a LogitsModel or a CachedModel.
+        precision: what it was asked for.
+        agreement: None until it was compared.
+    """
+
+    def __init__(self, model: Any, precision: str) -> None:
+        self.model, self.precision = model, precision
+        self.agreement: Agreement | None = None
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What executes the model, and under `agreement` how near it is to PyTorch in fp32."""
+        found = {"agreement": self.agreement.document()} if self.agreement else {}
+        return {**self.model.provenance, **found}
+
+    def close(self) -> None:
+        """Release the model."""
+        self.model.close()
 
 
 class Language:
@@ -24,15 +60,25 @@ class Language:
     Prefill counts those of the prompt, generation those that it makes. The first token of a prefill is chosen, too.
     """
 
-    def __init__(self, model: Any, folder: Path, work: Work, seed: int) -> None:
-        """Draw the prompts, int64 [batch, prompt]."""
-        vocabulary = _vocabulary(examine_llm_directory(folder))
+    def __init__(self, loaded: LoadedLanguage, folder: Path, work: Work, seed: int) -> None:
+        """Draw the prompts, int64 [batch, prompt], and compare the logits with those of PyTorch in fp32.
+
+        Raises:
+            Disagreement: the model does not compute what PyTorch computes.
+            Otherwise as PyTorch does for the reference.
+        """
+        directory = examine_llm_directory(folder)
         shape = (work.batch, work.dims["prompt"])
-        self._prompts = np.random.default_rng(seed).integers(0, vocabulary, shape, np.int64)
-        self._model, self._work = model, work
+        self._prompts = np.random.default_rng(seed).integers(0, _vocabulary(directory), shape, np.int64)
+        self._loaded, self._model, self._work = loaded, loaded.model, work
         self._new_tokens = work.dims.get("new_tokens", 1)
         self.items = self._prompts.size if work.kind == "prefill" else work.batch * self._new_tokens
         self._runs: list[Run] = []
+        reference = _reference(directory, self._prompts, self._new_tokens)
+        self._comparison = Comparison(reference, str(_REFERENCE), loaded.precision)
+        cached = work.kind == "generate-cached"
+        right = self._comparison.logits(self._model, self._prompts, cached=cached, capacity=_capacity(work))
+        loaded.agreement = self._right = right.or_raise()
 
     def once(self) -> None:
         """Prefill or generate once."""
@@ -42,9 +88,15 @@ class Language:
             self._runs.append(generate_uncached(self._model, self._prompts, self._new_tokens))
 
     def measure(self, plan: MeasurePlan) -> Samples:
-        """Time whole prefills or generations; of a generation, the first token and each further one, too."""
+        """Time whole prefills or generations; of a generation, the first token and each further one, too.
+
+        Raises:
+            Disagreement: a token is not the reference's, and no near tie explains it.
+        """
         self._runs.clear()
         samples = measure_calls(self.once, plan)
+        for run in self._runs:
+            self._loaded.agreement = self._comparison.tokens(self._right, run.tokens).or_raise()
         counted = self._runs[-len(samples.latency_ms) :]
         if self._new_tokens == 1:
             return samples
@@ -54,7 +106,7 @@ class Language:
         return Samples(samples.latency_ms, samples.wall_s, split)
 
 
-def open_language(point: Point, folder: Path) -> Any:
+def open_language(point: Point, folder: Path) -> LoadedLanguage:
     """Open a language model for the work of a point; runtimes of ONNX files get it exported at its first use.
 
     Raises:
@@ -73,8 +125,39 @@ def open_language(point: Point, folder: Path) -> Any:
     source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, options=point.options)
     choice = BackendChoice(point.backend, point.precision)
     if work.kind == "generate-cached":
-        return open_cached(choice, source, work.batch, work.dims["prompt"], _capacity(work))
-    return open_logits(choice, source, work.batch, _capacity(work))
+        model: Any = open_cached(choice, source, work.batch, work.dims["prompt"], _capacity(work))
+    else:
+        model = open_logits(choice, source, work.batch, _capacity(work))
+    return LoadedLanguage(model, point.precision)
+
+
+def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: int) -> Trace:
+    """What PyTorch in fp32 generates: computed once and kept, since every runtime is compared with the same.
+
+    It runs in a process of its own: PyTorch leaves neither memory nor settings where another runtime is measured.
+    """
+    parts = (directory.sha256.encode(), prompts.tobytes(), str((prompts.shape, new_tokens)).encode())
+    key = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
+    path = output_root() / "language-references" / f"{key}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        if not path.is_file():
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                found = process.submit(_generate_reference, directory, prompts, new_tokens).result()
+            buffer = io.BytesIO()
+            np.savez(buffer, tokens=found.tokens, logits=found.logits)
+            write_bytes(path, buffer.getbuffer())
+        with np.load(path, allow_pickle=False) as kept:
+            return Trace(kept["tokens"], kept["logits"])
+
+
+def _generate_reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: int) -> Trace:
+    source = ModelSource(directory, "auto", DEFAULT_OPSET, None, _say)
+    model = open_logits(_REFERENCE, source, *prompts.shape)
+    try:
+        return trace(model, prompts, new_tokens, cached=False)
+    finally:
+        model.close()
 
 
 def _capacity(work: Work) -> int:

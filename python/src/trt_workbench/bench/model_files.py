@@ -1,4 +1,4 @@
-"""Where the models of a configuration are, and their hashes."""
+"""Where the models of a configuration are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 
 from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig, ModelEntry
 from trt_workbench.bench.embedded import embedded_path
-from trt_workbench.engine.hashing import hash_file, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.onnxtools.preflight import examine_model
 
 
 def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
@@ -51,19 +49,6 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
                 msg = f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}"
                 raise UsageProblem(msg)
     return files
-
-
-def model_hash(path: Path) -> str:
-    """Return the SHA-256 of a model file and its external data; of a folder, over its configuration and weights."""
-    if path.is_dir():
-        return examine_llm_directory(path).sha256
-    if path.suffix != ".onnx":
-        return hash_file(path)
-    try:
-        locations = examine_model(path).external_locations
-    except UsageProblem:
-        return hash_file(path)  # what loads it says what is wrong, in each of its records
-    return hash_model(path, locations)
 
 
 def _is_used(name: str, config: BenchConfig) -> bool:

@@ -9,6 +9,7 @@ from statistics import median
 
 from trt_workbench.bench.comparison import Comparison, Interval, compare_rounds, corrected, median_interval
 from trt_workbench.bench.records import Record
+from trt_workbench.bench.stability import between_repetitions
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Standing:
         against_best: comparison with the fastest; None for the fastest itself.
         against_previous: comparison with the one before it in the order; None for the first.
         repetitions: how many were measured.
-        unstable: how many of them were marked.
+        unstable: how many of them were marked: all if `reasons` is not empty.
+        reasons: not to trust the repetitions that count, which only these together show.
     """
 
     runtime: str
@@ -34,15 +36,17 @@ class Standing:
     against_previous: Comparison | None
     repetitions: int
     unstable: int
+    reasons: tuple[str, ...] = ()
 
 
 def kept_records(records: Sequence[Record]) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.
 
-    Unstable repetitions are left out where stable ones remain.
+    Unstable repetitions are left out where stable ones remain, and runtimes whose outputs are wrong altogether.
     """
     chosen: dict[str, dict[int, Record]] = {}
-    for runtime in dict.fromkeys(record.runtime for record in records):
+    wrong = {record.runtime for record in records if record.status == "wrong"}
+    for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
         kept = [record for record in mine if not record.unstable] or mine
         if kept:
@@ -56,6 +60,23 @@ def repetition_medians(records: Sequence[Record]) -> dict[str, list[float]]:
         runtime: [record.latency_ms["p50"] for record in kept.values() if record.latency_ms]
         for runtime, kept in kept_records(records).items()
     }
+
+
+def point_reasons(records: Sequence[Record]) -> tuple[str, ...]:
+    """Return the reasons not to trust the repetitions that count, which only these together show.
+
+    Args:
+        records: of one point.
+    """
+    kept = [one for number in kept_records(records).values() for one in number.values()]
+    return tuple(between_repetitions([_with_noise(one) for one in kept])) if kept else ()
+
+
+def _with_noise(record: Record) -> Interval:
+    """A record of an earlier release does not tell its noise: then any spread beyond the limit counts."""
+    middle = _p50(record)
+    low, high = record.p50_interval_ms or (middle, middle)
+    return Interval(middle, low, high, 0.0)
 
 
 def round_ratios(a: Mapping[int, Record], b: Mapping[int, Record]) -> list[list[float]]:
@@ -91,6 +112,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
         before = previous[index - 1] if index else None
         tied = before is not None and before.verdict != "slower"
         mine = [record for record in records if record.runtime == runtime and record.status == "ok"]
+        reasons = point_reasons(mine)
         standings.append(
             Standing(
                 runtime=runtime,
@@ -100,7 +122,8 @@ def rank(records: Sequence[Record]) -> list[Standing]:
                 against_best=best[index - 1] if index else None,
                 against_previous=before,
                 repetitions=len(mine),
-                unstable=sum(bool(record.unstable) for record in mine),
+                unstable=len(mine) if reasons else sum(bool(record.unstable) for record in mine),
+                reasons=reasons,
             )
         )
     return standings

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import parse_json, read_text
 
 SCHEMA_VERSION: Final = 1
-Status = Literal["ok", "failed", "unavailable", "skipped"]
+Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
 
 
 class Record(BaseModel):
@@ -39,13 +48,15 @@ class Record(BaseModel):
         backend: name of the backend.
         precision: asked of the backend.
         repetition: counted from 0.
-        status: "ok", "failed", "unavailable" (the backend cannot serve here) or "skipped" (a sweep was saturated).
+        status: "ok", "failed", "unavailable" (the backend cannot serve here), "skipped" (a sweep was saturated) or
+            "wrong" (its outputs are not those of the reference).
         error: why it is not "ok".
         error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
         group: the same for records whose runtimes took turns with one another.
         unstable: reasons not to trust it.
         window_drift: how far the medians of its windows lie apart, as a share; None for too few samples.
         latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
+        p50_interval_ms: ends of an interval for the median, by the noise within the repetition; None in older records.
         slice_p50_ms: median of every slice in the order of the turns.
         split_ms: medians of the parts that the runtime tells apart.
         items_per_s: throughput of one call after another.
@@ -53,11 +64,12 @@ class Record(BaseModel):
         first_run_ms: the first call after loading.
         telemetry: clocks, power, energy and memory beside the measurement.
         energy_per_item_j: of the whole card.
+        outputs: how the outputs compare with those of the reference; None in older records.
         provenance: what really executed the model.
         samples: file of the raw samples, relative to the run directory.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     schema_version: Literal[1] = SCHEMA_VERSION
     key: str
@@ -66,7 +78,7 @@ class Record(BaseModel):
     model: str
     model_sha256: str | None
     work: str
-    batch: int
+    batch: PositiveInt
     dims: dict[str, int]
     imgsz: tuple[int, int] | None = None
     runtime: str
@@ -74,7 +86,7 @@ class Record(BaseModel):
     swept: dict[str, Any] = {}
     backend: str
     precision: str
-    repetition: int
+    repetition: NonNegativeInt
     status: Status
     error: str | None = None
     error_kind: str | None = None
@@ -82,13 +94,15 @@ class Record(BaseModel):
     unstable: list[str] = []
     window_drift: float | None = None
     latency_ms: dict[str, float] | None = None
-    slice_p50_ms: list[float] = []
+    p50_interval_ms: tuple[PositiveFloat, PositiveFloat] | None = None
+    slice_p50_ms: list[PositiveFloat] = []
     split_ms: dict[str, float] = {}
-    items_per_s: float | None = None
+    items_per_s: PositiveFloat | None = None
     load_s: float | None = None
     first_run_ms: float | None = None
     telemetry: dict[str, Any] | None = None
     energy_per_item_j: float | None = None
+    outputs: dict[str, Any] | None = None
     provenance: dict[str, Any] = {}
     samples: str | None = None
 
@@ -98,6 +112,14 @@ class Record(BaseModel):
             msg = "a record that is ok has latency_ms with p50"
             raise ValueError(msg)
         return self
+
+    @field_validator("latency_ms")
+    @classmethod
+    def _takes_time(cls, latency: dict[str, float] | None) -> dict[str, float] | None:
+        if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
+            msg = f"a latency is above 0, not {wrong[0]}"
+            raise ValueError(msg)
+        return latency
 
 
 class RecordFile:
@@ -126,13 +148,7 @@ def read_samples(path: Path) -> dict[str, list[float]]:
     Raises:
         UsageProblem: the file is absent, cut short or no .npz.
     """
-    try:
-        # Opened here: numpy leaves its own file open when the archive is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name].tolist() for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        msg = f"The samples cannot be read ({error}): {path}"
-        raise UsageProblem(msg) from error
+    return {name: array.tolist() for name, array in load_arrays(path).items()}
 
 
 def read_records(path: Path) -> list[Record]:
@@ -142,7 +158,7 @@ def read_records(path: Path) -> list[Record]:
         UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # splitlines() would also cut at U+2028
+        lines = read_text(path).split("\n")  # splitlines() would also cut at U+2028
     except (OSError, UnicodeDecodeError) as error:
         msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
@@ -154,7 +170,7 @@ def read_records(path: Path) -> list[Record]:
 
 def _parse(line: str, number: int, path: Path) -> Record:
     try:
-        document = json.loads(line)
+        document = parse_json(line)
     except ValueError as error:
         msg = f"This line is cut short or no JSON; remove it to use the others: {path}:{number}"
         raise UsageProblem(msg) from error

@@ -13,9 +13,16 @@ from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
 
 Outcome = Literal[
-    "regression", "improvement", "no material difference", "cannot tell", "failed in B", "only in A", "only in B"
+    "regression",
+    "improvement",
+    "no material difference",
+    "cannot tell",
+    "failed in B",
+    "wrong in B",
+    "only in A",
+    "only in B",
 ]
-WORSE: frozenset[Outcome] = frozenset({"regression", "failed in B"})
+WORSE: frozenset[Outcome] = frozenset({"regression", "failed in B", "wrong in B"})
 PointName = tuple[str, str, str]
 
 
@@ -72,7 +79,9 @@ def _change(
     first, second = _medians(a, name), _medians(b, name)
     hashes = {record.model_sha256 for record in [*a, *b] if _name(record) == name}
     outcome: Outcome
-    if first and not second and any(record.status == "failed" for record in b if _name(record) == name):
+    if any(record.status == "wrong" for record in b if _name(record) == name):
+        outcome = "wrong in B"
+    elif first and not second and any(record.status == "failed" for record in b if _name(record) == name):
         outcome = "failed in B"
     elif comparison is None:
         outcome = "only in A" if first else "only in B" if second else "cannot tell"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.config import MeasureSettings
+from trt_workbench.bench.contention import Contention
 from trt_workbench.bench.telemetry import Telemetry
+
+T = TypeVar("T", int, float)
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,29 @@ def _merged(parts: Sequence[Telemetry]) -> Telemetry:
     return Telemetry(
         sm_clock_mhz=median(clocks) if clocks else None,
         sm_clock_min_mhz=min((one.sm_clock_min_mhz for one in parts if one.sm_clock_min_mhz is not None), default=None),
-        sm_clock_max_mhz=max((one.sm_clock_max_mhz for one in parts if one.sm_clock_max_mhz is not None), default=None),
-        temperature_max_c=max(
-            (one.temperature_max_c for one in parts if one.temperature_max_c is not None), default=None
-        ),
+        sm_clock_max_mhz=_largest(one.sm_clock_max_mhz for one in parts),
+        temperature_max_c=_largest(one.temperature_max_c for one in parts),
         power_mean_w=sum(watts * time for watts, time in power) / sum(time for _, time in power) if power else None,
         energy_j=math.fsum(energy) if len(energy) == len(parts) else None,
         throttles=tuple(dict.fromkeys(text for part in parts for text in part.throttles)),
-        device_memory_bytes=max(
-            (one.device_memory_bytes for one in parts if one.device_memory_bytes is not None), default=None
-        ),
-        host_memory_bytes=max(
-            (one.host_memory_bytes for one in parts if one.host_memory_bytes is not None), default=None
-        ),
+        device_memory_bytes=_largest(one.device_memory_bytes for one in parts),
+        host_memory_bytes=_largest(one.host_memory_bytes for one in parts),
         seconds=seconds,
+        contention=_merged_contention([(part.contention, part.seconds) for part in parts]),
+        gpu_other_processes=_largest(part.gpu_other_processes for part in parts),
+        gpu_others_percent=_largest(part.gpu_others_percent for part in parts),
     )
+
+
+def _merged_contention(parts: Sequence[tuple[Contention, float]]) -> Contention:
+    """Mean of every figure, weighed by time."""
+    means: dict[str, float | None] = {}
+    for name in Contention.__dataclass_fields__:
+        told = [(value, seconds) for one, seconds in parts if (value := getattr(one, name)) is not None]
+        whole = math.fsum(seconds for _, seconds in told)
+        means[name] = math.fsum(value * seconds for value, seconds in told) / whole if whole else None
+    return Contention(**means)
+
+
+def _largest(values: Iterable[T | None]) -> T | None:
+    return max((value for value in values if value is not None), default=None)

@@ -15,13 +15,15 @@ import numpy as np
 
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, ranges, schedule
-from trt_workbench.bench.model_files import model_files, model_hash
+from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
+from trt_workbench.bench.reference import Reference
 from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.stability import instabilities, window_drift
+from trt_workbench.bench.stability import instabilities, noise_interval, window_drift
 from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.engine.hashing import hash_model
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
@@ -52,7 +54,7 @@ class BenchRun:
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
         self._models = model_files(self.config)
-        self._hashes = {name: model_hash(path) for name, path in self._models.items()}
+        self._hashes = {name: hash_model(path) for name, path in self._models.items()}
         self._records = RecordFile(self.folder / "records.jsonl")
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
@@ -63,6 +65,10 @@ class BenchRun:
 
     def run(self) -> None:
         """Measure everything; a failure becomes a record. Raises KeyboardInterrupt when interrupted."""
+        with Reference(self.config, self._models, self.folder) as self._reference:
+            self._run_all()
+
+    def _run_all(self) -> None:
         for _, group in itertools.groupby(self.points, lambda point: point.work):
             wanted = list(group)
             for point in [point for point in wanted if point.backend in self.unavailable]:
@@ -82,7 +88,8 @@ class BenchRun:
         with contextlib.ExitStack() as stack:
             loaded = self._load_all(list({point.key: point for point, _ in order}.values()), stack)
             for repetition, members in itertools.groupby(order, lambda one: one[1]):
-                self._round([loaded[point.key] for point, _ in members if point.key in loaded], repetition, stack)
+                right = [loaded[point.key] for point, _ in members if point.key in loaded]
+                self._round([one for one in right if not one.is_wrong], repetition, stack)
 
     def _load_all(self, points: Sequence[Point], stack: contextlib.ExitStack) -> dict[str, _Loaded]:
         """Return those that could be loaded, by key; the others become failed records."""
@@ -124,13 +131,33 @@ class BenchRun:
                 try:
                     parts[one.point.key].append(self._slice(one, stack))
                 except WorkerFailure as failure:
-                    one.alive = failure.alive
                     del parts[one.point.key]
-                    failed = {"error": str(failure), "error_kind": failure.kind}
-                    self._append(self._record(one.point, repetition, "failed", **failed))
+                    self._failed(one, repetition, failure)
         for one in members:
             if one.point.key in parts:
-                self._append(self._measured(one, repetition, merged(parts[one.point.key])))
+                self._keep_if_right(one, repetition, merged(parts[one.point.key]))
+
+    def _keep_if_right(self, one: _Loaded, repetition: int, found: Slice) -> None:
+        """Write the record of a repetition, unless the outputs are wrong: then every repetition of the point is.
+
+        They are compared once, after the first repetition: CUDA graphs, which change what runs, are captured by then.
+        """
+        if one.outputs is None:
+            self._say(f"comparing the outputs of {one.point.label}")
+            try:
+                one.outputs = self._reference.compare(one.worker, one.point)
+            except WorkerFailure as failure:
+                self._failed(one, repetition, failure)
+                return
+        if one.is_wrong:
+            error = f"its outputs are not those of {one.outputs['reference']}: {one.outputs['reason']}"
+            self._write_off(one.point, "wrong", error, "CheckFailed", outputs=one.outputs)
+        else:
+            self._append(self._measured(one, repetition, found))
+
+    def _failed(self, one: _Loaded, repetition: int, failure: WorkerFailure) -> None:
+        one.alive = failure.alive
+        self._append(self._record(one.point, repetition, "failed", error=str(failure), error_kind=failure.kind))
 
     def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
         if not one.alive:
@@ -156,6 +183,7 @@ class BenchRun:
         rate = items / found.wall_s
         self._throughput.setdefault(_sweep(point), {}).setdefault(point.work.batch, []).append(rate)
         energy = telemetry.energy_j
+        noise = noise_interval(latency)
         return self._record(
             point,
             repetition,
@@ -164,6 +192,7 @@ class BenchRun:
             unstable=instabilities(latency, telemetry),
             window_drift=window_drift(latency),
             latency_ms=summarize(latency),
+            p50_interval_ms=(noise.low, noise.high),
             slice_p50_ms=list(found.p50_ms),
             split_ms={name: percentile(sorted(v), 50) for name, v in found.columns.items() if name != "latency_ms"},
             items_per_s=rate,
@@ -171,6 +200,7 @@ class BenchRun:
             first_run_ms=one.facts["first_run_ms"],
             telemetry=telemetry.as_dict(),
             energy_per_item_j=None if energy is None else energy * found.wall_s / telemetry.seconds / items,
+            outputs=one.outputs,
             provenance=one.facts["provenance"],
             samples=samples,
         )
@@ -184,10 +214,10 @@ class BenchRun:
             rate < before * (1 + share) for before, rate in zip(best, rates[1:], strict=False)
         )
 
-    def _write_off(self, point: Point, status: Status, error: str, kind: str | None) -> None:
+    def _write_off(self, point: Point, status: Status, error: str, kind: str | None, **more: Any) -> None:
         for repetition in range(self.config.repetitions):
             if (point.key, repetition) not in self.done:
-                self._append(self._record(point, repetition, status, error=error, error_kind=kind))
+                self._append(self._record(point, repetition, status, error=error, error_kind=kind, **more))
 
     def _record(self, point: Point, repetition: int, status: Status, **values: Any) -> Record:
         work = point.work
@@ -229,9 +259,14 @@ class _Loaded:
     worker: WorkerProcess
     facts: dict[str, Any] = field(repr=False)
     alive: bool = True
+    outputs: dict[str, Any] | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.outputs is not None and self.outputs["state"] == "wrong"
 
     def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
-        self.worker, self.facts, self.alive = worker, facts, True
+        self.worker, self.facts, self.alive, self.outputs = worker, facts, True, None
 
 
 def _sweep(point: Point) -> tuple[Any, ...]:

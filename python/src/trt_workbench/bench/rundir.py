@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import json
+import os
 import re
 import secrets
 import shutil
@@ -11,23 +11,35 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-import filelock
-
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.files import REPLACED, NameLock, replace_folder, write_json
+from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import collect_environment
+from trt_workbench.system.input_files import read_json
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
 Status = Literal["complete", "partial"]
-_LOCK = ".lock"
-_STAGING = re.compile(r"\.(?P<name>.+)\.\d{8}T\d{6}Z-[0-9a-f]{6}\.staging")
+
+ARTEFACTS: Final = frozenset(
+    {
+        "availability.log", "captures", "config.json", "confusion.json", "curves.json", "env.json", "layers.json",
+        "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots", "predictions.json",
+        "records.jsonl", "report.html", "report.md", "run.json", "samples",
+    }
+)  # fmt: skip
+"""Every name that a command gives to something in its run directory; what has another name there is the user's."""
+
+_RUN_ID = r"\d{8}T\d{6}Z-[0-9a-f]{6}"
+_STAGING = re.compile(rf"\.(?P<name>.+)\.{_RUN_ID}\.staging({re.escape(REPLACED)})?", re.DOTALL)
+# The run directory that this process has finished last.
+_finished: Path | None = None
 
 
 class RunDirectory:
-    """A run directory while it is being filled.
+    """A run directory while it is being filled; `run_directory` opens and closes it.
 
     Attributes:
         path: where files are put now (a staging folder beside `destination`).
@@ -36,55 +48,57 @@ class RunDirectory:
     """
 
     def __init__(self, command: str, destination: Path | None = None) -> None:
-        """Make the staging folder and write `env.json` into it.
+        """Choose the names; nothing is made yet.
 
         Args:
             command: the command's name, such as "eval-coco".
             destination: the folder the user asked for; None for `tmp/<command>/<run-id>/`.
-
-        Raises:
-            UsageProblem: the folder cannot be made, written, is not a folder, or holds something other than a run of
-                this command.
         """
         now = datetime.datetime.now(datetime.UTC)
         self.run_id = f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-        self.destination = (destination or output_root() / command / self.run_id).absolute()
+        place = (destination or output_root() / command / self.run_id).absolute()
+        # a link would be replaced instead of what it leads to
+        self.destination = place.resolve() if place.is_symlink() else place
         self.document: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "command": command,
             "run_id": self.run_id,
             "started_at": now.isoformat(timespec="seconds"),
         }
-        if self.destination.exists() and not self.destination.is_dir():
-            msg = f"The output folder is a file; choose another with --output: {self.destination}"
-            raise UsageProblem(msg)
-        if _holds_other_things(self.destination):
-            msg = (
-                "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
-                f"with --output: {self.destination}"
-            )
-            raise UsageProblem(msg)
-        earlier = _command_of(self.destination)
-        if earlier not in (None, command):
-            msg = (
-                f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
-                f"choose another with --output: {self.destination}"
-            )
-            raise UsageProblem(msg)
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
-        # tells a run that goes on from one that was killed; the system gives the lock back with the process
-        self._lock = filelock.FileLock(self.path / _LOCK)
+        self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
+        self._kept = False
+
+    def begin(self) -> None:
+        """Lock the destination, make the staging folder and write `env.json` into it.
+
+        Raises:
+            UsageProblem: the folder cannot be made or written, is in use or no folder, or holds something other than a
+                run of this command.
+        """
+        global _finished
+        _finished = None
         try:
-            self.path.mkdir(parents=True)
-            self._lock.acquire()
+            self.destination.parent.mkdir(parents=True, exist_ok=True)
+            if not self._lock.acquire():
+                msg = (
+                    "Another process is writing this run or goes on with it; wait for its end, or choose another "
+                    f"folder with --output: {self.destination}"
+                )
+                raise UsageProblem(msg)
+            self._restore()
+            _require_ours(self.destination, self.document["command"])
+            self.path.mkdir()
             write_json(self.path / "env.json", collect_environment(sys.argv))
         except OSError as error:
-            self.discard()
             msg = f"The output folder cannot be written ({error.strerror}): {self.destination}"
             raise UsageProblem(msg) from error
 
     def commit(self, status: Status, **facts: Any) -> Path:
-        """Write `run.json` and move everything to `destination`; files of the same name there are replaced.
+        """Write `run.json` and put everything in the place of `destination`, in one step.
+
+        An earlier run there is replaced as a whole; files of the user's own that lie in it stay. Reports are drawn
+        afterwards, from what is in its place then.
 
         Args:
             status: "complete", or "partial" for a run that was interrupted.
@@ -92,27 +106,53 @@ class RunDirectory:
 
         Returns:
             The destination.
+
+        Raises:
+            UsageProblem: the files cannot be moved; the message says where they are kept.
         """
+        global _finished
         ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        write_json(self.path / "run.json", {**self.document, "ended_at": ended, "status": status, **facts})
-        self._unlock()
-        if not self.destination.exists():
-            self.path.rename(self.destination)
-            return self.destination
-        # run.json goes last: a folder without a fresh one holds no finished run.
-        for entry in sorted(self.path.iterdir(), key=lambda item: item.name == "run.json"):
-            _replace(entry, self.destination / entry.name)
-        self.path.rmdir()
+        with deferred_interrupts():
+            try:
+                write_json(self.path / "run.json", {**self.document, "ended_at": ended, "status": status, **facts})
+                if self.destination.exists():
+                    self._carry_over()
+                    replace_folder(self.path, self.destination)
+                else:
+                    self.path.rename(self.destination)
+            except OSError as error:
+                self._kept = True
+                msg = (
+                    f"The finished run cannot be put in its place {self.destination} ({error.strerror}); its files are "
+                    f"kept: {self.path}"
+                )
+                raise UsageProblem(msg) from error
+            _finished = self.destination
+            for left in _stagings(self.destination):
+                shutil.rmtree(left, ignore_errors=True)  # of runs that were killed, whose place this one has taken
         return self.destination
 
     def discard(self) -> None:
-        """Remove the staging folder and whatever it holds."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.release()
+        """Remove the staging folder with whatever it holds, and let go of the destination."""
+        with deferred_interrupts():
+            if not self._kept:
+                shutil.rmtree(self.path, ignore_errors=True)
+            self._lock.release()
 
-    def _unlock(self) -> None:
-        self._lock.release()
-        (self.path / _LOCK).unlink(missing_ok=True)
+    def _carry_over(self) -> None:
+        """Take the user's own files of the destination into the staging folder, as further names of the same files."""
+        shutil.copymode(self.destination, self.path)
+        for entry in self.destination.iterdir():
+            if entry.name not in ARTEFACTS and entry.is_dir() and not entry.is_symlink():
+                shutil.copytree(entry, self.path / entry.name, symlinks=True, copy_function=_link)
+            elif entry.name not in ARTEFACTS:
+                _link(str(entry), str(self.path / entry.name))
+
+    def _restore(self) -> None:
+        """Give an earlier run its name back, which a process that was killed while replacing it left without."""
+        aside = [left for left in _stagings(self.destination) if left.name.endswith(REPLACED)]
+        if aside and not self.destination.exists():
+            max(aside).rename(self.destination)
 
 
 @contextmanager
@@ -120,13 +160,19 @@ def run_directory(command: str, destination: Path | None = None) -> Iterator[Run
     """Yield a run directory that is removed if the block fails before `commit`.
 
     Raises:
-        UsageProblem: the folder cannot be written.
+        UsageProblem: as `RunDirectory.begin`.
     """
     directory = RunDirectory(command, destination)
     try:
+        directory.begin()
         yield directory
     finally:
         directory.discard()
+
+
+def finished_run() -> Path | None:
+    """Return the run directory that this process has finished; None while none is, or the next one is being filled."""
+    return _finished
 
 
 def destination_of(folder: Path) -> Path:
@@ -135,39 +181,64 @@ def destination_of(folder: Path) -> Path:
     return folder.absolute().with_name(found["name"]) if found else folder
 
 
-@contextmanager
-def taken_over(folder: Path) -> Iterator[None]:
-    """Go on with a run, alone: the staging folder that a killed one left is locked; a finished run needs no lock.
+def _stagings(destination: Path) -> list[Path]:
+    """Return what runs that were killed have left beside a destination. Its lock must be held."""
+    found = ((entry, _STAGING.fullmatch(entry.name)) for entry in destination.parent.iterdir())
+    return [entry for entry, match in found if match and match["name"] == destination.name]
 
-    Raises:
-        UsageProblem: the process that fills the staging folder is alive, or another one goes on with it.
-    """
-    if destination_of(folder) == folder:
-        yield
+
+def _require_ours(folder: Path, command: str) -> None:
+    """Raise UsageProblem unless a run of `command` may take the place of `folder`."""
+    if not folder.exists():
         return
-    try:
-        held = filelock.FileLock(folder / _LOCK).acquire(timeout=0)
-    except filelock.Timeout:
-        msg = f"Another process is still writing this run or goes on with it; wait for its end, or end it: {folder}"
-        raise UsageProblem(msg) from None
-    with held:
-        yield
-
-
-def _holds_other_things(folder: Path) -> bool:
-    return folder.is_dir() and not (folder / "run.json").is_file() and any(folder.iterdir())
+    if not folder.is_dir():
+        msg = f"The output folder is a file; choose another with --output: {folder}"
+        raise UsageProblem(msg)
+    if folder.is_mount() or folder.resolve() in (Path.cwd(), *Path.cwd().parents):
+        what = "a mount point" if folder.is_mount() else "the current folder, or one above it"
+        msg = f"The output folder is {what}, which a run cannot replace; name a folder in it with --output: {folder}"
+        raise UsageProblem(msg)
+    if not any(folder.iterdir()):
+        return
+    earlier = _command_of(folder)
+    if earlier is None:
+        msg = (
+            "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
+            f"with --output: {folder}"
+        )
+        raise UsageProblem(msg)
+    if earlier != command:
+        msg = (
+            f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
+            f"choose another with --output: {folder}"
+        )
+        raise UsageProblem(msg)
 
 
 def _command_of(folder: Path) -> str | None:
-    """Return the command whose run a folder holds; None for no run, or one that cannot be read."""
+    """Return the command that made a run directory; None for a folder that is not provably one."""
+    run, environment = _document(folder / "run.json"), _document(folder / "env.json")
+    ours = (
+        run.get("schema_version") == SCHEMA_VERSION
+        and re.fullmatch(_RUN_ID, str(run.get("run_id")))
+        and run.get("status") in ("complete", "partial")
+        and isinstance(run.get("started_at"), str)
+        and isinstance(environment.get("command_line"), list)
+    )
+    return str(run.get("command")) if ours else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; an empty one for anything else, a link among it."""
     try:
-        document = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return document.get("command") if isinstance(document, dict) else None
+        document = {} if path.is_symlink() else read_json(path)
+    except (OSError, ValueError, RecursionError, UsageProblem):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
-def _replace(source: Path, target: Path) -> None:
-    if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
-    source.replace(target)
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without links, or a file of somebody else's
+        shutil.copy2(source, target, follow_symlinks=False)

@@ -20,7 +20,7 @@ from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import Ranges, session_options
 from trt_workbench.pipeline.families import DecodeSettings, recognise
-from trt_workbench.pipeline.letterbox import plan_geometry, preprocess, restore_boxes
+from trt_workbench.pipeline.letterbox import Geometry, plan_geometry, preprocess, restore_boxes
 
 # A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
 _DEPLOYED_CONF = 0.25
@@ -55,6 +55,10 @@ class Arrays:
         """Run the model once."""
         self._session.run(self._inputs)
 
+    def outputs(self) -> dict[str, NDArray[Any]]:
+        """Return the model's outputs of one call."""
+        return self._session.run(self._inputs)
+
     def measure(self, plan: MeasurePlan) -> Samples:
         """Let the session measure itself if it can, one call at a time, else time its calls."""
         if isinstance(self._session, MeasuringSession) and self._session.concurrency == 1:
@@ -82,6 +86,15 @@ class ImageToBoxes:
 
     def once(self) -> None:
         """Turn the images into boxes once."""
+        outputs, geometries = self._infer()
+        for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
+            restore_boxes(found.boxes, geometry, clip=self._family.clips_boxes)
+
+    def outputs(self) -> dict[str, NDArray[Any]]:
+        """Return the model's outputs of one call, before they are made into boxes."""
+        return self._infer()[0]
+
+    def _infer(self) -> tuple[dict[str, NDArray[Any]], list[Geometry]]:
         if self._device is not None:
             outputs = self._device.run_images(self._images, self._transform)
             geometries = [plan_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
@@ -91,8 +104,7 @@ class ImageToBoxes:
             pairs = zip(self._images, batch, strict=True)
             geometries = [preprocess(image, self._transform, tensor)[1] for image, tensor in pairs]
             outputs = self._session.run({self._input.name: batch})
-        for found, geometry in zip(self._family.decode(outputs, self._decoding), geometries, strict=True):
-            restore_boxes(found.boxes, geometry, clip=self._family.clips_boxes)
+        return outputs, geometries
 
     def measure(self, plan: MeasurePlan) -> Samples:
         """Time whole calls."""

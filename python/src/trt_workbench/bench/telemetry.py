@@ -7,12 +7,13 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
+from trt_workbench.bench.contention import Contention, ContentionWatch, own_processes
 from trt_workbench.bench.statistics import percentile
 from trt_workbench.system.gpu import nvml_name
 
@@ -43,6 +44,10 @@ class Telemetry:
             does not tell the process (inside a container).
         host_memory_bytes: most resident memory of the measured process.
         seconds: how long was sampled.
+        contention: what others took of the processors.
+        gpu_other_processes: processes on the card that are none of the bench's; None where the driver does not tell
+            them apart (inside a container).
+        gpu_others_percent: largest share of the card's multiprocessors that one of them used, percent.
     """
 
     sm_clock_mhz: float | None
@@ -55,10 +60,14 @@ class Telemetry:
     device_memory_bytes: int | None
     host_memory_bytes: int | None
     seconds: float
+    contention: Contention = field(default_factory=Contention)
+    gpu_other_processes: int | None = None
+    gpu_others_percent: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {**asdict(self), "throttles": list(self.throttles)}
+        flat = asdict(self)
+        return {**flat, **flat.pop("contention"), "throttles": list(self.throttles)}
 
 
 def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any]) -> int | None:
@@ -71,7 +80,8 @@ def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str
         options: of the backend; they name the GPU as 1 or "cuda:1", else it is 0.
         provenance: of the session.
     """
-    if backend == "ort-cpu" or provenance.get("device") == "cpu":
+    on_processor = provenance.get("device") == "cpu" or provenance.get("providers") == ["CPUExecutionProvider"]
+    if backend == "ort-cpu" or on_processor:
         return None
     named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
     return int(named[1]) if named else 0
@@ -94,6 +104,8 @@ class TelemetrySampler:
 
     def __enter__(self) -> Self:
         """Start sampling."""
+        self._watch = ContentionWatch(self._process.pid)
+        self._began_us = int(time.time() * 1e6)
         self._started = time.monotonic()
         self._energy = self._gpu.energy_mj() if self._gpu else None
         self._thread.start()
@@ -126,6 +138,8 @@ class TelemetrySampler:
         clocks, power = self._column("sm_clock_mhz"), self._column("power_w")
         temperatures, memory = self._column("temperature_c"), self._column("memory_bytes")
         energy = self._gpu.energy_mj() if self._gpu else None
+        seconds = time.monotonic() - self._started
+        others, percent = self._gpu.others(self._began_us) if self._gpu else (None, None)
         return Telemetry(
             sm_clock_mhz=percentile(clocks, 50) if clocks else None,
             sm_clock_min_mhz=clocks[0] if clocks else None,
@@ -136,7 +150,10 @@ class TelemetrySampler:
             throttles=tuple(text for bit, text in THROTTLES.items() if self._reasons & bit),
             device_memory_bytes=int(memory[-1]) if memory else None,
             host_memory_bytes=max(self._host, default=None),
-            seconds=time.monotonic() - self._started,
+            seconds=seconds,
+            contention=self._watch.result(seconds),
+            gpu_other_processes=others,
+            gpu_others_percent=percent,
         )
 
     def _column(self, name: str) -> list[float]:
@@ -186,6 +203,20 @@ class _Gpu:
         }
         reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
         return {name: value for name, value in figures.items() if value is not None}, int(reasons)
+
+    def others(self, since_us: int) -> tuple[int | None, float | None]:
+        """Return how many processes on the card are not the bench's, and the largest share one of them used, percent.
+
+        Args:
+            since_us: when it was begun to measure, microseconds since 1970.
+        """
+        running = {process.pid for process in self._ask("nvmlDeviceGetComputeRunningProcesses") or ()}
+        if self._pid not in running:  # the driver knows the processes by other numbers
+            return None, None
+        others = running - {process.pid for process in own_processes()} - {self._pid}
+        used = self._ask("nvmlDeviceGetProcessUtilization", since_us) if others else ()
+        shares = [float(one.smUtil) for one in used or () if one.pid in others]
+        return len(others), max(shares, default=0.0 if used is not None else None)
 
     def _memory(self) -> float | None:
         for process in self._ask("nvmlDeviceGetComputeRunningProcesses") or ():

@@ -1,7 +1,7 @@
 """The process in which one point is loaded and measured: `python -m trt_workbench.bench.worker`.
 
 It reads one JSON request a line on stdin and answers with one JSON line on its first stdout. What libraries print goes
-to stderr. Requests: `availability`, `load` (once), `measure`, `close`.
+to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs), `close`; or `reference`, any number.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Worker:
     def __init__(self) -> None:
         self._session: Any = None
         self._scenario: Any = None
+        self._model: Path | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to one request.
@@ -30,7 +31,8 @@ class Worker:
         Raises:
             WorkbenchError: the point cannot be loaded or measured.
         """
-        verbs = {"availability": _availability, "load": self._load, "measure": self._measure}
+        verbs = {"availability": _availability, "load": self._load, "measure": self._measure, "check": self._check}
+        verbs["reference"] = self._reference
         return verbs[request["verb"]](request)
 
     def close(self) -> None:
@@ -54,8 +56,15 @@ class Worker:
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
             "items": self._scenario.items,
-            "provenance": dict(self._session.provenance),
+            "provenance": self._record(),
         }
+
+    def _record(self) -> dict[str, Any]:
+        """What executes the model; what it computes in is read once, outside of what is timed."""
+        from trt_workbench.backends.base import Session
+
+        session = self._session
+        return session.record() if isinstance(session, Session) else dict(session.provenance)
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.backends.measuring import MeasurePlan
@@ -65,7 +74,34 @@ class Worker:
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
         write_samples(Path(request["samples"]), columns)
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat
-        return {"wall_s": samples.wall_s, "provenance": dict(self._session.provenance)}
+        return {"wall_s": samples.wall_s, "provenance": self._record()}
+
+    def _check(self, request: dict[str, Any]) -> dict[str, Any]:
+        from trt_workbench.bench import output_check
+        from trt_workbench.bench.matrix import point_from_dict
+
+        point, model = point_from_dict(request["point"]), Path(request["model"])
+        images = point.work.kind == "image-to-boxes"
+        limit = output_check.tolerance(point.precision, model, tf32=point.tf32, images=images)
+        expected = output_check.read_outputs(Path(request["reference"]))
+        any_order = output_check.chooses(model)
+        found = self._scenario.outputs()
+        return {"outputs": output_check.compare_outputs(found, expected, limit, point.work.batch, any_order=any_order)}
+
+    def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
+        from trt_workbench.bench.matrix import point_from_dict
+        from trt_workbench.bench.output_check import refuse_random, write_outputs
+        from trt_workbench.bench.scenarios import load_model, make_scenario
+
+        point, model = point_from_dict(request["point"]), Path(request["model"])
+        refuse_random(model)
+        if self._session is None or self._model != model:
+            self.close()
+            self._session, self._model = load_model(point, model, {}), model
+        scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"])
+        write_outputs(Path(request["outputs"]), scenario.outputs())
+        return {}
 
 
 def _availability(request: dict[str, Any]) -> dict[str, Any]:

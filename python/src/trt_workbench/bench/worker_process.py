@@ -7,14 +7,15 @@ import json
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from trt_workbench.system.interpreter import python_command
+
 _TAIL_CHARACTERS = 600
-COMMAND: tuple[str, ...] = (sys.executable, "-m", "trt_workbench.bench.worker")
+COMMAND: tuple[str, ...] = tuple(python_command("-m", "trt_workbench.bench.worker"))
 
 
 class WorkerFailure(Exception):

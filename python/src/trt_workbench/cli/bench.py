@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     say,
     stdout_console,
 )
+from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def bench(
     ] = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Measure models on runtimes: repetitions interleaved, each runtime in its own process, ranked with intervals."""
     if show:
@@ -70,15 +71,26 @@ def bench(
     with progress_bar("measurements") as start:
         advance = start("Measuring")
         outcome = planned.run(
-            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total),
-            report=write_report,
-        )  # fmt: skip
+            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total)
+        )
+    drawing = draw(write_report, outcome.directory, debug=debug)
     run = read_bench_run(outcome.directory)
     _show(run, as_json=as_json)
     if outcome.status == "partial":
         say(f"Interrupted; go on with --resume {outcome.directory}")
         raise typer.Exit(INTERRUPTED)
     _require_a_measurement(run)
+    _require_right_outputs(run)
+    drawing.end()
+
+
+def _require_right_outputs(run: BenchArtefacts) -> None:
+    """Raise CheckFailed if any point gave wrong outputs."""
+    wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
+    if wrong:
+        (work, runtime), error = next(iter(wrong.items()))
+        msg = f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}."
+        raise CheckFailed(msg)
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:
@@ -106,15 +118,18 @@ def _show_points(points: list[Point], *, as_json: bool) -> None:
 
 def _show(run: BenchArtefacts, *, as_json: bool) -> None:
     from trt_workbench.report.bench_view import tables
-    from trt_workbench.report.bench_words import summary
+    from trt_workbench.report.bench_words import alarms, summary
 
     made = tables(run)
     if as_json:
         print_json({"directory": str(run.directory), "status": run.run["status"], "summary": summary(run, made)})
         return
-    _tables(made)
     console = stdout_console(quiet=False)
-    for sentence in summary(run, made):
+    first, rest = alarms(run.records), summary(run, made)
+    for sentence in first:
+        print_line(console, sentence)
+    _tables(made)
+    for sentence in rest[len(first) :]:
         print_line(console, sentence)
     print_line(console, f"Report: {run.directory / 'report.html'}")
 
@@ -122,17 +137,19 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
 def _tables(made: list[WorkTable]) -> None:
     from rich.table import Table
 
+    from trt_workbench.report.page import percent
+
     console = stdout_console(quiet=False)
     for one in made:
-        table = Table(
-            "runtime", "rank", "ms", "95 % interval", "items/s", "x best", title=f"{one.scenario}: {one.work}"
-        )
+        columns = ("runtime", "precision", "rank", "ms", "interval, its coverage", "items/s", "x best")
+        table = Table(*columns, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms
             ratio = f"{standing.against_best.ratio:.2f}" if standing.against_best else "1.00"
-            interval = f"{time.low:.3f} to {time.high:.3f}"
+            interval = f"{time.low:.3f} to {time.high:.3f}, {percent(time.coverage)}"
             table.add_row(
                 standing.runtime,
+                row.precision or "-",
                 str(standing.rank),
                 f"{time.median:.3f}",
                 interval,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -80,6 +80,10 @@ def build_engine(
     profiling_verbosity: asked.ProfilingVerbosity = None,
     verbosity: asked.Verbosity = None,
     device: asked.Device = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
@@ -99,13 +103,14 @@ def build_engine(
     if family is not None and images is None:
         msg = "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
         raise UsageProblem(msg)
-    prepared = prepare_build(model, settings, images.description if images else "")
+    reader = images.read if images else None
+    prepared = prepare_build(model, settings, images.description if images else "", reader)
     if plan is not None:
         check_destination(plan, (model, *prepared.facts.external_files))
     if dry_run:
         _show_request(prepared, as_json=as_json)
         return
-    engine = _build(prepared, force=force, read_image=images.read if images else None)
+    engine = _build(prepared, force=force, time_limit_s=time_limit)
     where = engine.path
     if plan is not None:
         from trt_workbench.engine.builder import export
@@ -115,14 +120,15 @@ def build_engine(
     _show_engine(engine, where, as_json=as_json)
 
 
-def _build(prepared: BuildPlan, *, force: bool, read_image: Any) -> BuiltEngine:
+def _build(prepared: BuildPlan, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
     from trt_workbench.cli.build_progress import build_progress
     from trt_workbench.engine.builder import build
 
     notes = stderr_console()
 
     with build_progress(notes) as progress:
-        return build(prepared, force=force, progress=progress, note=partial(print_note, notes), read_image=read_image)
+        note = partial(print_note, notes)
+        return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
 
 
 def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:

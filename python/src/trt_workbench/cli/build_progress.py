@@ -1,27 +1,40 @@
-"""The progress of a build: TensorRT's nested phases as bars with the remaining time, in a terminal only."""
+"""The progress of a build: bars with the time that went by in a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from trt_workbench.cli.common import print_note
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
+    from trt_workbench.engine.build_phases import Progress
+
+LINE_EVERY_S = 15.0
+
 
 @contextmanager
-def build_progress(console: Console) -> Iterator[Callable[[str, int, int], bool]]:
-    """Show bars while the block runs.
+def build_progress(console: Console) -> Iterator[Progress]:
+    """Show what a build is at while the block runs.
 
     Args:
-        console: where they are drawn.
+        console: where it is shown.
 
     Yields:
         The function that a build calls with a phase's name, the steps done and the steps in all (0: unknown); it
         returns whether the build shall go on.
     """
+    with _bars(console) if console.is_terminal else _lines(console) as progress:
+        yield progress
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Progress]:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -38,7 +51,7 @@ def build_progress(console: Console) -> Iterator[Callable[[str, int, int], bool]
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         tasks: dict[str, TaskID] = {}
 
         def report(phase: str, step: int, total: int) -> bool:
@@ -51,3 +64,29 @@ def build_progress(console: Console) -> Iterator[Callable[[str, int, int], bool]
             return True
 
         yield report
+
+
+@contextmanager
+def _lines(console: Console) -> Iterator[Progress]:
+    from trt_workbench.engine.build_phases import BuildPhases
+
+    started: list[BuildPhases] = []
+    ended = threading.Event()
+
+    def speak() -> None:
+        while not ended.wait(LINE_EVERY_S):
+            if started:
+                print_note(console, f"Building for {started[0].elapsed_s:.0f} s: {started[0].text}.")
+
+    def report(phase: str, step: int, total: int) -> bool:
+        if not started:  # what goes before, such as waiting for another process, is no building
+            started.append(BuildPhases())
+        return started[0](phase, step, total)
+
+    thread = threading.Thread(target=speak, name="build-progress", daemon=True)
+    thread.start()
+    try:
+        yield report
+    finally:
+        ended.set()
+        thread.join()

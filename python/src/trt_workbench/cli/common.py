@@ -5,22 +5,35 @@ from __future__ import annotations
 import errno
 import functools
 import json
+import os
 import signal
+import stat
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from trt_workbench.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.errors import (
+    INTERRUPTED,
+    ComponentMissing,
+    DeviceFailure,
+    UsageProblem,
+    WorkbenchError,
+    printable,
+)
+from trt_workbench.system.input_files import parse_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+# The largest number that an option takes: seeds, counts, seconds.
+_LARGEST = 2**31 - 1
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +52,7 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is drawn at random.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn at random.")]
 _LOADING = "Loading an engine"
 TrustOption = Annotated[
     bool,
@@ -86,9 +99,9 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 return command(*args, **kwargs)
         except WorkbenchError as error:
             _fail(str(error), error.exit_code, debug=bool(kwargs.get("debug")))
-        except BrokenPipeError:
-            raise  # the reader of stdout has gone, as `head` does: typer ends without a word
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                _fail(f"Out of memory ({error}).", DeviceFailure.exit_code, debug=bool(kwargs.get("debug")))
             mend = f"; {_MENDS[error.errno]}" if error.errno in _MENDS else ""
             where = f": {error.filename}" if error.filename else ""
             _fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
@@ -99,27 +112,63 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
                 DeviceFailure.exit_code,
                 debug=bool(kwargs.get("debug")),
             )
+        except ImportError as error:  # a library that is absent or broken; our own modules are tested
+            _fail(
+                f"A library cannot be loaded ({error}); install it again, or allow the process more memory.",
+                ComponentMissing.exit_code,
+                debug=bool(kwargs.get("debug")),
+            )
+        except RecursionError:
+            _fail("The input is nested too deeply.", UsageProblem.exit_code, debug=bool(kwargs.get("debug")))
         except KeyboardInterrupt:
-            _fail("Interrupted; nothing was kept.", INTERRUPTED, debug=bool(kwargs.get("debug")))
+            _fail(
+                f"Interrupted{'' if _kept() else '; nothing was kept'}.", INTERRUPTED, debug=bool(kwargs.get("debug"))
+            )
 
     return guarded
 
 
 @contextmanager
 def _ended_as_interrupted() -> Iterator[None]:
-    """Treat SIGTERM, with which batch systems and containers end a job, like Ctrl-C: keep or clear what was begun."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: what was begun is kept or cleared.
 
-    def interrupt(*_: object) -> None:
+    Batch systems and containers end a job with the one, a terminal that is closed with the other. What is ignored, as
+    SIGHUP is under `nohup`, stays so.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return
-    earlier = signal.signal(signal.SIGTERM, interrupt)
+    earlier = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = {number: handler for number, handler in earlier.items() if handler not in (signal.SIG_IGN, None)}
+    for number in ours:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Write to nowhere instead of the terminal that was closed, where every write would fail."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _kept() -> Path | None:
+    """Return the run directory that the command has finished before it ended otherwise than it should."""
+    module = sys.modules.get("trt_workbench.bench.rundir")  # imported by commands that make one
+    return module.finished_run() if module else None
 
 
 def parse_options(texts: list[str] | None) -> dict[str, Any]:
@@ -140,7 +189,7 @@ def parse_options(texts: list[str] | None) -> dict[str, Any]:
             msg = f"--option {key} was given twice; pass it once."
             raise UsageProblem(msg)
         try:
-            options[key] = json.loads(value)
+            options[key] = parse_json(value)
         except ValueError:
             options[key] = value
     return options
@@ -165,15 +214,29 @@ def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 def _fail(message: str, exit_code: int, *, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
-    sys.stderr.write(f"error: {message}\n")
+    sys.stderr.write(f"error: {printable(message)}\n")
+    directory = _kept()
+    if directory and str(directory) not in message:
+        sys.stderr.write(f"note: What was measured is kept: {directory}\n")
     raise typer.Exit(exit_code)
 
 
 class PanelCommand(TyperCommand):
-    """A command whose `--help` lists its options under the panels that they name.
+    """A command whose `--help` lists its options under the panels that they name, and whose numbers are bounded.
 
     Typer itself does so through rich alone, with which `--help` takes twice the time.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
+        rest = super().parse_args(ctx, args)
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+                msg = f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}."
+                raise typer.BadParameter(msg, ctx, parameter)
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options panel by panel."""
@@ -207,8 +270,13 @@ def stdout_console(*, quiet: bool) -> Console:
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     class Whole(Console):
+        def render_str(self, text: str, **more: Any) -> Text:
+            # names in tables come from files
+            return super().render_str("\n".join(map(printable, text.split("\n"))), **more)
+
         def print(self, *objects: Any, **more: Any) -> None:
             for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
                 column.overflow = "fold"
@@ -225,8 +293,11 @@ def stderr_console() -> Console:
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Print `text` as it is: paths and names may hold brackets, and a long line is not broken.
+
+    What does not print is escaped.
+    """
+    console.print("\n".join(map(printable, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_note(console: Console, text: str) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, say, stdout_console
-from trt_workbench.errors import CheckFailed
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, say, stdout_console
+from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.bench.regression import Change
@@ -23,26 +23,54 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(min=0.0, help="Share by which latency may grow before it is a regression.")
     ] = 0.02,
+    allow_different_machines: Annotated[
+        bool,
+        typer.Option(
+            "--allow-different-machines",
+            help="Compare although GPU, driver, TensorRT or processor differ; what differs is printed first.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Compare the points that two bench runs have in common.
 
-    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common.
+    The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
+    damaged, or the runs are of different machines.
     """
-    from trt_workbench.bench.artefacts import read_bench_run
+    from trt_workbench.bench.artefacts import foreign_files, read_bench_run
+    from trt_workbench.bench.machines import differences
     from trt_workbench.bench.regression import WORSE, changes
 
-    found = changes(read_bench_run(a).records, read_bench_run(b).records, tolerance)
+    before, after = read_bench_run(a), read_bench_run(b)
+    with foreign_files(b):
+        differing = differences(before, after)
+    deciding = [str(one) for one in differing if one.decides]
+    if deciding and not allow_different_machines:
+        msg = (
+            f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
+            f"--allow-different-machines compares them all the same: {b}"
+        )
+        raise UsageProblem(msg)
+    with foreign_files(b):
+        found = changes(before.records, after.records, tolerance)
     if as_json:
-        print_json([asdict(change) for change in found])
+        document = {
+            "schema_version": 1,
+            "differences": [asdict(one) for one in differing],
+            "points": [asdict(change) for change in found],
+        }
+        print_json(document)
     else:
+        for one in differing:
+            print_line(stdout_console(quiet=False), f"Different {one}")
         _show(found)
     _warn(found, tolerance)
     worse = [change for change in found if change.outcome in WORSE]
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
-        msg = f"{len(worse)} of {len(found)} points became slower by more than {tolerance:.0%} or failed: {named}."
+        share = f"{len(worse)} of {len(found)}"
+        msg = f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}."
         raise CheckFailed(msg)
 
 
@@ -66,7 +94,9 @@ def _warn(found: list[Change], tolerance: float) -> None:
 def _show(found: list[Change]) -> None:
     from rich.table import Table
 
-    table = Table("point", "A, ms", "B, ms", "B/A", "interval", "p (Holm)", "outcome")
+    from trt_workbench.report.page import percent
+
+    table = Table("point", "A, ms", "B, ms", "B/A", "interval, its coverage", "p (Holm)", "outcome")
     for change in found:
         made = change.comparison
         table.add_row(
@@ -74,7 +104,7 @@ def _show(found: list[Change]) -> None:
             "-" if change.a_ms is None else f"{change.a_ms:.3f}",
             "-" if change.b_ms is None else f"{change.b_ms:.3f}",
             f"{made.ratio:.3f}" if made else "-",
-            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}" if made else "-",
+            f"{made.ratio_low:.3f} to {made.ratio_high:.3f}, {percent(made.coverage)}" if made else "-",
             f"{made.p_value:.4f}" if made else "-",
             change.outcome + (" (another model file)" if change.model_changed else ""),
         )

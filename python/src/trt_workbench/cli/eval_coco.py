@@ -23,7 +23,8 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.errors import INTERRUPTED, UsageProblem
+from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.errors import INTERRUPTED, UsageProblem, whole_number
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
@@ -81,7 +82,7 @@ def eval_coco(
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
 
@@ -111,7 +112,10 @@ def eval_coco(
         allow_missing=allow_missing,
         seed=seed,
     )
-    outcome, directory = _evaluate(request, output, report=report)
+    outcome, directory = _evaluate(request, output)
+    from trt_workbench.report.coco import write_report
+
+    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     if as_json:
@@ -122,6 +126,7 @@ def eval_coco(
         done, of = outcome.metrics["images"], outcome.metrics["images_requested"]
         say(f"Interrupted after {done} of {of} images; what was done is scored and kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
+    drawing.end()
 
 
 def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -> tuple[Path, Path, Path]:
@@ -143,7 +148,6 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         raise UsageProblem(msg)
     if model is None:
         model = embedded_model()
-        say(f"Model: the embedded detector {model}")
     if images is None or annotations is None:
         place = embedded_dataset()
         if not place.exists:
@@ -157,28 +161,29 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
     """(height, width) of "640" or "480x640"."""
     if text is None:
         return None
-    sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+    sides = [whole_number(side) for side in text.lower().split("x")]
+    if len(sides) > 2 or not all(sides):
         msg = f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}."
         raise UsageProblem(msg)
-    return int(sides[0]), int(sides[-1])
+    return sides[0] or 0, sides[-1] or 0
 
 
-def _evaluate(request: CocoRequest, output: Path | None, *, report: bool) -> tuple[CocoOutcome, Path]:
+def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
-    from trt_workbench.report.coco import write_report
+    from trt_workbench.evaluate.embedded import embedded_model
 
+    # first of all, this tells of a GPU that `auto` leaves unused
     with CocoEvaluation(request, say) as evaluation:
+        if request.model == embedded_model():
+            say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
         where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
         say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))
-            if report:
-                write_report(run.path)
             return outcome, run.commit(outcome.status, images=outcome.metrics["images"])
 
 
@@ -186,6 +191,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
     from trt_workbench.evaluate.coco_scores import FIGURES
+    from trt_workbench.onnxtools.precision import told
 
     console = stdout_console(quiet=False)
     figures = Table("figure", "value", title="COCO figures")
@@ -196,6 +202,8 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     for stage, summary in metrics["latency_ms"].items():
         latency.add_row(stage, *(f"{summary[column]:.2f}" for column in columns))
     console.print(figures, latency)
+    if ran := told(metrics, "text"):
+        print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
     speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
     print_line(console, speed)
     print_line(console, f"Run directory: {directory}")

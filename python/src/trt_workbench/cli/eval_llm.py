@@ -18,7 +18,8 @@ from trt_workbench.cli.common import (
     single_command_app,
     stdout_console,
 )
-from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem
+from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem, whole_number
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.system.threads import let_idle_threads_sleep
 
@@ -76,7 +77,7 @@ def eval_llm(
     report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Evaluate a language model on several runtimes: perplexity against PyTorch in fp32 with a gate, and speed.
 
@@ -85,7 +86,7 @@ def eval_llm(
     let_idle_threads_sleep()
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.pipeline.language.opening import parse_backends
-    from trt_workbench.report.llm import timing_failures
+    from trt_workbench.report.llm import timing_failures, write_report
 
     chosen = _modes(modes)
     place, file = _inputs(model, text)
@@ -107,7 +108,8 @@ def eval_llm(
         perplexity=_PERPLEXITY in chosen,
         timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),
     )
-    outcome, directory = _evaluate(request, output, report=report)
+    outcome, directory = _evaluate(request, output)
+    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
     for sentence in timing_failures(outcome.metrics):
@@ -127,6 +129,7 @@ def eval_llm(
     if outcome.timing_error:
         msg = f"Not everything could be timed; the reasons stand above. What was measured is kept: {directory}"
         raise type(outcome.timing_error)(msg) from outcome.timing_error
+    drawing.end()
 
 
 def _reached(metrics: dict[str, Any]) -> str:
@@ -153,11 +156,11 @@ def _timing(
     from trt_workbench.evaluate.llm_timing import TIMING_MODES, TimingRequest
 
     modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
-    sizes = [part.strip() for part in prompt.split(",") if part.strip()]
-    if not sizes or not all(size.isascii() and size.isdigit() and int(size) > 0 for size in sizes):
+    sizes = [whole_number(part.strip()) for part in prompt.split(",") if part.strip()]
+    if not sizes or not all(sizes):
         msg = f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
         raise UsageProblem(msg)
-    prompts = tuple(dict.fromkeys(map(int, sizes)))
+    prompts = tuple(dict.fromkeys(filter(None, sizes)))
     return TimingRequest(modes, prompts, new_tokens, batch, warmup, repetitions) if modes else None
 
 
@@ -181,11 +184,10 @@ def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
     return model, text
 
 
-def _evaluate(request: LlmRequest, output: Path | None, *, report: bool) -> tuple[LlmOutcome, Path]:
+def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Path]:
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.llm import LlmEvaluation
-    from trt_workbench.report.llm import write_report
 
     with LlmEvaluation(request, say) as evaluation:
         if request.perplexity:
@@ -197,8 +199,6 @@ def _evaluate(request: LlmRequest, output: Path | None, *, report: bool) -> tupl
                     tokens("Evaluating") if request.perplexity else None,
                     repetitions("Timing") if request.timing else None,
                 )
-            if report:
-                write_report(run.path)
             return outcome, run.commit(outcome.status, tokens=outcome.metrics["tokens"])
 
 
@@ -206,7 +206,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     console = stdout_console(quiet=False)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
-    if metrics["timing"]:
+    if metrics["timing"] or any("agreement" in row for row in metrics["timing_failures"]):
         console.print(_timings(metrics))
     lines = []
     if metrics["backends"]:
@@ -237,7 +237,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 def _timings(metrics: dict[str, Any]) -> Any:
     columns = ("mode", "backend", "prompt", "first ms", "each ms", "tokens/s", "same")
-    table = _table("Speed, medians; same: tokens until PyTorch's differ", *columns)
+    table = _table("Speed, medians; same: tokens until a near tie parts them from PyTorch's", *columns)
     for row in metrics["timing"]:
         per_token = row["time_per_token_ms"]
         table.add_row(
@@ -247,8 +247,12 @@ def _timings(metrics: dict[str, Any]) -> Any:
             f"{row['time_to_first_token_ms']['p50']:.5g}",
             f"{per_token['p50']:.4g}" if per_token else "-",
             f"{row['tokens_per_s']['p50']:.5g}",
-            "all" if row["same_tokens_as_torch"] else str(row["first_difference"]),
+            "all" if row["agreement"]["first_difference"] is None else str(row["agreement"]["first_difference"]),
         )
+    for row in metrics["timing_failures"]:
+        if "agreement" in row:  # the others were not computed, and are named elsewhere
+            shape = f"{row['batch']}x{row['missing_prompts'][0]}"
+            table.add_row(row["mode"], f"{row['backend']}:{row['precision']}", shape, "-", "-", "-", "wrong")
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -120,6 +120,16 @@ def infer_engine(
     ] = None,
     trust: TrustOption = False,
     allow_host_code: HostCodeOption = False,
+    plugin: Annotated[
+        list[Path] | None,
+        panel_option("Plugin library to load beside those that the manifest names; repeatable.", _RUNNING),
+    ] = None,
+    weight_streaming_budget: Annotated[
+        str | None,
+        panel_option(
+            "Device memory in bytes for the weights of a plan built with --weight-streaming, or auto.", _RUNNING
+        ),
+    ] = None,
     device: DeviceOption = 0,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -179,6 +189,8 @@ def infer_engine(
         state=parse_state(state or ()),
         trust=trust,
         allow_host_code=allow_host_code,
+        plugins=tuple(plugin or ()),
+        weight_streaming_budget=_budget(weight_streaming_budget),
         device=device,
     )
     outcome, directory = _run(request, output)
@@ -194,6 +206,20 @@ def infer_engine(
         more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
         msg = f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}"
         raise CheckFailed(msg)
+
+
+_DIGITS = 18  # of a number that 64 bits hold
+
+
+def _budget(given: str | None) -> int | Literal["auto"] | None:
+    if given is None:
+        return None
+    if given == "auto":
+        return "auto"
+    if given.isascii() and given.isdecimal() and len(given) <= _DIGITS:
+        return int(given)
+    msg = f"--weight-streaming-budget is a number of bytes or auto, not {given!r}."
+    raise UsageProblem(msg)
 
 
 def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:

@@ -33,6 +33,8 @@ _NATIVE = {
     "state": ("--state", ""),
     "trust": ("--trust", "torch has --option trust=true for .pt2 files"),
     "allow_host_code": ("--allow-host-code", ""),
+    "plugin": ("--plugin", ""),
+    "weight_streaming_budget": ("--weight-streaming-budget", ""),
     "device": ("--device", "ort-cuda and ort-trt have --option device_id=1, torch --option device=cuda:1"),
 }
 _OF_MODELS = {"precision": "--precision", "option": "--option", "cpu_threads": "--cpu-threads"}

@@ -31,16 +31,34 @@ def eval_llm() -> None:
 
 
 def _run(module: str) -> None:
-    """Import a module of commands and call its `main`. What a running command keeps, `handled` says."""
+    """Import a module of commands and call its `main`, then end. What a running command keeps, `handled` says."""
+    code = _code(module)
+    from trt_workbench.cli.streams import finish
+
+    sys.exit(finish(code))
+
+
+def _code(module: str) -> int:
     try:
         from importlib import import_module
 
-        from trt_workbench.system.module_loading import load_kernels_eagerly
+        from trt_workbench.cli.streams import guard
 
-        load_kernels_eagerly()
+        guard()
         import_module(f"trt_workbench.cli.{module}").main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         from trt_workbench.errors import INTERRUPTED
 
-        sys.stderr.write("error: Interrupted; nothing was begun.\n")
-        sys.exit(INTERRUPTED)
+        return _said("Interrupted; nothing was begun.", INTERRUPTED)
+    except MemoryError:
+        return _said("Out of memory while starting; allow the process more.", 4)
+    except (ImportError, OSError) as error:
+        return _said(f"The command cannot start, a library cannot be loaded ({error}); install it again.", 3)
+    return 0
+
+
+def _said(message: str, code: int) -> int:
+    sys.stderr.write(f"error: {message}\n")
+    return code

@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     print_line,
     stdout_console,
 )
+from trt_workbench.cli.drawing import draw
 
 if TYPE_CHECKING:
     from trt_workbench.onnxtools.partitions import Partitions
@@ -36,7 +37,7 @@ def partitions(
     exclude: Annotated[str, typer.Option(help="Operators kept from TensorRT, separated by commas.")] = "",
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Show the subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
 
@@ -47,19 +48,27 @@ def partitions(
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.onnxtools.graph_index import read_index
+    from trt_workbench.onnxtools.model_file import checked_on_error
     from trt_workbench.report.partitions_graph import draw_partitions
 
     excluded = tuple(filter(None, (part.strip() for part in exclude.split(","))))
-    found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
+    with checked_on_error(model):
+        found = find_partitions(PartitionRequest(model, backend, predict, min_subgraph_size, excluded))
     document = {**found.document(), "model": str(model)}
     with run_directory("partitions", output) as run:
         write_json(run.path / "partitions.json", document)
-        draw_partitions(found, read_index(model), run.path / "partitions.svg")
         directory = run.commit("complete", nodes=len(found.nodes), source=found.source)
+    drawing = draw(
+        lambda place: draw_partitions(found, read_index(model), place / "partitions.svg"),
+        directory,
+        again="run the command again to draw them",
+        debug=debug,
+    )
     if as_json:
         print_json({**document, "directory": str(directory)})
     else:
         _show(found, directory)
+    drawing.end()
 
 
 def _show(found: Partitions, directory: Path) -> None:

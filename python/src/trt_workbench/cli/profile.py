@@ -26,6 +26,7 @@ from trt_workbench.cli.common import (
     print_note,
     stderr_console,
 )
+from trt_workbench.cli.drawing import draw
 
 _WHAT, _HOW, _NSIGHT = "What is profiled", "How", "Kernels, by NVIDIA's profilers"
 
@@ -61,7 +62,7 @@ def profile(
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Time every layer or node, join it with the ONNX nodes, compare two precisions, record the kernels."""
     from trt_workbench.bench.engine_random import parse_shapes
@@ -89,10 +90,12 @@ def profile(
         launches=launches,
         timeout_s=timeout,
     )
-    directory = run_profile(request, output, write_report, partial(print_note, stderr_console()))
+    directory = run_profile(request, output, partial(print_note, stderr_console()))
+    drawing = draw(write_report, directory, debug=debug)
     from trt_workbench.cli.profile_tables import document, print_profile
 
     if as_json:
         print_json(document(directory))
     else:
         print_profile(directory)
+    drawing.end()

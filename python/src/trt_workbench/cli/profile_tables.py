@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.profiling.answer import answer
 from trt_workbench.bench.profiling.difference import Group, difference
 from trt_workbench.bench.profiling.records import Kernel, Operation, read_records
 from trt_workbench.cli.common import print_line, stdout_console
@@ -29,6 +31,7 @@ def document(directory: Path) -> dict[str, Any]:
         "schema_version": 1,
         "directory": str(directory),
         "summary": summary(sides, groups),
+        "answer": _answer(sides),
         "sides": {
             side.name: {
                 **side.facts,
@@ -61,6 +64,11 @@ def _read(directory: Path) -> tuple[list[SideView], list[Group]]:
     run = read_json_object(directory / "run.json")
     sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
     return sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
+
+
+def _answer(sides: Sequence[SideView]) -> dict[str, Any] | None:
+    found = answer(sides[0].facts, sides[1].facts) if len(sides) > 1 else None
+    return asdict(found) if found else None
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from trt_workbench.cli.common import (
     print_line,
     stdout_console,
 )
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, whole_number
+from trt_workbench.system.input_files import refuse_special
 
 
 @handled
@@ -57,6 +58,7 @@ def sanitize_onnx(
     if output.is_dir():
         msg = f"The output is a folder; name a file: {output}"
         raise UsageProblem(msg)
+    refuse_special(output)
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
     compared = check_parity(model, rewritten, wanted) if check else None
@@ -90,7 +92,8 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _number(text: str, name: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    size = whole_number(text)
+    if not size:
         msg = f"The size of {name} is a whole number from 1 on, not {text!r}."
         raise UsageProblem(msg)
-    return int(text)
+    return size

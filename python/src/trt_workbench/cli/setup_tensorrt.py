@@ -98,6 +98,8 @@ def _document(result: Any) -> dict[str, Any]:
 def _print_result(result: Any) -> None:
     from rich.table import Table
 
+    from trt_workbench.system.launcher import task
+
     console = stdout_console(quiet=False)
     document = _document(result)
     table = Table("part", "found")
@@ -109,4 +111,4 @@ def _print_result(result: Any) -> None:
     state = "Set up" if result.changed else "Already set up"
     print_line(console, f"{state}: {document['root']}")
     if result.changed:
-        print_line(console, "Next: build the native core against it: `pixi run build-native` or `pip install ./cpp`.")
+        print_line(console, f"Next: build the native core against it: {task('build-native')}.")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import os
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import open_regular, require_regular
 
 ARRAY_SUFFIXES = (".npy", ".npz")
+_MOST_UNPACKED = 2**30
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -23,16 +29,47 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         msg = f"Arrays are read from .npy and .npz files, not from this one: {path}"
         raise UsageProblem(msg)
     try:
-        # opened here: numpy leaves the file open where a damaged archive makes it fail
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return {"": loaded}
-            with loaded:
-                return {name: loaded[name] for name in loaded.files}
+        with open_regular(path) as file:
+            if path.suffix == ".npy":
+                return {"": _read_array(file, os.fstat(file.fileno()).st_size)}
+            with zipfile.ZipFile(file) as archive:
+                return _read_archive(archive)
+    except MemoryError:
+        raise
     except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
-        msg = f"The file cannot be read as arrays ({error}): {path}"
+        msg = f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
+
+
+def _read_archive(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a `.npz`; compressed ones are bounded, because a few bytes may stand for any number."""
+    members = archive.infolist()
+    packed = sum(member.file_size for member in members if member.compress_type != zipfile.ZIP_STORED)
+    if packed > _MOST_UNPACKED:
+        msg = f"its compressed arrays have {packed} bytes, and at most {_MOST_UNPACKED} are unpacked; use np.savez"
+        raise ValueError(msg)
+    arrays = {}
+    for member in members:
+        with archive.open(member) as file:
+            arrays[member.filename.removesuffix(".npy")] = _read_array(file, member.file_size)
+    return arrays
+
+
+def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
+    """Return the array in an open `.npy` of `size` bytes, which has to hold what its header declares."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        msg = f"version {version} of the format is not known"
+        raise ValueError(msg)
+    shape, _, dtype = _HEADERS[version](file)
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or dtype.hasobject or declared > size:
+        what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
+        msg = f"the header declares {what}, and the file has {size} bytes"
+        raise ValueError(msg)
+    file.seek(0)
+    array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
+    return array
 
 
 def count_rows(path: Path) -> int:
@@ -43,9 +80,10 @@ def count_rows(path: Path) -> int:
     """
     first: NDArray[Any] | None
     try:
-        first = np.lib.format.open_memmap(path, mode="r") if path.suffix == ".npy" else None
-    except (ValueError, OSError, EOFError) as error:
-        msg = f"The file cannot be read as arrays ({error}): {path}"
+        require_regular(path)
+        first = npy.open_memmap(path, mode="r") if path.suffix == ".npy" else None
+    except (ValueError, OSError, EOFError, OverflowError) as error:
+        msg = f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error
     if first is None:
         first = next(iter(load_arrays(path).values()), None)

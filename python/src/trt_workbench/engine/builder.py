@@ -12,11 +12,13 @@ from typing import Any
 
 from trt_workbench import __version__
 from trt_workbench.engine import cache, native, timing_cache
+from trt_workbench.engine.build_phases import BuildPhases, Progress
 from trt_workbench.engine.calibration import (
     FEW_SAMPLES,
     ImageReader,
     calibration_batches,
     count_samples,
+    fit_calibration,
     hash_calibration,
 )
 from trt_workbench.engine.files import atomic_writer
@@ -36,7 +38,7 @@ from trt_workbench.engine.native_options import to_native
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.target import Target, examine_target
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 
 # From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
@@ -45,8 +47,6 @@ _SHARING = "profile_sharing"
 _QUANTIZED = frozenset({"int8", "fp8", "int4", "fp4"})
 
 Note = Callable[[str], None]
-Progress = Callable[[str, int, int], bool]
-"""Called with a phase's name, the steps done and the steps in all; False ends the build."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class BuildPlan:
         target: TensorRT and GPU of this machine.
         key: the cache key; without TensorRT or GPU it is not the one of a real build (`key.is_complete`).
         cached: the engine that the cache holds already; None where it must be built.
+        read_image: turns a calibration image into the model's input.
     """
 
     model: Path
@@ -68,6 +69,7 @@ class BuildPlan:
     target: Target
     key: cache.CacheKey
     cached: Path | None
+    read_image: ImageReader | None = None
 
 
 @dataclass(frozen=True)
@@ -80,21 +82,28 @@ class BuiltEngine:
     notes: tuple[str, ...] = field(default=())
 
 
-def prepare_build(model: Path, settings: BuildSettings, transform: str = "") -> BuildPlan:
+def prepare_build(
+    model: Path, settings: BuildSettings, transform: str = "", read_image: ImageReader | None = None
+) -> BuildPlan:
     """Examine the model, the settings and this machine.
 
     Args:
         model: the ONNX file.
         settings: what is asked for.
         transform: description of the image transform of the calibration, part of its hash.
+        read_image: turns a calibration image into the model's input.
 
     Raises:
-        UsageProblem: the model or its external data is damaged or missing, or the settings do not fit the model.
+        UsageProblem: the model or its external data is damaged or missing, or the settings or the calibration data do
+            not fit the model.
     """
     facts = examine_model(model)
     check_request(model, facts, settings)
     target = examine_target(settings.device)
     _check_quantized(model, facts, settings, target)
+    if settings.calibration and not facts.is_quantized:
+        fitting = fit_calibration(settings.calibration, facts.inputs, read_image)
+        settings = settings.model_copy(update={"calibration": fitting})
     settings = _for_version(settings, target)
     key = cache.CacheKey(
         model_sha256=hash_model(model, facts.external_locations),
@@ -107,7 +116,8 @@ def prepare_build(model: Path, settings: BuildSettings, transform: str = "") -> 
         calibration_sha256=hash_calibration(settings.calibration, transform) if settings.calibration else None,
         plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
     )
-    return BuildPlan(model, settings, facts, target, key, cache.cached_plan(key.digest()) if key.is_complete else None)
+    cached = cache.cached_plan(key.digest()) if key.is_complete else None
+    return BuildPlan(model, settings, facts, target, key, cached, read_image)
 
 
 def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> None:
@@ -182,21 +192,23 @@ def build(
     force: bool = False,
     progress: Progress | None = None,
     note: Note = lambda _: None,
-    read_image: ImageReader | None = None,
+    time_limit_s: float | None = None,
 ) -> BuiltEngine:
     """Return the engine of `plan`, from the cache or built now.
 
     Args:
         plan: from `prepare_build`.
         force: build even if the cache holds the engine.
-        progress: called while TensorRT builds, where its version reports progress.
+        progress: called while TensorRT builds; version 8 reports little.
         note: called with what a person who waits should know.
-        read_image: turns a calibration image into the model's input.
+        time_limit_s: seconds that TensorRT may take at most; None for as long as it takes. Version 8 cannot be ended:
+            what it does goes on until the process ends, which then does not wait for it.
 
     Raises:
         UsageProblem: TensorRT cannot build this model as asked.
         ComponentMissing: the native core, TensorRT or the GPU is absent.
         DeviceFailure: the device is out of memory or failed.
+        CheckFailed: the build took longer than `time_limit_s`.
     """
     if plan.target.missing:
         raise ComponentMissing(" ".join(map(str, plan.target.missing)))
@@ -204,7 +216,7 @@ def build(
     with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
         if not force and (found := _from_cache(digest, plan.target, note)):
             return found
-        return _build(plan, digest, progress, note, read_image)
+        return _build(plan, digest, progress, note, time_limit_s)
 
 
 def export(engine: BuiltEngine, destination: Path) -> None:
@@ -240,20 +252,17 @@ def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
 
 
 def _build(
-    plan: BuildPlan, digest: str, progress: Progress | None, note: Note, read_image: ImageReader | None
+    plan: BuildPlan, digest: str, progress: Progress | None, note: Note, time_limit_s: float | None
 ) -> BuiltEngine:
     settings, target = plan.settings, plan.target
     native.load_tensorrt()
     native.require("set_log_level")(settings.verbosity)
     timings, earlier = _timing_cache(settings, target)
     options = to_native(settings, earlier)
-    notes = _add_calibration(options, plan, read_image)
+    notes = _add_calibration(options, plan)
     native.require("drain_log")()  # of earlier work
     note(f"Building a TensorRT engine ({settings.precision_text}) for {plan.model.name}; this can take minutes.")
-    work = partial(native.require("build_engine"), str(plan.model), options, progress)
-    with native.translated():
-        # version 8 reports no progress, at which the core serves Ctrl-C
-        result = call_interruptibly(work) if _is_8(target) else work()
+    result = _run_build(plan, options, progress, time_limit_s)
     manifest = _manifest(plan, digest, result)
     if result.skipped_tactics:
         notes.append(
@@ -270,6 +279,26 @@ def _build(
     for text in notes:
         note(text)
     return BuiltEngine(path, manifest, built=True, notes=tuple(notes))
+
+
+def _run_build(plan: BuildPlan, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:
+    calibration = plan.settings.calibration
+    batches = count_samples(calibration) // (calibration.batch or 1) if calibration else 0
+    phases = BuildPhases(progress, time_limit_s, batches)
+    work = partial(native.require("build_engine"), str(plan.model), options, phases)
+    try:
+        with native.translated():
+            # version 8 reports no progress, at which the core serves Ctrl-C and a limit
+            return call_interruptibly(work, time_limit_s) if _is_8(plan.target) else work()
+    except Exception as error:
+        if not phases.is_over:
+            raise
+        msg = (
+            f"The build was ended at its limit of {time_limit_s:g} s, in the phase {phases.text}. Give it more time "
+            "(--time-limit), let it try less (--optimization-level 0 to 2, fewer types in --precision, "
+            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {plan.model}"
+        )
+        raise CheckFailed(msg) from error
 
 
 def _timing_cache(settings: BuildSettings, target: Target) -> tuple[Path | None, bytes | None]:
@@ -289,14 +318,14 @@ def _merge_timings(result: Any, first: bytes, second: bytes) -> bytes:
     return merged
 
 
-def _add_calibration(options: Any, plan: BuildPlan, read_image: ImageReader | None) -> list[str]:
+def _add_calibration(options: Any, plan: BuildPlan) -> list[str]:
     calibration = plan.settings.calibration
     if calibration is None or plan.facts.is_quantized:
         return ["The model carries its own scales; the calibration data is not used."] if calibration else []
     inputs = [tensor.name for tensor in plan.facts.inputs]
     options.calibration = native.require("Calibration")(
         algorithm=calibration.algorithm,
-        batches=lambda: calibration_batches(calibration, inputs, read_image),
+        batches=lambda: calibration_batches(calibration, inputs, plan.read_image),
     )
     samples = count_samples(calibration)
     if samples < FEW_SAMPLES:

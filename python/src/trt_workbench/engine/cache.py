@@ -14,7 +14,8 @@ from typing import Any
 
 import filelock
 
-from trt_workbench.engine.files import write_bytes
+from trt_workbench.engine.files import replace_folder, write_bytes
+from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.engine.manifest import Manifest, manifest_path, write_manifest
 from trt_workbench.system.workspace import output_root
 
@@ -110,12 +111,14 @@ def store(key: str, plan: bytes, manifest: Manifest) -> Path:
         shutil.rmtree(left, ignore_errors=True)  # of a process that was killed
     staging = engines / f".{key}.staging.{secrets.token_hex(4)}"
     try:
-        write_bytes(staging / "new" / PLAN_NAME, plan)
-        write_manifest(staging / "new" / PLAN_NAME, manifest)
+        write_bytes(staging / PLAN_NAME, plan)
+        write_manifest(staging / PLAN_NAME, manifest)
         folder = engines / key
-        if folder.exists():
-            folder.rename(staging / "replaced")
-        (staging / "new").rename(folder)
+        with deferred_interrupts():
+            if folder.exists():
+                replace_folder(staging, folder)
+            else:
+                staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return folder / PLAN_NAME

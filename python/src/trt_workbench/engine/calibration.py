@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from trt_workbench.engine.array_files import ARRAY_SUFFIXES, count_rows, load_ar
 from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.engine.options import Calibration
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import ModelTensor
 
 Batch = dict[str, NDArray[Any]]
 ImageReader = Callable[[Path], NDArray[Any]]
@@ -21,6 +23,7 @@ ImageReader = Callable[[Path], NDArray[Any]]
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp")
 # Ranges from fewer samples are poor: ultralytics warns below 300 images.
 FEW_SAMPLES = 300
+_BATCH = 8  # where the model leaves it open
 
 
 def calibration_files(data: Path) -> list[Path]:
@@ -63,7 +66,7 @@ def hash_calibration(calibration: Calibration, transform: str = "") -> str:
 def calibration_batches(
     calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None = None
 ) -> Iterator[Batch]:
-    """Yield batches of `calibration.batch` samples; the incomplete last one is dropped.
+    """Yield batches of a calibration that `fit_calibration` returned; the incomplete last one is dropped.
 
     A `.npy` file holds samples of the model's one input along its first axis; a `.npz` file holds one array an input.
 
@@ -73,23 +76,14 @@ def calibration_batches(
         read_image: needed where the data are images, which are for a model with one input.
 
     Raises:
-        UsageProblem: a file does not fit the model, or the data fill no batch.
+        UsageProblem: a file does not fit the model.
     """
-    samples = _samples(calibration, inputs, read_image)
     waiting: list[Batch] = []
-    used = batches = 0
-    for sample in samples:
-        if calibration.limit is not None and used == calibration.limit:
-            break
-        used += 1
+    for sample in itertools.islice(_samples(calibration, inputs, read_image), calibration.limit):
         waiting.append(sample)
         if len(waiting) == calibration.batch:
-            batches += 1
             yield {name: np.ascontiguousarray(np.stack([one[name] for one in waiting])) for name in inputs}
             waiting = []
-    if not batches:
-        msg = f"The calibration data hold {used} samples, no batch of {calibration.batch}: {calibration.data}"
-        raise UsageProblem(msg)
 
 
 def count_samples(calibration: Calibration) -> int:
@@ -99,15 +93,83 @@ def count_samples(calibration: Calibration) -> int:
     return min(total, calibration.limit or total)
 
 
+def fit_calibration(
+    calibration: Calibration, inputs: Sequence[ModelTensor], read_image: ImageReader | None = None
+) -> Calibration:
+    """Return the calibration with the batch that fits the model, after a check of all that can be known before a build.
+
+    Args:
+        calibration: what is asked for.
+        inputs: of the model.
+        read_image: needed where the data are images.
+
+    Raises:
+        UsageProblem: a batch that was asked for, or a file, does not fit the model, or the data fill no batch.
+    """
+    names = [tensor.name for tensor in inputs]
+    files = calibration_files(calibration.data)
+    # of images, which share one transform, the first stands for all
+    for path in files if files[0].suffix in ARRAY_SUFFIXES else files[:1]:
+        for sample in itertools.islice(_file_samples(path, names, read_image), 1):
+            for tensor in inputs:
+                _check_sample(path, sample[tensor.name], tensor)
+    samples = count_samples(calibration)
+    batch = _fitting_batch(calibration, inputs, samples)
+    if samples < batch:
+        msg = f"The calibration data hold {samples} samples, no batch of {batch}: {calibration.data}"
+        raise UsageProblem(msg)
+    return calibration.model_copy(update={"batch": batch})
+
+
+def _fitting_batch(calibration: Calibration, inputs: Sequence[ModelTensor], samples: int) -> int:
+    fixed = {tensor.name: tensor.shape[0] for tensor in inputs if tensor.shape and isinstance(tensor.shape[0], int)}
+    sizes = sorted({size for size in fixed.values() if isinstance(size, int)})
+    if len(sizes) > 1:
+        shapes = ", ".join(f"{name} {size}" for name, size in fixed.items())
+        msg = f"The model's inputs have batches of their own ({shapes}), which calibration data cannot be cut into."
+        raise UsageProblem(msg)
+    asked = calibration.batch
+    if sizes and asked not in (None, sizes[0]):
+        name = next(iter(fixed))
+        msg = (
+            f"A calibration batch of {asked} does not fit the input {name}, whose batch is {sizes[0]}; leave the batch "
+            "out, and the one that fits is chosen."
+        )
+        raise UsageProblem(msg)
+    return sizes[0] if sizes else asked or max(1, min(_BATCH, samples))
+
+
+def _check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
+    wanted = tensor.shape
+    fits = wanted is None or (
+        len(wanted) == sample.ndim + 1
+        and all(not isinstance(dim, int) or dim == size for dim, size in zip(wanted[1:], sample.shape, strict=True))
+    )
+    if not fits:
+        assert wanted is not None
+        dims = ", ".join("?" if dim is None else str(dim) for dim in wanted[1:])
+        problem = f"are of shape {list(sample.shape)}, a sample of the model's is [{dims}]"
+    elif sample.dtype.name != tensor.dtype:
+        problem = f"are {sample.dtype.name}, the model takes {tensor.dtype}"
+    else:
+        return
+    msg = f"The calibration samples of the input {tensor.name} {problem}: {path}"
+    raise UsageProblem(msg)
+
+
 def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
     for path in calibration_files(calibration.data):
-        if path.suffix in ARRAY_SUFFIXES:
-            yield from _array_samples(path, inputs)
-            continue
-        if read_image is None or len(inputs) != 1:
-            msg = f"Images calibrate detectors with one input; give .npz files with {', '.join(inputs)} instead: {path}"
-            raise UsageProblem(msg)
-        yield {inputs[0]: read_image(path)}
+        yield from _file_samples(path, inputs, read_image)
+
+
+def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
+    if path.suffix in ARRAY_SUFFIXES:
+        yield from _array_samples(path, inputs)
+        return
+    if read_image is None or len(inputs) != 1:
+        msg = f"Images calibrate detectors with one input; give .npz files with {', '.join(inputs)} instead: {path}"
+        raise UsageProblem(msg)
+    yield {inputs[0]: read_image(path)}
 
 
 def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
@@ -118,9 +180,8 @@ def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
         found = "one array" if arrays.keys() == {""} else sorted(arrays)
         msg = f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}"
         raise UsageProblem(msg)
-    columns: dict[str, Iterable[NDArray[Any]]] = {name: arrays[name] for name in inputs}
-    try:
-        yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    except ValueError as error:
+    if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
         msg = f"The inputs in the calibration file differ in their number of samples: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(msg)
+    columns = [arrays[name] for name in inputs]
+    yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns, strict=True))

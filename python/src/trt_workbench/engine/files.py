@@ -1,14 +1,26 @@
-"""Files that are written whole or not at all: temporary name, fsync, rename."""
+"""Files that are written, and folders that are replaced, whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
+
+from trt_workbench.system.input_files import refuse_special
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+REPLACED = ".replaced"
+"""What the name of a folder ends with that is being replaced where the file system cannot exchange two."""
+# Names of files may be no text: what UTF-8 cannot hold is escaped.
+_TEXT: Any = {"encoding": "utf-8", "errors": "backslashreplace"}
 
 
 @contextlib.contextmanager
@@ -25,11 +37,12 @@ def atomic_writer(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     Raises:
         OSError: the folder is not writable or the disk is full.
     """
+    refuse_special(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _named(path):
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with os.fdopen(handle, mode, **({} if "b" in mode else _TEXT)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -74,3 +87,91 @@ def write_json(path: Path, document: Any) -> None:
         ValueError: the document holds a NaN or infinity, which JSON cannot carry.
     """
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def replace_folder(new: Path, place: Path) -> None:
+    """Put the folder `new` in the place of the folder `place`, which is removed with all it holds.
+
+    A process that is killed leaves the one or the other there, whole. Where the file system cannot exchange two
+    folders, the older one has for a moment the name of `new` with `REPLACED` behind it.
+
+    Args:
+        new: on the file system of `place`.
+        place: a folder, no link to one.
+
+    Raises:
+        OSError: the folder above is not writable.
+    """
+    if _exchange(new, place):
+        shutil.rmtree(new, ignore_errors=True)
+        return
+    aside = new.with_name(new.name + REPLACED)
+    place.rename(aside)
+    try:
+        new.rename(place)
+    except OSError:
+        aside.rename(place)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change names in one step; False where that is not to be had. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    names = (_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other))
+    if not hasattr(libc, "renameat2"):
+        return False
+    if libc.renameat2(*names, _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV):
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+class NameLock:
+    """A lock on a name that no process waits for. Its file exists only while somebody holds it."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare the lock; `path` is its file, in a folder that exists when it is acquired."""
+        self._path = path
+        self._file: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock; False if another holder has it. The system gives it back with the process.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        while True:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                return False
+            # the holder before may have removed the file after we opened it: then it locks nothing any more
+            if os.fstat(file).st_nlink:
+                self._file = file
+                return True
+            os.close(file)
+
+    def release(self) -> None:
+        """Give the lock back, if it is held, and remove its file."""
+        if self._file is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = None
+
+
+def path_within(folder: Path, name: str) -> Path:
+    """Return the path of the file that `name` names in `folder` or below; links there may lead elsewhere.
+
+    Raises:
+        ValueError: the name leads out of the folder by itself, as absolute ones and those with ".." do.
+    """
+    inner = PurePosixPath(name)
+    if inner.is_absolute() or ".." in inner.parts or not inner.parts:
+        msg = f"the name {name!r} leads out of its folder"
+        raise ValueError(msg)
+    return folder / inner

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from trt_workbench.engine import native
+from trt_workbench.engine.layer_precision import layer_precision
 from trt_workbench.engine.loading import CheckedPlan, load_checked
+from trt_workbench.onnxtools.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,21 @@ def inspect_plan(plan: CheckedPlan, *, allow_host_code: bool = False, device: in
     layers, notes = read_layers(str(summary.pop("layers_json")))
     tensors = tuple(_ranges(tensor) for tensor in loaded.engine.tensors)
     return Inspection(summary, tensors, layers, (*loaded.notes, *notes))
+
+
+def engine_precision(engine: Any, allowed: Sequence[str] = ()) -> Precision:
+    """Return what the layers of a deserialised engine compute in.
+
+    Args:
+        engine: the core's.
+        allowed: precisions that it was built with, for an engine that tells the names of its layers alone.
+
+    Raises:
+        ComponentMissing: the native core or TensorRT is absent.
+    """
+    with native.translated():
+        text = str(native.require("inspect_engine")(engine)["layers_json"])
+    return layer_precision(read_layers(text)[0], allowed)
 
 
 def read_layers(text: str) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:

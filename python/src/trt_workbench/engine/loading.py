@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trt_workbench.engine import native
-from trt_workbench.engine.hashing import hash_bytes
+from trt_workbench.engine.hashing import hash_bytes, hash_file
 from trt_workbench.engine.manifest import Manifest, manifest_path, read_manifest
 from trt_workbench.engine.target import Target, require_target
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_bytes
 
+WeightBudget = int | Literal["auto"]
+_MOST_BYTES = 2**40  # engines of language models are large; they are read from disk, so that the disk bounds them
 REBUILD = "Build it again on this machine: `build-engine MODEL.onnx`."
 TRUST = (
     "A plan is executable code: load it with --trust (`--option trust=true` where a backend loads it) only if you know "
@@ -60,7 +64,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         UsageProblem: the file is absent or empty, or not to be trusted.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, limit=_MOST_BYTES)
     except OSError as error:
         msg = f"The plan cannot be read ({error.strerror}): {path}"
         raise UsageProblem(msg) from error
@@ -124,7 +128,15 @@ def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
     return ()
 
 
-def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = False, device: int = 0) -> LoadedEngine:
+def load_engine(
+    path: Path,
+    *,
+    trust: bool = False,
+    allow_host_code: bool = False,
+    device: int = 0,
+    plugins: Sequence[Path] = (),
+    weight_streaming_budget: WeightBudget | None = None,
+) -> LoadedEngine:
     """Check a plan and deserialise it.
 
     Args:
@@ -132,6 +144,9 @@ def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = Fals
         trust: accept a plan without a manifest, or one that does not match.
         allow_host_code: let a version-compatible plan execute the host code it carries.
         device: index of the CUDA device.
+        plugins: plugin libraries to load beside those of the manifest, or in their place where the content is the same.
+        weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming,
+            or "auto" to let TensorRT choose by what is free; None keeps all weights on the device.
 
     Raises:
         UsageProblem: the plan is absent, damaged, not to be trusted, or made for another version or GPU.
@@ -145,17 +160,83 @@ def load_engine(path: Path, *, trust: bool = False, allow_host_code: bool = Fals
             f"The plan was built without weights; put them in first: `trtw refit-engine {path.name} MODEL.onnx`. {path}"
         )
         raise UsageProblem(msg)
-    return load_checked(plan, allow_host_code=allow_host_code, device=device)
+    return load_checked(
+        plan,
+        allow_host_code=allow_host_code,
+        device=device,
+        plugins=plugins,
+        weight_streaming_budget=weight_streaming_budget,
+    )
 
 
-def load_checked(plan: CheckedPlan, *, allow_host_code: bool = False, device: int = 0) -> LoadedEngine:
-    """Deserialise a plan that `read_plan` returned. Raises as `load_engine`."""
+def load_checked(
+    plan: CheckedPlan,
+    *,
+    allow_host_code: bool = False,
+    device: int = 0,
+    plugins: Sequence[Path] = (),
+    weight_streaming_budget: WeightBudget | None = None,
+) -> LoadedEngine:
+    """Deserialise a plan that `read_plan` returned. Arguments and errors are those of `load_engine`."""
     target = require_target(device)
-    notes = (*plan.notes, *check_target(plan, target))
+    notes = [*plan.notes, *check_target(plan, target)]
+    libraries = plugin_libraries(plan, plugins)
+    streams = bool(plan.manifest and plan.manifest.options.get("weight_streaming"))
+    if streams and weight_streaming_budget is None:
+        notes.append(
+            "The plan was built with weight streaming, and all of its weights are put on the device: no "
+            "weight_streaming_budget is given."
+        )
     native.load_tensorrt()
     with native.translated():
-        engine = native.require("Engine")(plan.data, allow_host_code=allow_host_code, device=device)
-    return LoadedEngine(engine, plan, target, notes)
+        engine = native.require("Engine")(
+            plan.data,
+            allow_host_code=allow_host_code,
+            device=device,
+            plugins=[str(path) for path in libraries],
+            weight_streaming_budget=weight_streaming_budget,
+        )
+    return LoadedEngine(engine, plan, target, tuple(notes))
+
+
+def plugin_libraries(plan: CheckedPlan, given: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the plugin libraries that a plan needs: those given, and those of its manifest that the plan lacks.
+
+    Args:
+        plan: from `read_plan`.
+        given: libraries that the user names; one with the content of a library of the manifest takes its place.
+
+    Raises:
+        UsageProblem: a library is absent, or not the one that the plan was built with.
+    """
+    found = {_hash_plugin(path, plan): path.absolute() for path in given}
+    made = plan.manifest
+    if made is None or made.options.get("serialize_plugins"):
+        return tuple(found.values())
+    for plugin in made.plugins:
+        if plugin.sha256 in found:
+            continue
+        path = Path(plugin.path)
+        if (digest := _hash_plugin(path, plan)) != plugin.sha256:
+            msg = (
+                f"The plugin library is not the one that the plan was built with (SHA-256 {digest[:16]}… instead of "
+                f"{plugin.sha256[:16]}…): {path}. Build the plan again, or name the right library with --plugin "
+                f"(`--option plugins=…` where a backend loads it): {plan.path}"
+            )
+            raise UsageProblem(msg)
+        found[digest] = path
+    return tuple(found.values())
+
+
+def _hash_plugin(path: Path, plan: CheckedPlan) -> str:
+    try:
+        return hash_file(path)
+    except OSError as error:
+        msg = (
+            f"A plugin library of the plan cannot be read ({error.strerror}): {path}. Name where it is with --plugin "
+            f"(`--option plugins=…` where a backend loads the plan): {plan.path}"
+        )
+        raise UsageProblem(msg) from error
 
 
 def _other_size(data: bytes, manifest: Manifest) -> bool:

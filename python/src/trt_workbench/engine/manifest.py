@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_bytes, refuse_special
 
 SUFFIX = ".json"
 
@@ -122,6 +124,8 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
     if plan.is_dir():
         msg = f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}"
         raise UsageProblem(msg)
+    refuse_special(plan)
+    refuse_special(manifest_path(plan))
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
         msg = f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
@@ -130,7 +134,9 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest beside `plan`, whole or not at all. Raises OSError."""
-    write_text(manifest_path(plan), manifest.model_dump_json(indent=2) + "\n")
+    text = json.dumps(manifest.model_dump(mode="json"), indent=2, ensure_ascii=False)
+    # names of files may be no text, of which JSON could carry half a character that no reader takes
+    write_text(manifest_path(plan), text.encode("utf-8", "replace").decode() + "\n")
 
 
 def read_manifest(plan: Path) -> Manifest | None:
@@ -141,7 +147,7 @@ def read_manifest(plan: Path) -> Manifest | None:
     """
     path = manifest_path(plan)
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(read_bytes(path))
     except FileNotFoundError:
         return None
     except ValidationError as error:

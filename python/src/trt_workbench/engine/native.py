@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
-from trt_workbench.system.module_loading import load_kernels_eagerly
-from trt_workbench.system.tensorrt import SETUP, find_library, library_dir
+from trt_workbench.system.launcher import task
+from trt_workbench.system.tensorrt import find_library, library_dir, setup_advice
 
 MODULE = "trt_workbench_native"
-MEND = "Build it: `pixi run build-native` or `pip install ./cpp`."
+CUDA = "Install the CUDA toolkit (cuda_runtime_api.h, libcudart_static.a, nvcc)."
 # By name: the classes exist only where the module does.
 _TRANSLATION: dict[str, type[WorkbenchError]] = {
     "UsageProblem": UsageProblem,
@@ -25,6 +25,11 @@ _TRANSLATION: dict[str, type[WorkbenchError]] = {
     "DeviceFailure": DeviceFailure,
     "CheckFailed": CheckFailed,
 }
+
+
+def build_advice() -> str:
+    """Return the sentence that names the command which builds the native core."""
+    return f"Build it: {task('build-native')}."
 
 
 def is_installed() -> bool:
@@ -39,14 +44,13 @@ def native() -> Any:
     Raises:
         ComponentMissing: it is not installed, or its library cannot be opened.
     """
-    load_kernels_eagerly()
     try:
         return importlib.import_module(MODULE)
     except ModuleNotFoundError as error:
-        msg = f"The native core ({MODULE}) is not installed. {MEND}"
+        msg = f"The native core ({MODULE}) is not installed. {build_advice()}"
         raise ComponentMissing(msg) from error
     except ImportError as error:
-        msg = f"The native core ({MODULE}) cannot be opened ({error}). {MEND}"
+        msg = f"The native core ({MODULE}) cannot be opened ({error}). {build_advice()}"
         raise ComponentMissing(msg) from error
 
 
@@ -54,11 +58,16 @@ def require(name: str) -> Any:
     """Return the attribute `name` of the native module.
 
     Raises:
-        ComponentMissing: this build of the native core lacks it: it was built without CUDA or TensorRT headers.
+        ComponentMissing: this build of the native core lacks it: it was built without CUDA or TensorRT's headers.
     """
     module = native()
     if not hasattr(module, name):
-        msg = f"The native core was built without TensorRT or CUDA headers and has no {name}. {SETUP} Then: {MEND}"
+        # without CUDA no header of TensorRT is of use
+        if not module.build_info().get("cuda"):
+            msg = f"The native core was built without CUDA and has no {name}. {CUDA} Then: {build_advice()}"
+        else:
+            lacks = f"The native core was built without TensorRT's headers and has no {name}."
+            msg = f"{lacks} {setup_advice()} Then: {build_advice()}"
         raise ComponentMissing(msg)
     return getattr(module, name)
 
@@ -110,11 +119,12 @@ def tensorrt_problem(status: Mapping[str, Any]) -> tuple[str, str]:
     library = find_library(folder, "libnvinfer") if folder else None
     if library and headers and _major(library.name.removeprefix("libnvinfer.so.")) != _major(headers):
         # to the core the file of its own version is absent
-        return f"the native core was built for TensorRT {headers} and has to be built again for {library}", MEND
+        reason = f"the native core was built for TensorRT {headers} and has to be built again for {library}"
+        return reason, build_advice()
     if "build-native" in reason:
-        return reason.rstrip("."), MEND
+        return reason.rstrip("."), build_advice()
     # the core's own words end with a mend as well
-    return reason.partition(". Run `setup-tensorrt`")[0].rstrip("."), SETUP
+    return reason.partition(". Run `setup-tensorrt`")[0].rstrip("."), setup_advice()
 
 
 def _major(version: str) -> str:
@@ -126,13 +136,14 @@ def examine_core() -> tuple[str, str, str]:
     try:
         info, status = native().build_info(), tensorrt_status()
     except ComponentMissing as error:
-        return ("problem" if is_installed() else "absent"), str(error).removesuffix(MEND).rstrip(), MEND
+        advice = build_advice()
+        return ("problem" if is_installed() else "absent"), str(error).removesuffix(advice).rstrip(), advice
     lacks = [part for part, key in (("CUDA", "cuda"), ("TensorRT headers", "tensorrt_headers")) if not info.get(key)]
     found = f"version {info['version']}, CUDA {info.get('cuda')}, TensorRT headers {info.get('tensorrt_headers')}"
     # without TensorRT set up, nothing is wrong with a core that cannot use it
     state = "problem" if library_dir() else "absent"
     if lacks:
-        return state, f"{found}: built without {' and '.join(lacks)}", MEND
+        return state, f"{found}: built without {' and '.join(lacks)}", build_advice()
     if not status["available"]:
         reason, mend = tensorrt_problem(status)
         return state, f"{found}: {reason}.", mend

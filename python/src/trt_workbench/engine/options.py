@@ -38,7 +38,7 @@ class Calibration(BaseModel):
 
     Attributes:
         data: a `.npy` or `.npz` file, or a folder of them or of images.
-        batch: samples a batch.
+        batch: samples a batch; None for what the model's inputs have, or 8 where their batch is dynamic.
         algorithm: "entropy2" for convolutional networks, "minmax" for transformers.
         limit: how many samples to use at most.
     """
@@ -46,7 +46,7 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: Path
-    batch: Annotated[int, Field(ge=1)] = 8
+    batch: Annotated[int, Field(ge=1)] | None = None
     algorithm: Literal["entropy2", "minmax"] = "entropy2"
     limit: Annotated[int, Field(ge=1)] | None = None
 

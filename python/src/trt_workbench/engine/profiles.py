@@ -9,7 +9,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
 
 Dims = tuple[int, ...]
-_DIMS = re.compile(r"\d+(x\d+)*")
+# TensorRT 8's sizes are int32.
+_DIMS = re.compile(r"[0-9]{1,10}(x[0-9]{1,10})*")
 
 
 class ShapeRange(BaseModel):

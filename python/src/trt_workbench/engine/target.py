@@ -8,7 +8,9 @@ from typing import Any
 
 from trt_workbench.engine import native
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
+from trt_workbench.system.launcher import task
+from trt_workbench.system.tensorrt import current_root, setup_advice
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,18 @@ def examine_target(device: int = 0) -> Target:
     version, info, gpu = None, {}, None
     try:
         info = native.native().build_info()
+        gpu = _cuda_device(device, driver, missing)
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
             reason, mend = native.tensorrt_problem(status)
             missing.append(Missing(f"TensorRT cannot be used: {reason}.", mend))
-        gpu = _cuda_device(device, driver, missing)
     except ComponentMissing as error:
+        # without the core nobody asks CUDA or opens TensorRT; each is needed before the core helps
+        if no_gpu := why_no_gpu(driver):
+            missing.append(Missing(f"No GPU can be used: {no_gpu.rstrip('.')}.", GPU_ADVICE))
+        if current_root() is None:
+            missing.append(Missing("TensorRT is not set up.", setup_advice()))
         missing.append(Missing(str(error), ""))
     return Target(
         tensorrt_version=version,
@@ -90,7 +97,9 @@ def require_target(device: int = 0) -> Target:
 def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) -> dict[str, Any] | None:
     module = native.native()
     if not hasattr(module, "devices"):
-        missing.append(Missing("The native core was built without CUDA.", native.MEND))
+        if reason := why_no_gpu(driver):
+            missing.append(Missing(f"No GPU can be used: {reason.rstrip('.')}.", GPU_ADVICE))
+        missing.append(Missing("The native core was built without CUDA.", native.build_advice()))
         return None
     status = module.cuda_status()
     found: list[dict[str, Any]] = []
@@ -112,10 +121,10 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
 
 def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:
     """Tell no driver from one that is too old: CUDA has one error for both."""
-    mend = "Run `trtw doctor` for the driver's state."
+    mend = f"Run {task('doctor')} for the driver's state."
     if "InsufficientDriver" in reason and "error" in driver:
         reason = driver["error"]
-        mend = "Install NVIDIA's driver; a container has to be started with the GPUs."
+        mend = GPU_ADVICE
     elif "InsufficientDriver" in reason:
         serves = driver.get("cuda_driver_version")
         reason = f"the driver serves CUDA up to {serves}, and the native core was built with CUDA {built_with}"

@@ -10,6 +10,7 @@ import filelock
 
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.system.input_files import read_bytes, refuse_special
 from trt_workbench.system.workspace import output_root
 
 Merge = Callable[[bytes, bytes], bytes]
@@ -31,9 +32,10 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
     if path.is_dir():
         msg = f"The timing cache is a file, and this is a folder; name a file in it: {path}"
         raise UsageProblem(msg)
+    refuse_special(path)
     with _lock(path):
         if path.is_file():
-            return path.read_bytes()
+            return read_bytes(path)
     if strict:
         msg = f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
         raise UsageProblem(msg)
@@ -61,7 +63,7 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
     ours, seen, note = built, earlier, None
     while True:
         with _lock(path):
-            now = path.read_bytes() if path.is_file() else b""
+            now = read_bytes(path) if path.is_file() else b""
             if now in (b"", seen, ours):
                 write_bytes(path, ours)
                 return note

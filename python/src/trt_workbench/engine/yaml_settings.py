@@ -12,9 +12,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_text
 
 Location = tuple[int | str, ...]
 M = TypeVar("M", bound=BaseModel)
+# No file of settings comes near them; the parser takes a second for each megabyte.
+_MOST_BYTES = 2**20
+_MOST_VALUES = 100_000
 # how pydantic names the branches of a union
 _BRANCHES = ("constrained-", "tuple[", "list[", "dict[", "function-")
 
@@ -54,13 +58,15 @@ def load_yaml_settings(
 
 def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file, limit=_MOST_BYTES)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        _require_small(node)
         document = yaml.safe_load(text)
     except OSError as error:
         msg = f"The file of {noun} cannot be read ({error.strerror}): {file}"
         raise UsageProblem(msg) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    # ValueError: a date or a number that cannot be, or no UTF-8
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
         msg = f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
@@ -71,6 +77,24 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
         msg = f"The file of {noun} must hold `key: value` lines: {file}"
         raise UsageProblem(msg)
     return document, _lines(node, file)
+
+
+def _require_small(root: yaml.Node | None) -> None:
+    """Raise ValueError if the aliases of a document multiply it: ten lists of ten of the list before are 10^10 values.
+
+    Raises RecursionError for a part that holds itself.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if id(node) not in sizes:
+            inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+            sizes[id(node)] = 1 + (sum(map(size, inner)) if isinstance(inner, list) else 0)
+        return sizes[id(node)]
+
+    if root is not None and size(root) > _MOST_VALUES:
+        msg = f"it has more than {_MOST_VALUES} values once its aliases are filled in"
+        raise ValueError(msg)
 
 
 def _lines(node: yaml.Node | None, file: Path) -> dict[Location, int]:

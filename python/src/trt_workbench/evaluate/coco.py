@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.registry import AUTO, require_backend
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
@@ -126,13 +126,13 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """
         self.request = request
         self.decoding = DecodeSettings(request.conf, request.iou, request.max_dets)
-        backend = require_backend(request.backend, request.model.suffix)
+        backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
         self.session: Session = backend.load(request.model, _session_options(request, backend.name, on_note))
-        self._model_sha256 = hash_file(request.model)
+        self._model_sha256 = hash_model(request.model)
         try:
             self.family: Family = recognise(
                 self.session.inputs,
@@ -234,7 +234,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _facts(self, status: str) -> dict[str, Any]:
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
-        request, settings = self.request, self.settings
+        request, settings, record = self.request, self.settings, self.session.record()
         iou = self.decoding.iou if self.decoding.iou is not None else self.family.default_iou
         return {
             "status": status,
@@ -246,7 +246,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             },
             "backend": self.backend,
             "backend_requested": request.backend,
-            "provenance": dict(self.session.provenance),
+            "precision_ran": record["precision_ran"],
+            "provenance": record,
             "settings": {
                 "conf": self.decoding.conf,
                 "iou": None if self.family.default_iou is None else iou,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.files import path_within
 from trt_workbench.engine.hashing import hash_bytes
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, is_text
+from trt_workbench.system.input_files import parse_json, read_bytes
 
 NAMES_SHOWN = 5  # how many absent images a message names
 
@@ -121,7 +122,7 @@ def read_dataset(
         categories = _categories(document["categories"])
         listed = _images(document["images"])
         truth = _truth(document["annotations"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
         msg = f"The annotation file is not in COCO's detection format ({why}): {annotations}"
         raise UsageProblem(msg) from error
@@ -140,7 +141,7 @@ def read_dataset(
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         msg = f"The annotation file cannot be read ({error.strerror}): {path}"
         raise UsageProblem(msg) from error
@@ -154,8 +155,8 @@ def _without_masks(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(data, object_hook=_without_masks)
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError too
+        document = parse_json(data, object_hook=_without_masks)
+    except ValueError as error:  # UnicodeDecodeError is a ValueError too
         msg = f"The annotation file is not JSON ({error}): {path}"
         raise UsageProblem(msg) from error
     if not isinstance(document, dict):
@@ -165,7 +166,7 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
-    found = sorted((Category(_whole(row["id"]), str(row["name"])) for row in rows), key=lambda item: item.id)
+    found = sorted((Category(_whole(row["id"]), _name(row["name"])) for row in rows), key=lambda item: item.id)
     _require_unique([category.id for category in found], "categories")
     if not found:
         msg = "its list of categories is empty"
@@ -175,7 +176,7 @@ def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
 
 def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
     found = [
-        ImageEntry(_whole(row["id"]), _text(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
+        ImageEntry(_whole(row["id"]), _file_name(row["file_name"]), _size(row.get("width")), _size(row.get("height")))
         for row in rows
     ]
     found.sort(key=lambda item: item.id)
@@ -197,12 +198,14 @@ def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
             f"annotation {rows[row].get('id', row)} has the impossible bbox {boxes[row].tolist()} or area {areas[row]}"
         )
         raise ValueError(msg)
+    if any("id" in row for row in rows):
+        _require_unique([_whole(row["id"]) for row in rows if "id" in row], "annotations")
     return GroundTruth(
         np.array([_whole(row["image_id"]) for row in rows], np.int64),
         np.array([_whole(row["category_id"]) for row in rows], np.int64),
         boxes,
         areas,
-        np.array([bool(row.get("iscrowd", 0)) for row in rows], np.bool_),
+        np.array([_flag(row.get("iscrowd", 0)) for row in rows], np.bool_),
     )
 
 
@@ -239,13 +242,32 @@ def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
         msg = f"{value!r} is not a whole number"
         raise ValueError(msg)
+    if not -(2**63) <= value < 2**63:
+        msg = f"{value!r} does not fit into 64 bits"
+        raise ValueError(msg)
     return int(value)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
+def _flag(value: Any) -> bool:
+    if value not in (0, 1):
+        msg = f"iscrowd is 0 or 1, not {value!r}"
+        raise ValueError(msg)
+    return bool(value)
+
+
+def _name(value: Any) -> str:
+    name = str(value)
+    if not is_text(name):
+        msg = f"{name!r} is not the name of a category: it holds characters that do not print"
+        raise ValueError(msg)
+    return name
+
+
+def _file_name(value: Any) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
         msg = f"{value!r} is not a file name"
         raise ValueError(msg)
+    path_within(Path(), value)  # an annotation file of somebody else's must not choose among all files of this machine
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.evaluate.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
@@ -46,9 +46,9 @@ def fits_embedded_dataset(model: Path) -> bool:
     if not model.is_file():
         return False
     if model.suffix == ".onnx":
-        return hash_file(model) == hash_file(embedded_model())
+        return hash_model(model) == hash_model(embedded_model())
     manifest = read_manifest(model)
-    return manifest is not None and manifest.model.sha256 == hash_file(embedded_model())
+    return manifest is not None and manifest.model.sha256 == hash_model(embedded_model())
 
 
 def embedded_dataset() -> EmbeddedDataset:

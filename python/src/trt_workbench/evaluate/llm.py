@@ -31,7 +31,8 @@ from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, check_timin
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_logits
+from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, check_graphs, open_logits
+from trt_workbench.system.input_files import read_text
 
 REFERENCE = BackendChoice("torch", "fp32")
 
@@ -141,6 +142,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             UsageProblem: the model, text or an option cannot be used, or they do not fit each other.
             ComponentMissing: transformers is missing.
         """
+        check_graphs(request.graphs, request.backends)
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
         self._text = _read_text(request.text)
@@ -355,7 +357,7 @@ def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
 
 def _read_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError as error:
         msg = f"The text file does not exist: {path}"
         raise UsageProblem(msg) from error

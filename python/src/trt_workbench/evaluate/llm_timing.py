@@ -1,4 +1,4 @@
-"""Timing of a language model: prefill, and greedy generation with and without a cache, against PyTorch's tokens."""
+"""Timing of a language model: prefill, and greedy generation with and without a cache. What is wrong is not timed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.bench.statistics import summarize
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
+from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
 
@@ -61,8 +62,8 @@ class Timing:
     Attributes:
         rows: one summary for every mode, backend and length of the prompt whose repetitions are all done.
         failures: one entry for every mode of a backend that failed: its name, the lengths of the prompt that have no
-            summary for that reason, the error and its class.
-        error: the first of the errors.
+            summary for that reason, the error and its class, and for a wrong result what was compared.
+        error: the first of the errors, a wrong result before all others.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -71,10 +72,12 @@ class Timing:
 
     def fail(self, error: WorkbenchError, missing: Sequence[int], facts: Mapping[str, Any]) -> None:
         """Add the failure of a mode of a backend."""
-        self.failures.append(
-            {**facts, "missing_prompts": list(missing), "error": str(error), "error_kind": type(error).__name__}
-        )
-        self.error = self.error or error
+        entry = {**facts, "missing_prompts": list(missing), "error": str(error), "error_kind": type(error).__name__}
+        if isinstance(error, Disagreement) and error.agreement:
+            entry["agreement"] = error.agreement.document()
+        self.failures.append(entry)
+        if self.error is None or (isinstance(error, CheckFailed) and not isinstance(self.error, CheckFailed)):
+            self.error = error
         _release_locals(error)
 
 
@@ -89,8 +92,9 @@ def time_models(
 ) -> None:
     """Time every mode on every backend, one repetition after the other, one model in memory at a time.
 
-    PyTorch in fp32 generates as well, untimed if it is not among the backends: its tokens are what the others are
-    compared with. A backend that fails in a mode does not keep the others from being timed.
+    PyTorch in fp32 generates as well, untimed if it is not among the backends: the others are compared with its logits
+    before they are timed, and with its tokens after each repetition. A backend that fails in a mode, or is wrong, does
+    not keep the others from being timed.
 
     Args:
         request: what is timed, as `check_timing` lets it pass.
@@ -106,7 +110,7 @@ def time_models(
         Otherwise as `open_logits` and `open_cached`, for the tokens to compare with.
     """
     prompts = {size: tokens[: request.batch * size].reshape(request.batch, size) for size in request.prompts}
-    expected = _reference_tokens(request, source, prompts)
+    expected = _reference(request, source, prompts)
     each = len(prompts) * request.repetitions
     total = len(choices) * len(request.modes) * each
     work = _Work(request, source, prompts, expected, records, total, on_progress or (lambda *_: None))
@@ -127,12 +131,12 @@ def time_models(
 
 @dataclass(frozen=True)
 class _Work:
-    """What every backend does: prompts by their length, the tokens that PyTorch generates after them, progress."""
+    """What every backend does: prompts by their length, what PyTorch generates after them, progress."""
 
     request: TimingRequest
     source: ModelSource
     prompts: Mapping[int, NDArray[np.int64]]
-    expected: Mapping[int, NDArray[np.int64]]
+    expected: Mapping[int, Trace]
     records: RecordWriter
     total: int
     on_progress: Progress
@@ -142,14 +146,26 @@ class _Work:
         with closing(_open(mode, self.request, choice, self.source)) as model:
             for size, prompt in self.prompts.items():
                 facts = {**_facts(choice, self.request), "prompt_tokens": size}
-                lines = []
+                expected = self.expected[size].first(_new_tokens(mode, self.request))
+                comparison = Comparison(expected, str(REFERENCE), choice.precision)
+                cached, capacity = mode == "generate-cached", self.request.capacity
+                right = comparison.logits(model, prompt, cached=cached, capacity=capacity).or_raise()
+                lines, agreements = [], []
                 for repetition, run in enumerate(_repeat(mode, model, prompt, self.request)):
+                    agreements.append(comparison.tokens(right, run.tokens).or_raise())
                     line = {"kind": mode, **facts, "repetition": repetition}
-                    lines.append({**line, **_figures(mode, run, prompt.size, self.expected[size], model)})
+                    figures = _figures(mode, run, prompt.size, model)
+                    lines.append({**line, **figures, "first_difference": agreements[-1].first_difference})
                     self.records.write(lines[-1])
                     done += 1
                     self.on_progress(done, self.total)
-                yield {"mode": mode, **facts, **_summary(lines), "provenance": dict(model.provenance)}
+                summary = {**_summary(lines), "agreement": _widest(agreements).document()}
+                yield {"mode": mode, **facts, **summary, "provenance": dict(model.provenance)}
+
+
+def _widest(agreements: Sequence[Agreement]) -> Agreement:
+    """Return the agreement of the repetition that is furthest from the reference."""
+    return max(agreements, key=lambda one: -1.0 if one.logit_gap is None else one.logit_gap)
 
 
 def _release_locals(error: BaseException) -> None:
@@ -183,14 +199,22 @@ def check_timing(request: TimingRequest, positions: int | None, available: int) 
         raise UsageProblem(msg)
 
 
-def _reference_tokens(
+def _reference(
     request: TimingRequest, source: ModelSource, prompts: Mapping[int, NDArray[np.int64]]
-) -> dict[int, NDArray[np.int64]]:
-    """Tokens that PyTorch in fp32 generates, by length of the prompt."""
+) -> dict[int, Trace]:
+    """What PyTorch in fp32 generates, by length of the prompt."""
     # the quickest mode that is asked for anyway: not every architecture has a cache
     mode = max(request.modes, key=TIMING_MODES.index)
+    count, cached = _new_tokens(mode, request), mode == "generate-cached"
     with closing(_open(mode, request, REFERENCE, source)) as model:
-        return {size: _once(mode, model, prompt, request).tokens for size, prompt in prompts.items()}
+        return {
+            size: trace(model, prompt, count, cached=cached, capacity=request.capacity)
+            for size, prompt in prompts.items()
+        }
+
+
+def _new_tokens(mode: TimingMode, request: TimingRequest) -> int:
+    return 1 if mode == "prefill" else request.new_tokens
 
 
 def _open(mode: TimingMode, request: TimingRequest, choice: BackendChoice, source: ModelSource) -> Any:
@@ -210,14 +234,14 @@ def _repeat(mode: TimingMode, model: Any, prompt: NDArray[np.int64], request: Ti
 def _once(mode: TimingMode, model: Any, prompt: NDArray[np.int64], request: TimingRequest) -> Run:
     if mode == "generate-cached":
         return generate_cached(model, prompt, request.new_tokens, request.capacity)
-    return generate_uncached(model, prompt, 1 if mode == "prefill" else request.new_tokens)
+    return generate_uncached(model, prompt, _new_tokens(mode, request))
 
 
 def _facts(choice: BackendChoice, request: TimingRequest) -> dict[str, Any]:
     return {"backend": choice.name, "precision": choice.precision, "batch": request.batch}
 
 
-def _figures(mode: TimingMode, run: Run, prompt_tokens: int, expected: NDArray[np.int64], model: Any) -> dict[str, Any]:
+def _figures(mode: TimingMode, run: Run, prompt_tokens: int, model: Any) -> dict[str, Any]:
     """What one repetition gave. Tokens a second: of the prompt for prefill, else those that were generated."""
     count = run.tokens.shape[1]
     processed = prompt_tokens if mode == "prefill" else run.tokens.size
@@ -227,13 +251,11 @@ def _figures(mode: TimingMode, run: Run, prompt_tokens: int, expected: NDArray[n
         "time_per_token_ms": (run.total_s - run.first_s) / (count - 1) * 1e3 if count > 1 else None,
         "total_ms": run.total_s * 1e3,
         "tokens_per_s": processed / run.total_s,
-        "first_difference": first_difference(run.tokens, expected),
         "memory_bytes": _memory(model),
     }
 
 
 def _summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    differences = [line["first_difference"] for line in lines if line["first_difference"] is not None]
     per_token = [line["time_per_token_ms"] for line in lines if line["time_per_token_ms"] is not None]
     return {
         "new_tokens": lines[0]["new_tokens"],
@@ -241,21 +263,8 @@ def _summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "time_to_first_token_ms": summarize([line["time_to_first_token_ms"] for line in lines]),
         "time_per_token_ms": summarize(per_token) if per_token else None,
         "tokens_per_s": summarize([line["tokens_per_s"] for line in lines]),
-        "same_tokens_as_torch": not differences,
-        "first_difference": min(differences, default=None),
         "memory_bytes": lines[-1]["memory_bytes"],
     }
-
-
-def first_difference(tokens: NDArray[np.int64], expected: NDArray[np.int64]) -> int | None:
-    """Return the index of the first generated token that differs in any sequence; None if all are equal.
-
-    Args:
-        tokens: int64 [B,N].
-        expected: int64 [B,M] with M at least N.
-    """
-    differs = (tokens != expected[:, : tokens.shape[1]]).any(axis=0)
-    return int(differs.argmax()) if differs.any() else None
 
 
 def _memory(model: Any) -> dict[str, int]:

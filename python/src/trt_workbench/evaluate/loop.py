@@ -23,6 +23,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.channel import Aborted, Channel
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.feed import Feed
+from trt_workbench.evaluate.plausible import BoxCheck
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import DecodeSettings, Family
 from trt_workbench.pipeline.letterbox import Geometry, restore_boxes
@@ -110,6 +111,7 @@ class EvaluationLoop:
         """
         self._feed, self._family, self._decoding = feed, family, decoding
         self._paths, self._store, self._settings = paths, store, settings
+        self._check = BoxCheck(family)
         self._done = np.zeros(len(paths), np.bool_)
         self._sizes = np.zeros((len(paths), 2), np.int32)
         self._ms = np.zeros((len(paths), len(STAGES)), np.float64)
@@ -142,7 +144,7 @@ class EvaluationLoop:
             on_progress: called about ten times a second, from this thread, with the images done and their total.
 
         Raises:
-            UsageProblem: an image is missing or corrupt, or the model's outputs do not fit.
+            UsageProblem: an image is missing or corrupt, or the model's outputs or boxes do not fit the family.
             CheckFailed: the model returned NaN or infinite values.
             DeviceFailure: the device failed.
             KeyboardInterrupt: interrupted twice, or before any image was done.
@@ -167,6 +169,7 @@ class EvaluationLoop:
             raise self._error
         if interrupted and not self._done.any():
             raise KeyboardInterrupt
+        self._check.finish()
         return LoopResult(self._done, self._sizes, self._ms, wall_s, interrupted)
 
     def _wait(self, on_progress: Callable[[int, int], None] | None) -> bool:
@@ -254,6 +257,7 @@ class EvaluationLoop:
             if len(found) != len(geometries):
                 msg = f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images."
                 raise UsageProblem(msg)
+            self._check.add(found)
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):
                 start = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -49,7 +50,8 @@ def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: i
     """Write a split in COCO's layout: `root/split/*.jpg` and `root/annotations/instances_split.json`.
 
     A split that is already there with the same seed, count and generator version is left as it is.
-    Otherwise the images and then the annotation file appear whole or not at all.
+    Otherwise the annotation file and then the folder of images appear whole or not at all; a call that was killed
+    between is made good by the next one.
 
     Args:
         root: folder of the dataset, made if absent.
@@ -67,16 +69,20 @@ def write_dataset(root: Path, split: str, images: int = HELD_OUT_IMAGES, seed: i
     annotations, folder = root / "annotations" / f"instances_{split}.json", root / split
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f".{split}.lock"):
+        for left in root.glob(f".{split}.*.unfinished"):
+            shutil.rmtree(left)  # of a process that was killed
         info = _info(images, seed)
         if annotations.exists() or folder.exists():
             _require_same(annotations, info, root)
-            return annotations
-        with tempfile.TemporaryDirectory(prefix=f".{split}.", dir=root) as temporary:
+            if folder.exists():
+                return annotations
+        with tempfile.TemporaryDirectory(prefix=f".{split}.", suffix=".unfinished", dir=root) as temporary:
             unfinished = Path(temporary) / split
             unfinished.mkdir()
             document = _write_images(unfinished, images, seed) | {"info": info}
+            # they say whose the folder is, so that one without them is never taken for ours
+            write_json(annotations, document)
             unfinished.rename(folder)
-        write_json(annotations, document)
     return annotations
 
 

@@ -118,7 +118,7 @@ def export_graph(
     with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder, torch.no_grad():
         traced = Path(folder) / "traced.onnx"
         with (
-            graphs.traceable_masks(),
+            graphs.traceable_masks(padded=kind not in SLOTTED),
             graphs.traceable_experts(),
             graphs.CountedRepeats(),
             graphs.silent_exporter(),

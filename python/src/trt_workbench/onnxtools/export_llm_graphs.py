@@ -170,9 +170,13 @@ class _SlotLayer(_Layer):
         return self._start  # type: ignore[return-value]  # a tensor, as in transformers' own StaticLayer
 
 
-def traceable_masks() -> AbstractContextManager[None]:
-    """Let transformers build attention masks with `_mask` while the block runs."""
-    return _registered(ALL_MASK_ATTENTION_FUNCTIONS, "eager", _mask)
+def traceable_masks(*, padded: bool) -> AbstractContextManager[None]:
+    """Let transformers build attention masks by `_mask` while the block runs.
+
+    Args:
+        padded: whether sequences of a batch may differ in what they must not see.
+    """
+    return _registered(ALL_MASK_ATTENTION_FUNCTIONS, "eager", _mask if padded else _mask_of_all)
 
 
 def traceable_experts() -> AbstractContextManager[None]:
@@ -271,3 +275,12 @@ def _mask(
         allowed = allowed & attention_mask[:, None, None, :kv_length].to(torch.bool)
     allowed = allowed.expand(batch_size, -1, q_length, kv_length)
     return torch.where(allowed, torch.zeros((), dtype=dtype), torch.full((), MASKED, dtype=dtype))
+
+
+def _mask_of_all(*, batch_size: int, attention_mask: Tensor | None = None, **others: Any) -> Tensor:  # noqa: ARG001
+    """Additive mask [1,1,Q,K]: sequences that are not padded and stand at one position see the same.
+
+    TensorRT 8.6 fuses softmax(scores + mask) @ values where it knows that Q is 1, and reads a mask [B,1,1,K] wrongly
+    for every sequence after the first.
+    """
+    return _mask(batch_size=1, **others)

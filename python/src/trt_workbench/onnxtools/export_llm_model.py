@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.system.launcher import package
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
 """What the code of an architecture raises for a way of running that it does not have."""
 
-MEND = "Use the environment `llm` (`pixi run -e llm …`), or install them with `pip install './python[llm]'`."
+_PROBE_LENGTH = 8
+_CAUSAL_TOLERANCE = 1e-5
+"""Of the largest logit: equal rows of one batch differ by rounding, ten to a hundred times less."""
 
 
 def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest"] = "eager") -> PreTrainedModel:
@@ -28,14 +31,15 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
 
     Raises:
         ComponentMissing: torch or transformers cannot be imported.
-        UsageProblem: transformers does not know the architecture, or the weights do not fit it.
+        UsageProblem: transformers does not know the architecture, the weights do not fit it, or it is not causal.
         DeviceFailure: there is not enough memory.
     """
     try:
         import torch
         from transformers import AutoModelForCausalLM
     except ImportError as error:
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {MEND}"
+        advice = package("transformers")
+        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
         raise ComponentMissing(msg) from error
     try:
         with quiet_transformers():
@@ -57,6 +61,7 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
         raise UsageProblem(msg) from error
     _check_complete(directory, info)
     loaded: PreTrainedModel = model.eval()
+    _check_causal(directory, loaded)
     return loaded
 
 
@@ -84,6 +89,41 @@ def _check_complete(directory: LlmDirectory, info: dict[str, Any]) -> None:
         raise UsageProblem(msg)
     if wrong := sorted(map(str, info["mismatched_keys"])):
         msg = f"{len(wrong)} weights have another shape than config.json says, the first is {wrong[0]}: {where}"
+        raise UsageProblem(msg)
+    # code that comes with a model may compute more than the class of the same name
+    if directory.brings_code and (further := sorted(map(str, info["unexpected_keys"]))):
+        msg = (
+            f"The checkpoint brings code of its own (auto_map), which is never executed, and transformers' own "
+            f"{directory.model_type} has no place for {len(further)} of its weights, the first is {further[0]}: {where}"
+        )
+        raise UsageProblem(msg)
+
+
+def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
+    """Raise UsageProblem if later tokens change the logits of earlier ones.
+
+    transformers loads BERT, RoBERTa, ELECTRA, XLNet and others as causal models, too, and runs them as they are.
+    """
+    import torch
+
+    length = min(_PROBE_LENGTH, directory.positions or _PROBE_LENGTH)
+    kept = length // 2
+    tokens = torch.arange(length).repeat(2, 1)
+    tokens[1, kept:] += length
+    tokens %= model.config.get_text_config().vocab_size
+    try:
+        with torch.no_grad(), quiet_transformers():
+            logits = model(input_ids=tokens, use_cache=False).logits[:, :kept]
+    except REFUSALS as error:
+        msg = f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+        raise UsageProblem(msg) from error
+    difference = (logits[0] - logits[1]).abs().max()
+    if difference > _CAUSAL_TOLERANCE * logits.abs().max().clamp(min=1e-6):
+        msg = (
+            f"This {directory.model_type} model is not causal: later tokens change its logits of earlier ones, so a "
+            f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "
+            f"config.json: {directory.path}"
+        )
         raise UsageProblem(msg)
 
 

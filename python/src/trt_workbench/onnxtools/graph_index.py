@@ -10,6 +10,7 @@ from pathlib import Path
 import onnx
 from onnx import numpy_helper
 
+from trt_workbench.onnxtools.model_file import checked_on_error, read_model
 from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
 from trt_workbench.onnxtools.tensorrt_operators import OperatorUse
 
@@ -109,9 +110,9 @@ class GraphIndex:
 
 def read_index(path: Path) -> GraphIndex:
     """Read a model, without its external data, infer its shapes and index it."""
-    model = onnx.load(path, load_external_data=False)
-    inferred = onnx.shape_inference.infer_shapes(model)
-    return GraphIndex(inferred)
+    model = read_model(path)
+    with checked_on_error(path):
+        return GraphIndex(onnx.shape_inference.infer_shapes(model))
 
 
 def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:

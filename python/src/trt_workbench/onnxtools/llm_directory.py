@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.export_llm_known import is_known
+from trt_workbench.system.input_files import open_regular, read_json
 
 # Configurations name the longest sequence differently.
 _POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
@@ -23,6 +25,8 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+# Ends of the names of classes that see the token that they predict, or predict none.
+_NOT_CAUSAL = ("ForMaskedLM", "ForPreTraining", "Classification", "ForQuestionAnswering", "ForMultipleChoice")
 _TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -44,6 +48,11 @@ class LlmDirectory:
     def model_type(self) -> str:
         """Architecture as transformers names it, such as `llama`."""
         return str(self.config["model_type"])
+
+    @property
+    def brings_code(self) -> bool:
+        """Whether Python code of its own stands beside the model, which is never executed."""
+        return "auto_map" in self.config
 
     @property
     def positions(self) -> int | None:
@@ -85,6 +94,7 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
     Raises:
         UsageProblem: it is no folder (such as a name on a model hub), the configuration is missing or wrong, the model
             needs code of its own or is no causal language model, or its weights are missing, incomplete or pickles.
+        ComponentMissing: the model brings code of its own, and transformers is not there to tell if it has a class.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -99,14 +109,26 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
 
 
 def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
-    if "auto_map" in config:
-        msg = f"The model needs Python code from its own folder (auto_map), which is never executed here: {folder}"
+    kind = config.get("model_type")
+    if "auto_map" in config and not (isinstance(kind, str) and is_known(kind)):
+        msg = (
+            f"The model needs Python code from its own folder (auto_map), which is never executed here, as "
+            f"transformers has no class for its model_type {kind!r}: {folder}"
+        )
         raise UsageProblem(msg)
-    if not isinstance(config.get("model_type"), str):
+    if not isinstance(kind, str):
         msg = f"config.json does not name a model_type, so the architecture is unknown: {folder}"
         raise UsageProblem(msg)
     if config.get("is_encoder_decoder"):
-        msg = f"{config['model_type']} is an encoder-decoder; only causal language models are exported: {folder}"
+        msg = f"{kind} is an encoder-decoder; only causal language models are exported: {folder}"
+        raise UsageProblem(msg)
+    names = config.get("architectures")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if names and not config.get("is_decoder") and all(name.endswith(_NOT_CAUSAL) for name in names):
+        msg = (
+            f"config.json names {names[0]}, which is no causal language model: it does not predict a token from those "
+            f"before it alone, so a perplexity or generated text of it means nothing: {folder}"
+        )
         raise UsageProblem(msg)
 
 
@@ -145,14 +167,14 @@ def _no_weights(folder: Path) -> UsageProblem:
 def _with_files(total: hashlib._Hash, paths: Iterable[Path]) -> str:
     """Return the hash `total` over what it has and the names and contents of files."""
     for path in paths:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             total.update(f"\n{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
     return total.hexdigest()
 
 
 def _read_json(path: Path, absent: str) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except FileNotFoundError as error:
         msg = f"{absent}: {path.parent}"
         raise UsageProblem(msg) from error

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import onnx
 
+from trt_workbench.onnxtools.model_file import read_model
+
 
 @dataclass(frozen=True)
 class ModelNodes:
@@ -27,7 +29,7 @@ class ModelNodes:
 
 def read_nodes(path: Path) -> ModelNodes:
     """Return the nodes of an ONNX file that `examine_model` accepted; weights in other files are not read."""
-    named = list(_named(onnx.load(path, load_external_data=False).graph))
+    named = list(_named(read_model(path).graph))
     producers = {tensor: name for name, node in named for tensor in node.output if tensor}
     operators = {name: node.op_type for name, node in named}
     operators |= {f"node_of_{node.output[0]}": node.op_type for _, node in named if not node.name and node.output}

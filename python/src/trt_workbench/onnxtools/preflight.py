@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.proto import Shape, operator_name, value_shape
-from trt_workbench.onnxtools.sniff import describe_file
+from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, read_model
+from trt_workbench.onnxtools.proto import STANDARD, Shape, operator_name, value_shape
+from trt_workbench.onnxtools.tensor_checks import declared_bytes
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 # ONNX Runtime's container for a compiled engine: code in the guise of a model.
@@ -68,16 +69,16 @@ def examine_model(path: Path) -> ModelFacts:
         UsageProblem: the file is absent, no ONNX, an engine in disguise, or its external data is missing, too short or
             outside the folder.
     """
-    model = _read(path)
-    graphs = list(_graphs(model))
+    model = read_model(path)
+    graphs = list(all_graphs(model))
     operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
     operators.update(operator_name(node) for function in model.functions for node in function.node)
     if any(name.split("::")[-1] == _ENGINE_IN_DISGUISE for name in operators):
         msg = f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"
         raise UsageProblem(msg)
-    locations = _check_external(path, _tensors(model, graphs))
+    locations = _check_external(path, all_tensors(model, graphs))
     initial = {tensor.name for tensor in model.graph.initializer}
-    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    opsets = [entry.version for entry in model.opset_import if entry.domain in STANDARD]
     return ModelFacts(
         inputs=tuple(_tensor(value) for value in model.graph.input if value.name not in initial),
         outputs=tuple(_tensor(value) for value in model.graph.output),
@@ -87,62 +88,6 @@ def examine_model(path: Path) -> ModelFacts:
         external_files=tuple(path.parent / location for location in locations),
         external_locations=tuple(locations),
     )
-
-
-def _read(path: Path) -> onnx.ModelProto:
-    try:
-        model = onnx.load(path, format="protobuf", load_external_data=False)
-    except FileNotFoundError as error:
-        msg = f"The model file does not exist: {path}"
-        raise UsageProblem(msg) from error
-    except OSError as error:
-        msg = f"The model file cannot be read ({error.strerror or error}): {path}"
-        raise UsageProblem(msg) from error
-    except DecodeError as error:
-        msg = f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}"
-        raise UsageProblem(msg) from error
-    # Protobuf takes an empty file, and some others, for a message without any field.
-    if not model.graph.node and not model.graph.output:
-        msg = f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}"
-        raise UsageProblem(msg)
-    return model
-
-
-def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    waiting = [model.graph]
-    waiting += [graph for function in model.functions for graph in _subgraphs(function.node)]
-    while waiting:
-        graph = waiting.pop()
-        yield graph
-        waiting += _subgraphs(graph.node)
-
-
-def _subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
-    return [
-        graph
-        for node in nodes
-        for attribute in node.attribute
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
-    ]
-
-
-def _tensors(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
-    for graph in graphs:
-        yield from graph.initializer
-        for sparse in graph.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        yield from _attribute_tensors(graph.node)
-    for function in model.functions:
-        yield from _attribute_tensors(function.node)
-
-
-def _attribute_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
-    for node in nodes:
-        for attribute in node.attribute:
-            yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
-            single = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-            for sparse in (*single, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
 
 
 def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str]:
@@ -155,11 +100,15 @@ def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str
         location = entries.get("location", "")
         if location not in sizes:
             sizes[location] = _external_size(path, location)
+        wanted = declared_bytes(tensor)
         try:
-            start, length = int(entries.get("offset", "0")), int(entries.get("length", "0"))
+            start, length = int(entries.get("offset", "0")), int(entries.get("length", str(wanted)))
         except ValueError as error:
             msg = f"Tensor {tensor.name} has no valid place in its external data: {path}"
             raise UsageProblem(msg) from error
+        if length != wanted:
+            msg = f"Tensor {tensor.name} needs {wanted} bytes of external data, and {length} are named: {path}"
+            raise UsageProblem(msg)
         end = start + length
         if min(start, length) < 0 or end > sizes[location]:
             msg = (
@@ -171,10 +120,12 @@ def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str
 
 
 def _external_size(path: Path, location: str) -> int:
-    folder = path.parent.resolve()
+    folder = Path(os.path.realpath(path.parent))
     file = folder / location
     pure = PurePosixPath(location)
-    if not location or pure.is_absolute() or ".." in pure.parts or not file.resolve().is_relative_to(folder):
+    inside = location and not pure.is_absolute() and ".." not in pure.parts
+    # not resolve(): on a ring of links it raises RuntimeError
+    if not inside or not Path(os.path.realpath(file)).is_relative_to(folder):
         msg = f"The model's external data {location!r} leaves its folder; copy the file beside the model: {path}"
         raise UsageProblem(msg)
     if not file.is_file():

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import onnx
 
+# What the domain of ONNX's own operators is called.
+STANDARD = ("", "ai.onnx")
 Shape = tuple[int | str | None, ...]
 
 
 def operator_name(node: onnx.NodeProto) -> str:
     """Return a node's operator, `domain::Name` outside the standard domain."""
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+    return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
 def has_subgraph(node: onnx.NodeProto) -> bool:
@@ -30,3 +34,13 @@ def value_shape(value: onnx.ValueInfoProto) -> Shape | None:
         dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param or None
         for dim in kind.shape.dim
     )
+
+
+def subgraphs(nodes: Iterable[onnx.NodeProto]) -> list[onnx.GraphProto]:
+    """Return the graphs that nodes hold in their attributes."""
+    return [
+        graph
+        for node in nodes
+        for attribute in node.attribute
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs)
+    ]

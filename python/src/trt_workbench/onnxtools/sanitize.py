@@ -16,6 +16,7 @@ import onnx
 
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.graph_index import GraphIndex
+from trt_workbench.onnxtools.model_file import checked_on_error, load_model
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize_graph import constants, is_external, weight_bytes, without_weights
 from trt_workbench.onnxtools.sanitize_integers import outside_int32
@@ -93,10 +94,10 @@ def sanitize(
             f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. {path}"
         )
         raise UsageProblem(msg)
-    model = onnx.load(path)
+    model = load_model(path)
     before = _operators(model)
     large = weight_bytes(model) > _MOST_WEIGHTS
-    with without_weights(model) if large else nullcontext():
+    with checked_on_error(path), without_weights(model) if large else nullcontext():
         changes = _rewrite(model, rewrites, settings)
         findings = _findings(model)
     if not large:

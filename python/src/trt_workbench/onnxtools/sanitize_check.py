@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.errors import CheckFailed, UsageProblem, whole_number
 from trt_workbench.onnxtools.preflight import ModelTensor
 
 Arrays = dict[str, NDArray[Any]]
@@ -73,7 +73,7 @@ def _size(symbol: str, dims: Mapping[str, int], default: int | None) -> int | No
     """Return the size of a symbolic dimension: its own, that of its parts together, or the default."""
     if symbol in dims:
         return dims[symbol]
-    sizes = [int(part) if part.isdecimal() else dims.get(part) for part in sum_parts(symbol)]
+    sizes = [whole_number(part) if part.isdecimal() else dims.get(part) for part in sum_parts(symbol)]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else default
 

@@ -28,7 +28,7 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     values = constants(model.graph)
     changed, gone = [], []
     for node in list(model.graph.node):
-        results = _evaluated(model, node, values)
+        results = None if _names_output(model, node) else evaluated(model, node, values)
         if results is None:
             continue
         allowed = max(limit_bytes, sum(values[name].nbytes for name in node.input if name))
@@ -44,11 +44,11 @@ def fold_constants(model: onnx.ModelProto, limit_bytes: int) -> list[str]:
     return changed
 
 
-def _evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
+def evaluated(model: onnx.ModelProto, node: onnx.NodeProto, values: dict[str, Array]) -> dict[str, Array] | None:
     """Return the outputs of a node by name; None if they are not constant or cannot be computed here."""
     known = all(not name or name in values for name in node.input)
     fixed = node.op_type not in _NEVER | _QUANTIZERS and node.domain in ("", "ai.onnx")
-    if not (known and fixed) or any(True for _ in subgraphs(node)) or _names_output(model, node):
+    if not (known and fixed) or any(True for _ in subgraphs(node)):
         return None
     inputs = [
         onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(values[name].dtype), None)

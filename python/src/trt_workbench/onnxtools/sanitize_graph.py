@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from trt_workbench.onnxtools.proto import value_shape
+from trt_workbench.onnxtools.tensor_checks import declared_bytes
 
 Array = NDArray[np.generic]
 # Shapes by tensor, None for a dynamic dimension.
@@ -36,7 +36,7 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
         return sum(map(len, tensor.string_data))
     if tensor.data_type == onnx.TensorProto.UNDEFINED:
         return 0
-    return int(math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+    return declared_bytes(tensor)
 
 
 @contextmanager

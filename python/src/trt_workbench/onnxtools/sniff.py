@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trt_workbench.system.input_files import open_regular
+
 # Offset, bytes, meaning with its mend. TensorRT's plan tag is not documented; these are the two seen in its releases.
 _SIGNATURES = (
     (0, b"version https://git-lfs", "a Git-LFS pointer; run `git lfs pull` to get the model itself"),
@@ -32,7 +34,7 @@ def describe_file(path: Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(_LONGEST)
     if not head:
         return "is empty; fetch or export it again"

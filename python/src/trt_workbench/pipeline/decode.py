@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import cv2
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_bytes
 
 _FLAGS = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
 
@@ -37,7 +39,7 @@ def read_image(path: Path) -> NDArray[np.uint8]:
         UsageProblem: the file is missing, unreadable, empty, cut short or not an image.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         msg = f"The image cannot be read ({error.strerror or error}): {path}"
         raise UsageProblem(msg) from error
@@ -51,7 +53,9 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     try:
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS)
     except cv2.error as error:  # more pixels than OpenCV's own limit, for one
-        msg = f"OpenCV refuses the image ({error.err}): {path}"
+        most = os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"]
+        reason = f"more than {most} pixels" if "MAX_IMAGE_PIXELS" in str(error) else error.err
+        msg = f"OpenCV refuses the image ({reason}): {path}"
         raise UsageProblem(msg) from error
     if pixels is None:
         msg = f"The file is not an image that OpenCV can decode, or it is damaged; replace it: {path}"

@@ -45,7 +45,7 @@ def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
 
     The ratio is the largest with which the image fits (at most 1 unless `scale_up`); the resized sides are rounded as
     `transform.rounding` says. A centred image has the smaller half of an odd padding at the top and left, as in
-    Ultralytics' LetterBox.
+    Ultralytics' LetterBox. A stretched image takes both sides of the input.
 
     Raises:
         UsageProblem: a size is not positive.
@@ -65,10 +65,12 @@ def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
 def _fit(
     source: tuple[int, int],
     target: tuple[int, int],
-    placement: Literal["centre", "top-left"],
+    placement: Literal["centre", "top-left", "stretch"],
     rounding: Literal["nearest", "down"],
     scale_up: bool,
 ) -> Geometry:
+    if placement == "stretch":
+        return Geometry(target[1] / source[1], target[0] / source[0], 0, 0, source)
     ratio = min(target[0] / source[0], target[1] / source[1])
     if not scale_up:
         ratio = min(ratio, 1.0)

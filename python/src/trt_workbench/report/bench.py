@@ -15,6 +15,7 @@ from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.report.page import image_url, image_width, render
+from trt_workbench.report.style import plots_folder
 from trt_workbench.system.conditions import measuring_conditions
 
 TAILS = ("p90", "p95", "p99")
@@ -38,7 +39,7 @@ def write_report(directory: Path) -> Path:
     """
     run = read_bench_run(directory)
     made = tables(run)
-    plots = write_plots(made, directory / "plots")
+    plots = write_plots(made, plots_folder(directory))
     values: dict[str, Any] = {
         "title": run.config["title"],
         "run": run.run,

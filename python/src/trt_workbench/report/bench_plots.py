@@ -5,11 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
 from trt_workbench.report.bench_view import Table
-from trt_workbench.report.style import INK, NARROW, PALETTE, figure, panels
+from trt_workbench.report.style import INK, NARROW, PALETTE, by_powers, figure, file_stem, label, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,10 +33,7 @@ def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
         curves = list(dict.fromkeys(name for panel in sweep.panels for name in panel.curves))
         # a runtime has one colour in all pictures, unless there are more of them than colours
         styles = everywhere if len(everywhere) <= len(PALETTE) and everywhere.keys() >= set(curves) else _styles(curves)
-        name, stem = (
-            f"{sweep.scenario}, {sweep.model}",
-            f"{sweep.scenario}-{sweep.model}-{sweep.axis}".replace(" ", "-"),
-        )
+        name, stem = f"{sweep.scenario}, {sweep.model}", file_stem(sweep.scenario, sweep.model, sweep.axis)
         if sweep.axis in _LOADS:
             title = f"{name}: throughput against {sweep.axis}"
             made[title] = _throughput(sweep, styles, folder / f"{stem}-throughput.png")
@@ -46,7 +43,9 @@ def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
     for (scenario, model), group in _by_scenario(tables).items():
         swept = any((sweep.scenario, sweep.model) == (scenario, model) for sweep in sweeps)
         if not swept or sum(len(table.rows) for table in group) <= _MOST_BARS:
-            made[f"{scenario}, {model}: latency"] = _bars(group, everywhere, folder / f"{scenario}-{model}-bars.png")
+            made[f"{scenario}, {model}: latency"] = _bars(
+                group, everywhere, folder / f"{file_stem(scenario, model)}-bars.png"
+            )
     return made
 
 
@@ -74,7 +73,7 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
     with figure(path, width=NARROW, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
         position, ticks = 0.0, {}
         for table in tables:
-            axes.text(0, position, f" {table.work}", fontweight="bold", fontsize=9, va="center")
+            axes.text(0, position, f" {label(table.work)}", fontweight="bold", fontsize=9, va="center")
             for row in table.rows:
                 position -= 1
                 interval = row.standing.latency_ms
@@ -85,12 +84,14 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
                     f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
                     va="center", fontsize=8,
                 )  # fmt: skip
-                ticks[position] = "\n".join(textwrap.wrap(row.standing.runtime, _LABEL_WIDTH // 2))
+                ticks[position] = "\n".join(textwrap.wrap(label(row.standing.runtime), _LABEL_WIDTH // 2))
             position -= 1
         axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
         slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
-        axes.set(xlabel="ms (median over repetitions, 95 % interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8))
-        axes.set_title(f"Latency of {tables[0].model}, {tables[0].scenario}")
+        axes.set(
+            xlabel="ms (median over repetitions, with its interval)", xlim=(0, slowest * 1.12), ylim=(position, 0.8)
+        )
+        axes.set_title(label(f"Latency of {tables[0].model}, {tables[0].scenario}"))
         axes.grid(visible=False, axis="y")
     return path
 
@@ -109,7 +110,7 @@ def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
         _scale_latency(axes, panel)
         _label_axis(axes, sweep, panel)
 
-    return _drawn(sweep, f"Latency against {sweep.axis}, ms (bars: 95 % interval)", draw, path)
+    return _drawn(sweep, f"Latency against {sweep.axis}, ms (bars: interval)", draw, path)
 
 
 def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
@@ -120,7 +121,7 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
             axes.plot(places, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             knee = next(index for index, rate in enumerate(rates) if rate >= KNEE * max(rates))
             axes.plot(places[knee], rates[knee], "o", markersize=9, fillstyle="none", color=colour)
-        _by_powers(axes, "y")
+        by_powers(axes, "y")
         _label_axis(axes, sweep, panel)
 
     return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {KNEE:.0%} of the best)", draw, path)
@@ -134,9 +135,9 @@ def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
             colour, line = styles[name]
             axes.plot(latency, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             for one, x, y in zip(curve, latency, rates, strict=True):
-                axes.annotate(one.text, (x, y), (3, 3), textcoords="offset points", fontsize=6, color=colour)
-        _by_powers(axes, "x")
-        _by_powers(axes, "y")
+                axes.annotate(label(one.text), (x, y), (3, 3), textcoords="offset points", fontsize=6, color=colour)
+        by_powers(axes, "x")
+        by_powers(axes, "y")
         axes.set(xlabel="latency, ms")
 
     return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
@@ -150,11 +151,11 @@ def _drawn(sweep: Sweep, title: str, draw: Callable[[Axes, Panel], None], path: 
         parts.append(f"{len(sweep.panels)} of {sweep.settings} settings")
     more = f"\n{', '.join(parts)}; the tables hold them all" if parts else ""
     names = {_wrapped(name) for panel in sweep.panels for name in panel.curves}
-    with panels(path, len(sweep.panels), title + more, sorted(names)) as every:
+    with panels(path, len(sweep.panels), label(title) + more, sorted(names)) as every:
         for axes, panel in zip(every, sweep.panels, strict=True):
             draw(axes, panel)
             if panel.title:
-                axes.set_title("\n".join(textwrap.wrap(panel.title, _LABEL_WIDTH)), fontsize=8)
+                axes.set_title("\n".join(textwrap.wrap(label(panel.title), _LABEL_WIDTH)), fontsize=8)
     return path
 
 
@@ -170,10 +171,10 @@ def _words(panel: Panel) -> list[str]:
 
 
 def _label_axis(axes: Axes, sweep: Sweep, panel: Panel) -> None:
-    axes.set_xlabel(sweep.axis)
+    axes.set_xlabel(label(sweep.axis))
     if not sweep.is_numeric:
         words = _words(panel)
-        axes.set_xticks(range(len(words)), ["\n".join(textwrap.wrap(word, 14)) for word in words], fontsize=7)
+        axes.set_xticks(range(len(words)), ["\n".join(textwrap.wrap(label(word), 14)) for word in words], fontsize=7)
         axes.set_xlim(-0.5, len(words) - 0.5)
         return
     texts = {float(one.value): one.text for curve in panel.curves.values() for one in curve}
@@ -181,31 +182,19 @@ def _label_axis(axes: Axes, sweep: Sweep, panel: Panel) -> None:
     if values[0] > 0 and values[-1] / values[0] >= 4:
         axes.set_xscale("log", base=2)
         axes.minorticks_off()
-    axes.set_xticks(values, [texts[value] for value in values], fontsize=7, rotation=45 if len(values) > 9 else 0)
+    axes.set_xticks(
+        values, [label(texts[value]) for value in values], fontsize=7, rotation=45 if len(values) > 9 else 0
+    )
 
 
 def _scale_latency(axes: Axes, panel: Panel) -> None:
     """From zero where that can be read, by powers where the values lie too far apart."""
     figures = [one.standing.latency_ms for curve in panel.curves.values() for one in curve]
     if max(one.high for one in figures) > 12 * min(one.low for one in figures):
-        _by_powers(axes, "y")
+        by_powers(axes, "y")
     else:
         axes.set_ylim(bottom=0)
 
 
-def _by_powers(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Give an axis a logarithmic scale with ticks at 1, 2 and 5 as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    if which == "x":
-        axes.set_xscale("log")
-    else:
-        axes.set_yscale("log")
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
 def _wrapped(name: str) -> str:
-    return "\n".join(textwrap.wrap(name, _LABEL_WIDTH))
+    return "\n".join(textwrap.wrap(label(name), _LABEL_WIDTH))

@@ -12,6 +12,8 @@ from trt_workbench.bench.comparison import Comparison, Interval
 from trt_workbench.bench.ranking import Standing, kept_records, rank
 from trt_workbench.bench.records import Record, by_work
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+from trt_workbench.onnxtools.precision import told
+from trt_workbench.report.page import percent
 
 # The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0
@@ -22,6 +24,7 @@ class Row:
     """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
 
     Attributes:
+        precision: short label of what it computed in, by the graph or the engine's layers.
         entry: the runtime's label without swept settings.
         swept: values of these settings.
         clock_mhz: least and largest SM clock seen.
@@ -30,6 +33,7 @@ class Row:
     """
 
     standing: Standing
+    precision: str | None
     entry: str
     swept: dict[str, Any]
     percentiles_ms: dict[str, float | None]
@@ -135,6 +139,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
     power = seen("power_mean_w")
     return Row(
         standing=standing,
+        precision=told(mine[0].provenance),
         entry=mine[0].entry or mine[0].runtime,
         swept=mine[0].swept,
         percentiles_ms={f"p{p}": _tail(counted, p) for p in MINIMUM_SAMPLES},
@@ -176,10 +181,17 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
+def _span(time: Interval) -> str:
+    """The interval with its true coverage; a single repetition has none."""
+    if not time.coverage:
+        return "one repetition, no interval"
+    return f"{percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f}"
+
+
 def _sentence(work: str, standings: Sequence[Standing]) -> str:
     best = standings[0]
     time = best.latency_ms
-    figure = f"{time.median:.3f} ms (95 % interval {time.low:.3f} to {time.high:.3f})"
+    figure = f"{time.median:.3f} ms ({_span(time)})"
     if len(standings) == 1:
         return f"{work}: {best.runtime} takes {figure}; there is nothing to compare it with."
     tied = [standing.runtime for standing in standings[1:] if standing.rank == best.rank]

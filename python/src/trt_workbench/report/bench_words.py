@@ -9,22 +9,46 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
 from trt_workbench.bench.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.bench.ranking import point_reasons
 from trt_workbench.bench.records import Record
-from trt_workbench.bench.stability import DRIFT, WARNING
+from trt_workbench.bench.stability import DRIFT, WARNING, repetition_drift
 from trt_workbench.report.bench_view import Table, some
 
 # More reasons of failures than this are left to the report's table.
 _MOST_FAILURES = 4
+# What is said of a point that has no time; a batch that a saturated sweep left out is only counted, and wrong outputs
+# are the first sentence of all.
+_ENDS = {"failed": "failed", "unavailable": "could not serve"}
 
 
 def summary(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say in sentences what was measured, what came of it at every work, and how far it can be trusted."""
-    return [*_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
+    return [*alarms(run.records), *_outcome(run, made), *(table.sentence for table in made), *_caveats(run, made)]
 
 
 def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     """Say the same without a sentence for every work."""
-    return [*_outcome(run, made), *_caveats(run, made)]
+    return [*alarms(run.records), *_outcome(run, made), *_caveats(run, made)]
+
+
+def alarms(records: Sequence[Record]) -> list[str]:
+    """Return what has to be read before any figure: the first line of what is printed, and of a report."""
+    points = {(_place(record), record.runtime) for record in records if record.status in ("ok", "wrong")}
+    sentences = []
+    if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
+        (place, runtime), error = next(iter(wrong.items()))
+        sentences.append(
+            f"Wrong: {len(wrong)} of {_counted(len(points), 'point')} gave wrong outputs and are not ranked; {place} "
+            f"on {runtime}: {error}."
+        )
+    untrusted = [row for row in unstable(records) if len(row["repetitions"]) == row["measured"]]
+    if untrusted:
+        row = untrusted[0]
+        sentences.append(
+            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on; "
+            f"{row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}."
+        )
+    return sentences
 
 
 def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
@@ -43,7 +67,7 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 
 
 def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
-    sentences = [*_missing(run.records), *_fallbacks(run.records)]
+    sentences = [*_missing(run.records), *_fallbacks(run.records), *_not_compared(run.records), *_far(run.records)]
     if run.config["repetitions"] < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
         sentences.append(
             f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
@@ -55,7 +79,7 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"{crowded} runtimes stand in one table: with {run.config['repetitions']} repetitions no difference of "
             "theirs, however large, passes the test after its correction; measure more repetitions."
         )
-    marked = sum(bool(record.unstable) for record in run.records)
+    marked = sum(len(row["repetitions"]) for row in unstable(run.records))
     if marked:
         measured = sum(record.status == "ok" for record in run.records)
         sentences.append(
@@ -68,7 +92,20 @@ def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
             f"In {_counted(drifted, 'repetition')} the median moved by 2 to 10 % between windows: a warning, and a "
             "reason to look at the intervals."
         )
+    if crept := _crept(run.records):
+        sentences.append(
+            f"At {_counted(crept, 'point')} the later repetitions differ from the earlier ones by 2 to 10 %: a warning."
+        )
     return sentences
+
+
+def _crept(records: Sequence[Record]) -> int:
+    """How many points drifted over their repetitions, by less than what makes them unstable."""
+    points: dict[tuple[str, str], list[float]] = {}
+    for record in records:
+        if record.latency_ms:
+            points.setdefault((_place(record), record.runtime), []).append(record.latency_ms["p50"])
+    return sum(WARNING < (repetition_drift(medians) or 0) <= DRIFT for medians in points.values())
 
 
 def _leaders(made: Sequence[Table]) -> list[str]:
@@ -89,10 +126,9 @@ def _missing(records: Sequence[Record]) -> list[str]:
     """What failed or could not serve, with the reason; batches that a saturated sweep left out are only counted."""
     found = problems(records)
     sentences = [
-        f"{row['runtime']} {'failed' if row['status'] == 'failed' else 'could not serve'} at {some(row['works'])}: "
-        f"{row['error']}"
+        f"{row['runtime']} {_ENDS[row['status']]} at {some(row['works'])}: {row['error']}"
         for row in found
-        if row["status"] != "skipped"
+        if row["status"] in _ENDS
     ]
     skipped = sum(len(row["works"]) for row in found if row["status"] == "skipped")
     more = [f"And {len(sentences) - _MOST_FAILURES} failures more; the report lists them."]
@@ -113,6 +149,33 @@ def _fallbacks(records: Sequence[Record]) -> list[str]:
     return [
         f"{runtime} executed {_counted(count, 'node')} of {model} on the processor, as it was allowed to."
         for (runtime, model), count in nodes.items()
+    ]
+
+
+def _not_compared(records: Sequence[Record]) -> list[str]:
+    """Points that are ranked although nobody has looked at their outputs; older records do not tell."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.outputs and record.outputs.get("state") == "not compared"
+    }
+    return [
+        f"The outputs of {_counted(count, 'point')} were not compared with a reference: {reason}."
+        for reason, count in Counter(points.values()).items()
+    ]
+
+
+def _far(records: Sequence[Record]) -> list[str]:
+    """Points whose outputs are further from the reference than their precision usually takes them."""
+    points = {
+        (_place(record), record.runtime): str(record.outputs["reason"])
+        for record in records
+        if record.status == "ok" and record.outputs and record.outputs.get("state") == "far"
+    }
+    return [
+        f"The outputs of {_counted(len(points), 'point')} are further from the reference than their precision usually "
+        f"takes them, so look at the accuracy; {place} on {runtime}: {reason}."
+        for (place, runtime), reason in [*points.items()][:1]
     ]
 
 
@@ -146,12 +209,12 @@ def unstable(records: Iterable[Record]) -> list[dict[str, Any]]:
         {
             "work": work,
             "runtime": runtime,
-            "repetitions": [record.repetition for record in mine if record.unstable],
+            "repetitions": [record.repetition for record in mine if record.unstable or together],
             "measured": len(mine),
-            "reasons": _kinds(reason for record in mine for reason in record.unstable),
+            "reasons": [*together, *_kinds(reason for record in mine for reason in record.unstable)],
         }
         for (work, runtime), mine in points.items()
-        if any(record.unstable for record in mine)
+        if (together := point_reasons(mine)) or any(record.unstable for record in mine)
     ]
 
 
@@ -183,6 +246,8 @@ def _facts(provenance: Mapping[str, Any]) -> dict[str, str]:
 def _shown(provenance: Mapping[str, Any]) -> dict[str, Any]:
     hidden = ("manifest", "provider_options", "plan")
     shown = {name: value for name, value in provenance.items() if name not in hidden}
+    if ran := shown.get("precision_ran"):
+        shown["precision_ran"] = f"{ran['text']}, read from the {ran['source']}"
     return {name: value for name, value in shown.items() if not name.endswith(("_sha256", "_file"))}
 
 

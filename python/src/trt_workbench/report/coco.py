@@ -13,6 +13,7 @@ from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import STAGES, write_plots
 from trt_workbench.report.page import image_url, render
+from trt_workbench.report.style import plots_folder
 
 # pycocotools' twelve figures in its order, with what each one means.
 FIGURES = (
@@ -45,8 +46,9 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     run = read_artefacts(directory)
-    plots = write_plots(run, directory / "plots")
-    gallery = build_gallery(run, directory / "plots" / "gallery")
+    folder = plots_folder(directory)
+    plots = write_plots(run, folder)
+    gallery = build_gallery(run, folder / "gallery")
     page = render(
         "coco.html.j2",
         metrics=run.metrics,
@@ -75,6 +77,9 @@ def summarise(run: CocoArtefacts) -> list[str]:
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
         f"on {metrics['images']} images, evaluated at {metrics['images_per_s']:.1f} images/s.",
     ]
+    if ran := metrics.get("precision_ran"):
+        asked = metrics["settings"]["precision"]
+        sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
     rated = sorted((row for row in metrics["per_class"] if row["AP"] is not None), key=lambda row: row["AP"])
     if len(rated) > 1:
         low, high = rated[0], rated[-1]

@@ -9,6 +9,10 @@ from typing import Any
 from trt_workbench.bench.artefacts import read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.documents import read_json, read_json_lines
+from trt_workbench.report.style import label
+
+# Characters of a class name in a picture.
+LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,8 @@ class CocoArtefacts:
 
     @property
     def class_names(self) -> dict[int, str]:
-        """Names by category id."""
-        return {row["category_id"]: row["name"] for row in self.metrics["per_class"]}
+        """Names by category id, as a picture can show them."""
+        return {row["category_id"]: label(row["name"], LONGEST_NAME) for row in self.metrics["per_class"]}
 
 
 def read_artefacts(directory: Path) -> CocoArtefacts:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.engine.files import path_within, write_bytes
+from trt_workbench.errors import UsageProblem, printable
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
 from trt_workbench.report.style import PALETTE
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
 _GAP = 8
+# Pixels outside of every picture, which OpenCV's integers still hold.
+_FAR = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,22 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
     drawn: dict[str, list[Picture]] = {}
     for group, chosen in groups.items():
         drawn[group] = []
-        for record in chosen:
+        for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
             found = [item for item in predictions[image_id] if item["score"] >= threshold]
-            picture = _side_by_side(images / record["file_name"], truths[image_id], found, run.class_names)
+            picture = _side_by_side(_image(images, record), truths[image_id], found, run.class_names)
             if picture is not None:
-                path = folder / f"{group}-{image_id}.jpg"
+                path = folder / f"{group}-{number}.jpg"
                 drawn[group].append(Picture(_caption(record), _save(picture, path)))
     return drawn
+
+
+def _image(folder: Path, record: dict[str, Any]) -> Path:
+    try:
+        return path_within(folder, record["file_name"])
+    except ValueError as error:
+        msg = f"A record names an image outside of the dataset's folder ({error}); it was changed: {folder}"
+        raise UsageProblem(msg) from error
 
 
 def choose(records: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str, Any]]]:
@@ -76,7 +88,7 @@ def f1(record: dict[str, Any]) -> float:
 
 def _caption(record: dict[str, Any]) -> str:
     counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
-    return f"{record['file_name']}: {counts} (F1 {f1(record):.2f})"
+    return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
 
 
 def _side_by_side(
@@ -85,11 +97,15 @@ def _side_by_side(
     import cv2
     import numpy as np
 
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    if image is None:
+    from trt_workbench.pipeline.decode import read_image
+
+    try:
+        image = read_image(path)
+    except UsageProblem:  # gone or changed since the run
         return None
-    scale = PANEL_WIDTH / image.shape[1]
-    size = (PANEL_WIDTH, max(1, round(image.shape[0] * scale)))
+    # the height counts too: an image one pixel wide would become millions of pixels high
+    scale = min(PANEL_WIDTH / image.shape[1], 2 * PANEL_WIDTH / image.shape[0])
+    size = (max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale)))
     panel = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
     left, right = panel.copy(), panel.copy()
     _draw(left, truths, scale, names)
@@ -104,11 +120,12 @@ def _draw(image: NDArray[np.uint8], objects: list[dict[str, Any]], scale: float,
     order = {category: index for index, category in enumerate(names)}
     # Best score last, so that its label lies on top.
     for item in reversed(objects):
-        x, y, width, height = (value * scale for value in item["bbox"])
+        x, y, width, height = (min(max(value * scale, -_FAR), _FAR) for value in item["bbox"])
         colour = _bgr(PALETTE[order.get(item["category_id"], 0) % len(PALETTE)])
         corner, opposite = (round(x), round(y)), (round(x + width), round(y + height))
         cv2.rectangle(image, corner, opposite, colour, 1 if item.get("iscrowd") else 2, cv2.LINE_AA)
-        label = names.get(item["category_id"], str(item["category_id"]))
+        # OpenCV crashes on halves of surrogate pairs
+        label = printable(names.get(item["category_id"], str(item["category_id"])), 100)
         if "score" in item:
             label = f"{label} {item['score']:.2f}"
         (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
@@ -128,6 +145,5 @@ def _save(picture: NDArray[np.uint8], path: Path) -> str:
     import cv2
 
     _, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encoded.tobytes())
+    write_bytes(path, encoded.tobytes())
     return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode()

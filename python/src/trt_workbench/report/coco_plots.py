@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_workbench.report.coco_artefacts import CocoArtefacts
-from trt_workbench.report.style import ACCENT, INK, PALETTE, figure
+from trt_workbench.report.coco_artefacts import LONGEST_NAME, CocoArtefacts
+from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label
 
 # Above this many classes, single curves and cell numbers can no longer be told apart.
 READABLE_CLASSES = 12
@@ -33,15 +33,17 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
         few = len(classes) <= READABLE_CLASSES
         for index, row in enumerate(classes):
             colour = PALETTE[index % len(PALETTE)] if few else "#c3cad3"
-            label = row["name"] if few else None
+            name = label(row["name"], LONGEST_NAME) if few else None
             dashes = "--" if few and index >= len(PALETTE) else "-"
-            axes.plot(recall, row["precision_50"], dashes, color=colour, linewidth=0.9, label=label)
+            axes.plot(recall, row["precision_50"], dashes, color=colour, linewidth=0.9, label=name)
         for threshold, style in (("0.50", "-"), ("0.75", "--"), ("0.50:0.95", ":")):
-            precision = run.curves["mean"][threshold]
-            axes.plot(recall, precision, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
+            # without any annotation there is no curve
+            if precision := run.curves["mean"].get(threshold):
+                axes.plot(recall, precision, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
         axes.set_title("Precision against recall (single classes at IoU 0.50)")
-        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        if axes.lines:
+            axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
@@ -51,7 +53,9 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
     with figure(path, height=max(2.2, 0.9 + 0.2 * len(rows))) as axes:
         axes.barh(positions, [row["AP50"] for row in rows], color="#d6e4f2", label="AP50")
         axes.barh(positions, [row["AP"] for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
-        axes.set_yticks(positions, [f"{row['name']} ({row['ground_truths']})" for row in rows], fontsize=8)
+        axes.set_yticks(
+            positions, [f"{label(row['name'], LONGEST_NAME)} ({row['ground_truths']})" for row in rows], fontsize=8
+        )
         axes.set(xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4), xlabel="average precision")
         axes.set_title("Average precision per class (in brackets: annotations)")
         axes.grid(visible=False, axis="y")
@@ -61,7 +65,8 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
 def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
-    labels, counts = run.confusion["labels"], np.asarray(run.confusion["matrix"], dtype=float)
+    labels = [label(name, LONGEST_NAME) for name in run.confusion["labels"]]
+    counts = np.asarray(run.confusion["matrix"], dtype=float)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     few = len(labels) <= READABLE_CLASSES + 1
     size = 2.6 + 0.45 * len(labels) if few else 8.5
@@ -93,9 +98,9 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
         low, high = pooled.min() * 0.9, pooled.max() * 1.1
         bins = np.geomspace(low, high, 60).tolist()
         for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
-            label = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
-            axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=label)
-        axes.set_xscale("log")
+            text = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
+            axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
+        by_powers(axes, "x")
         axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")
         axes.set_title("Where the time goes, per image and stage")
         axes.legend(fontsize=8)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench.artefacts import SCHEMA_VERSION
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import parse_json, read_text
 
 
 def read_json(path: Path) -> Any:
@@ -37,7 +37,7 @@ def _record(line: str, place: str) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except FileNotFoundError as error:
         msg = f"The run directory is incomplete, a file is missing: {path}"
         raise UsageProblem(msg) from error
@@ -48,7 +48,7 @@ def _read(path: Path) -> str:
 
 def _parse(text: str, place: object) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        return parse_json(text)
+    except ValueError as error:
         msg = f"Not valid JSON ({error}); the file is cut short or was changed: {place}"
         raise UsageProblem(msg) from error

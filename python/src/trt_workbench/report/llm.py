@@ -12,6 +12,7 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.report.documents import read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
+from trt_workbench.report.style import plots_folder
 
 
 def write_report(directory: Path) -> Path:
@@ -28,12 +29,13 @@ def write_report(directory: Path) -> Path:
     """
     metrics, environment = read_document(directory / "metrics.json"), read_document(directory / "env.json")
     records = read_json_lines(directory / "records.jsonl")
-    plots = write_plots(metrics, records, directory / "plots")
+    plots = write_plots(metrics, records, plots_folder(directory))
     page = render(
         "llm.html.j2",
         metrics=metrics,
         summary=summarise(metrics),
         failures=timing_failures(metrics),
+        sameness=sameness,
         plots={name: image_url(path) for name, path in plots.items()},
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
@@ -82,7 +84,24 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
 def timing_failures(metrics: dict[str, Any]) -> list[str]:
     """Say in sentences which backend could not be timed in which mode, and why."""
     return [
-        f"{row['backend']}:{row['precision']} could not be timed in {row['mode']} (batch {row['batch']}, prompts of "
+        f"{row['backend']}:{row['precision']} {_verdict(row)} in {row['mode']} (batch {row['batch']}, prompts of "
         f"{', '.join(map(str, row['missing_prompts']))} tokens): {row['error']}"
         for row in metrics.get("timing_failures", [])
     ]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "is wrong and was not timed" if "agreement" in row else "could not be timed"
+
+
+def sameness(row: dict[str, Any]) -> str:
+    """Say how far the tokens of a timing are those of PyTorch in fp32."""
+    agreement = row.get("agreement")
+    if agreement is None:  # runs of older versions compared tokens alone, and let any difference pass
+        return "all" if row["same_tokens_as_torch"] else f"the first {row['first_difference']}; not judged"
+    if agreement["first_difference"] is None:
+        return "all"
+    return (
+        f"the first {agreement['first_difference']}, then a near tie (gap {agreement['logit_gap']:.2g} of at most "
+        f"{agreement['logit_gap_limit']:.2g})"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.report.style import PALETTE, figure
+from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
 
 
 def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
@@ -18,12 +18,12 @@ def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: 
         plots["divergence"] = _divergence(windows, folder / "divergence.png")
     for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
         timed = [row for row in metrics["timing"] if row["mode"] == mode]
-        plots[f"speed-{mode}"] = _speed(mode, timed, folder / f"speed-{mode}.png")
+        plots[f"speed-{mode}"] = _speed(mode, timed, folder / f"{file_stem('speed', mode)}.png")
     return plots
 
 
 def _name(record: dict[str, Any]) -> str:
-    return f"{record['backend']}:{record['precision']}"
+    return label(f"{record['backend']}:{record['precision']}")
 
 
 def _series(records: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -54,7 +54,7 @@ def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
             kl = [np.nan if row["kl"] is None else max(row["kl"] / row["tokens"], 1e-17) for row in rows]
             axes.plot(np.cumsum([row["tokens"] for row in rows]), kl, label=name, color=colour, linewidth=1.2)
         axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
-        axes.set_yscale("log")
+        by_powers(axes, "y")
         axes.legend()
     return path
 
@@ -71,5 +71,5 @@ def _speed(mode: str, timing: list[dict[str, Any]], path: Path) -> Path:
         axes.set_yticks(range(len(timing)), labels)
         axes.invert_yaxis()
         axes.margins(x=0.15)
-        axes.set(title=mode, xlabel="tokens/s, median")
+        axes.set(title=label(mode), xlabel="tokens/s, median")
     return path

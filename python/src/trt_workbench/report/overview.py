@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_bench_run, read_json_object
+from trt_workbench.bench.artefacts import foreign_files, read_bench_run, read_json_object
 from trt_workbench.engine.files import write_text
+from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
@@ -58,30 +59,35 @@ def _collect(directories: list[Path], output: Path) -> Overview:
     commands = [command_of(directory) for directory in directories]
     several = commands.count("bench") > 1
     for directory, command in zip(directories, commands, strict=True):
-        run = read_json_object(directory / "run.json")
-        environment = read_json_object(directory / "env.json")
-        gpus = [gpu["name"] for gpu in environment.get("driver", {}).get("gpus", [])]
-        overview.runs.append(
-            {
-                "command": command,
-                "run_id": run.get("run_id"),
-                "status": run.get("status"),
-                "machine": ", ".join(gpus) or environment.get("cpu", {}).get("model"),
-                "report": os.path.relpath(directory / "report.html", output),
-            }
-        )
-        if command == "bench":
-            bench = read_bench_run(directory)
-            measured = [_of_run(table, directory) if several else table for table in tables(bench)]
-            overview.speed += measured
-            overview.winners += winners(measured)
-            overview.problems += problems(bench.records)
-            overview.unstable += unstable(bench.records)
-        elif command in ACCURACY:
-            metrics = read_json_object(directory / "metrics.json")
-            overview.accuracy += _accuracy(command, metrics)
-            overview.problems += _not_timed(metrics)
+        with foreign_files(directory):
+            _add(overview, directory, command, output, several=several)
     return overview
+
+
+def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
+    run = read_json_object(directory / "run.json")
+    environment = read_json_object(directory / "env.json")
+    gpus = [gpu["name"] for gpu in environment.get("driver", {}).get("gpus", [])]
+    overview.runs.append(
+        {
+            "command": command,
+            "run_id": run.get("run_id"),
+            "status": run.get("status"),
+            "machine": ", ".join(gpus) or environment.get("cpu", {}).get("model"),
+            "report": os.path.relpath(directory / "report.html", output),
+        }
+    )
+    if command == "bench":
+        bench = read_bench_run(directory)
+        measured = [_of_run(table, directory) if several else table for table in tables(bench)]
+        overview.speed += measured
+        overview.winners += winners(measured)
+        overview.problems += problems(bench.records)
+        overview.unstable += unstable(bench.records)
+    elif command in ACCURACY:
+        metrics = read_json_object(directory / "metrics.json")
+        overview.accuracy += _accuracy(command, metrics)
+        overview.problems += _not_timed(metrics)
 
 
 def _of_run(table: Table, directory: Path) -> Table:
@@ -108,7 +114,7 @@ def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row a backend: eval-llm scores several in one run."""
     model = metrics.get("model", {})
     name = Path(str(model.get("path", model) if isinstance(model, dict) else model)).name
-    settings = {"precision": metrics.get("settings", {}).get("precision")}
+    settings = {"precision": told(metrics) or metrics.get("settings", {}).get("precision")}
     scored = metrics.get("backends") if command == "eval-llm" else [{**settings, **metrics}]
     return [
         {

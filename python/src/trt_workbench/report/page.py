@@ -1,17 +1,62 @@
-"""Self-contained HTML pages, and Markdown, from the templates of this package."""
+"""Self-contained HTML pages, and Markdown, from the templates of this package.
+
+Names of models, categories and files come from anywhere: whatever a template puts in is escaped, in both languages.
+"""
 
 from __future__ import annotations
 
 import base64
 import datetime
+import math
+import os
+import re
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
 
+# What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
+_MARKUP = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
+# What makes a heading, a list, a quotation or a rule of the line that begins with it.
+_BEGINNING = re.compile(r"^(?:[#+\-=]|(?:\d{1,9})(?=[.)](?:\s|$)))")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+
+
+def printable(text: str) -> str:
+    """Return a text as one line, with a mark for what does not print, such as a control character."""
+    line = " ".join(text.split())
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
+
+
+class Ready(str):
+    """A piece of Markdown that is put in as it is."""
+
+    __slots__ = ()
+
+
+def markdown(value: Any) -> Any:
+    """Escape a value for one line of Markdown, a cell of a table among them; what is no text stays as it is."""
+    if isinstance(value, Ready) or not isinstance(value, str):
+        return value
+    line = printable(value)
+    line = _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
+    return _BEGINNING.sub(lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", line)
+
+
+def _fenced(text: str) -> Ready:
+    """Return a block of code, with a fence that the text does not hold."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return Ready(f"{fence}\n{text}\n{fence}")
+
+
+def _link(path: str) -> Ready:
+    """Return a relative path as an address: never one of a scheme, never the end of the markup around it."""
+    return Ready(urllib.parse.quote(os.fsencode(path)))
+
 
 def render(template: str, **values: Any) -> str:
-    """Render a template, HTML with everything escaped; an undefined name is an error, never an empty place.
+    """Render a template with everything escaped; an undefined name is an error, never an empty place.
 
     Args:
         template: a file name in `report/templates`.
@@ -19,20 +64,30 @@ def render(template: str, **values: Any) -> str:
     """
     import jinja2
 
+    is_html = template.endswith(".html.j2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("trt_workbench.report"),
-        autoescape=template.endswith(".html.j2"),
+        autoescape=is_html,
+        finalize=None if is_html else markdown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment}
-    return environment.get_template(template).render(version=__version__, **values)
+    environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment, "percent": percent}
+    environment.filters |= {"fenced": _fenced, "link": _link}
+    text = environment.get_template(template).render(version=__version__, **values)
+    # halves of surrogate pairs, which JSON may hold and UTF-8 may not
+    return text.encode(errors="replace").decode()
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
     """Format a figure, or a dash where there is none."""
     return "\N{EN DASH}" if value is None else f"{value:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """Format a share in whole percent, rounded down: an interval must not claim more than it covers."""
+    return f"{math.floor(100 * share + 1e-9)} %"
 
 
 def _mebibytes(value: float | None) -> str:

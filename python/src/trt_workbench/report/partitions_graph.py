@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.engine.files import atomic_writer
+from trt_workbench.report.style import label, settings
 
 if TYPE_CHECKING:
     from trt_workbench.onnxtools.graph_index import GraphIndex
@@ -29,6 +30,11 @@ def draw_partitions(partitions: Partitions, index: GraphIndex, path: Path) -> No
     Raises:
         OSError: the file cannot be written.
     """
+    with settings():
+        _draw(partitions, index, path)
+
+
+def _draw(partitions: Partitions, index: GraphIndex, path: Path) -> None:
     from matplotlib.figure import Figure
 
     places = _places(partitions)
@@ -43,8 +49,14 @@ def draw_partitions(partitions: Partitions, index: GraphIndex, path: Path) -> No
         axes.scatter(x, y, s=26, color=_COLOURS.get(provider, _OTHER), label=f"{provider}: {count} nodes", zorder=3)
     for place in [place for place, node in enumerate(partitions.nodes) if node.reason][:_LABELLED]:
         node = partitions.nodes[place]
-        label = f"{node.operator} {node.name}"[:48]
-        axes.annotate(label, places[place], (3, 4), textcoords="offset points", fontsize=6, rotation=25)
+        axes.annotate(
+            label(f"{node.operator} {node.name}"[:48]),
+            places[place],
+            (3, 4),
+            textcoords="offset points",
+            fontsize=6,
+            rotation=25,
+        )
     borders = len(partitions.subgraphs)
     axes.set_title(f"{partitions.asked}, {partitions.source}: {borders} subgraphs", loc="left", fontsize=10)
     axes.set_xlabel("depth (longest path from an input, nodes)")

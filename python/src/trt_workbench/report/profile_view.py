@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.comparison import Interval
+from trt_workbench.bench.profiling.answer import answer
 from trt_workbench.bench.profiling.difference import Group, overhead
 from trt_workbench.bench.profiling.records import OVERHEAD, Kernel, Operation, Record
+from trt_workbench.onnxtools.precision import told
+from trt_workbench.report.page import percent
 
 _NAMED = 3
 
@@ -33,7 +37,8 @@ class SideView:
     @property
     def title(self) -> str:
         """File, backend and precision."""
-        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {self.facts['precision']})"
+        precision = told(self.facts) or self.facts["precision"]
+        return f"{Path(str(self.facts['path'])).name} ({self.facts['backend']}, {precision})"
 
     @property
     def noun(self) -> str:
@@ -100,8 +105,32 @@ def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
     """Return what stands out, in sentences."""
     sentences = [" ".join(_of_side(side)) for side in sides]
     if len(sides) > 1:
-        sentences += _of_difference(sides[0], sides[1], groups)
+        sentences = [_who_is_faster(sides[0], sides[1]), *sentences, *_of_difference(sides[0], sides[1], groups)]
     return sentences
+
+
+def _who_is_faster(target: SideView, against: SideView) -> str:
+    """The answer, by the times without the profiler, and whether the profile can explain it."""
+    found = answer(target.facts, against.facts)
+    if different := against.facts.get("other_machine"):
+        return f"Which is faster is not known: the earlier run is of another machine ({'; '.join(different)})."
+    if found is None:
+        return "Which is faster is not known: there is no time without the profiler of both sides."
+    times = f"{target.title} takes {_span(found.target)}, {against.title} {_span(found.against)}"
+    word = {"target": f"{target.title} is faster", "against": f"{against.title} is faster", None: "neither is faster"}
+    verdict = f"Without the profiler {word[found.faster]}: {times}."
+    if found.profile_agrees:
+        return verdict
+    first, second = found.profiled_ms
+    return (
+        f"The profile cannot answer which is faster: with the profiler the times are {first:.3f} ms and "
+        f"{second:.3f} ms, which disagrees with those without it. {verdict} What follows tells what runs, not what is "
+        "gained."
+    )
+
+
+def _span(time: Interval) -> str:
+    return f"{time.median:.3f} ms ({percent(time.coverage)} interval {time.low:.3f} to {time.high:.3f})"
 
 
 def _of_side(side: SideView) -> list[str]:
@@ -133,12 +162,10 @@ def _of_side(side: SideView) -> list[str]:
 
 
 def _of_difference(target: SideView, against: SideView, groups: Sequence[Group]) -> list[str]:
-    change = target.total_ms - against.total_ms
-    if f"{abs(change):.3f}" == "0.000":
-        found = [f"{target.title} takes as long as {against.title} by the sum of its {target.noun}."]
-    else:
-        word = f"{abs(change):.3f} ms {'more' if change > 0 else 'less'}"
-        found = [f"{target.title} takes {word} than {against.title} by the sum of its {target.noun}."]
+    found = [
+        f"With the profiler the {target.noun} of {target.title} take {target.total_ms:.3f} ms in sum, the "
+        f"{against.noun} of {against.title} {against.total_ms:.3f} ms."
+    ]
     for group in [group for group in groups if not group.roles][:_NAMED]:
         names = ", ".join(group.onnx_nodes[:_NAMED]) or (group.target or group.against)[0].name
         more = f" and {len(group.onnx_nodes) - _NAMED} more" if len(group.onnx_nodes) > _NAMED else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.bench.artefacts import read_document
+from trt_workbench.bench.artefacts import foreign_files, read_document
 from trt_workbench.errors import UsageProblem
 
 
@@ -14,8 +14,10 @@ def rewrite_report(directory: Path) -> Path:
 
     Raises:
         UsageProblem: it is no finished run directory, of a command without a report, or its files are damaged.
+        OSError: the report cannot be written.
     """
-    return writer_of(command_of(directory), directory)(directory)
+    with foreign_files(directory):
+        return writer_of(command_of(directory), directory)(directory)
 
 
 def command_of(directory: Path) -> str:

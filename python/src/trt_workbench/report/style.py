@@ -1,14 +1,22 @@
-"""One look for every plot: colours, sizes and how a figure becomes a PNG."""
+"""One look for every plot: colours, sizes, words and how a figure becomes a PNG."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from trt_workbench.engine.files import atomic_writer
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.page import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK = "#1f2933"
 ACCENT = "#2f6fb2"
@@ -19,6 +27,9 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8
 _SHORT = 30
 # Inches of a picture with one set of axes: narrow, so that its text can be read on a phone.
 NARROW = 5.2
+# Inches: a PNG of matplotlib has at most 2^16 pixels a side.
+_TALLEST = 300.0
+_LONGEST_STEM = 100
 
 # Any: matplotlib types the keys as literals that differ between its versions.
 _SETTINGS: dict[Any, Any] = {
@@ -35,9 +46,69 @@ _SETTINGS: dict[Any, Any] = {
     "grid.color": "#e4e7eb",
     "legend.frameon": False,
     "text.color": INK,
+    # a dollar is a dollar: names come from files, and none is a formula
+    "text.parse_math": False,
     "xtick.color": INK,
     "ytick.color": INK,
 }
+
+
+def label(text: str, longest: int = 300) -> str:
+    """Return a name from a file as a picture can show it: one line of at most `longest` printable characters."""
+    line = printable(str(text))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def file_stem(*parts: str) -> str:
+    """Return a file name without its ending for names that may hold anything; other names give another one."""
+    whole = "-".join(map(str, parts)).replace(" ", "-")
+    plain = re.sub(r"[^A-Za-z0-9._=+-]+", "-", whole).strip(".-")[:_LONGEST_STEM]
+    return plain if plain == whole else f"{plain}-{hashlib.sha256(whole.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def plots_folder(directory: Path) -> Path:
+    """Return the folder of a run directory's pictures. Raises UsageProblem if it would lead elsewhere."""
+    folder = directory / "plots"
+    for place in (folder, folder / "gallery"):
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            what = "a link, so that pictures would be written elsewhere" if place.is_symlink() else "no folder"
+            msg = f"The folder of the run's pictures is {what}; remove it: {place}"
+            raise UsageProblem(msg)
+    return folder
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """Draw with our settings alone: no file of the user's or of the current folder changes the pictures."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        # the font lacks most of the world's scripts; a box stands for such a character
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # names may take more room than there is
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        yield
+
+
+def by_powers(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Give an axis a logarithmic scale with ticks at 1, 2 and 5 as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    if which == "x":
+        axes.set_xscale("log")
+    else:
+        axes.set_yscale("log")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _write(drawing: Figure, path: Path) -> None:
+    with atomic_writer(path) as file:
+        drawing.savefig(file, format="png")
 
 
 @contextmanager
@@ -50,7 +121,6 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
         title: of all of them.
         labels: what the legend will hold, which decides its room.
     """
-    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -58,7 +128,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
     rows = -(-count // columns)
     beside = 2 if labels and max(len(line) for label in labels for line in label.split("\n")) <= _SHORT else 1
     lines = sum(label.count("\n") + 1 for label in labels) / beside
-    with mpl.rc_context(_SETTINGS):
+    with settings():
         height = (3.4 if columns == 1 else 2.7) * rows + 0.6 + 0.16 * lines
         drawing = Figure(figsize=(NARROW if columns == 1 else 7.0, height), dpi=144, layout="constrained")
         FigureCanvasAgg(drawing)
@@ -74,8 +144,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
             for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         drawing.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=beside, fontsize=8)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawing.savefig(path)
+        _write(drawing, path)
 
 
 @contextmanager
@@ -88,13 +157,11 @@ def figure(path: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Axes
         height: inches.
     """
     # The object interface: pyplot would pick a GUI backend and keep every figure alive.
-    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_SETTINGS):
-        drawing = Figure(figsize=(width, height), dpi=144, layout="constrained")
+    with settings():
+        drawing = Figure(figsize=(min(width, _TALLEST), min(height, _TALLEST)), dpi=144, layout="constrained")
         FigureCanvasAgg(drawing)
         yield drawing.add_subplot()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawing.savefig(path)
+        _write(drawing, path)

@@ -9,6 +9,7 @@ from typing import Literal, cast
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.environment import installed_distributions, installed_packages
 from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.launcher import ONNXRUNTIME_VERSION, package, repair
 from trt_workbench.system.tensorrt import examine_tensorrt
 from trt_workbench.system.workspace import output_root, workspace_root
 
@@ -16,7 +17,6 @@ State = Literal["ok", "absent", "problem"]
 
 # What this release was developed against; see the table in docs/compatibility.md.
 PYTHON_RANGE = ((3, 11), (3, 14))
-ONNXRUNTIME_VERSION = "1.31.1"
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,12 @@ def _cudnn() -> list[Finding]:
     """Of the wheels: what ONNX Runtime's CUDA provider loads."""
     packages = installed_distributions("nvidia-cudnn-cu")
     if not packages:
-        mend = f'ONNX Runtime on CUDA needs it: pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"'
+        mend = f"ONNX Runtime on CUDA needs it. {package('onnxruntime-gpu')}"
         return [Finding("cuDNN", "absent", "no wheel of it is installed", mend)]
     found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
     if len(packages) > 1:
-        return [Finding("cuDNN", "problem", found, "Keep the one for the CUDA in use: pip uninstall the other.")]
+        mend = repair("Keep the one for the CUDA in use: pip uninstall the other.")
+        return [Finding("cuDNN", "problem", found, mend)]
     return [Finding("cuDNN", "ok", found)]
 
 
@@ -94,13 +95,13 @@ def _onnxruntime() -> list[Finding]:
     installed = installed_packages()
     both = "onnxruntime" in installed and "onnxruntime-gpu" in installed
     if both:
-        mend = "They overwrite each other's files: pip uninstall both, then install the one you want."
+        mend = "They overwrite each other's files. " + repair("Uninstall both with pip, then install the one you want.")
         return [Finding("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", mend)]
-    for package in ("onnxruntime-gpu", "onnxruntime"):
-        if version := installed.get(package):
+    for name in ("onnxruntime-gpu", "onnxruntime"):
+        if version := installed.get(name):
             if version == ONNXRUNTIME_VERSION:
-                return [Finding("ONNX Runtime", "ok", f"{package} {version}")]
-            mend = f"Tested with {ONNXRUNTIME_VERSION}: pip install {package}=={ONNXRUNTIME_VERSION}"
-            return [Finding("ONNX Runtime", "ok", f"{package} {version}", mend)]
-    mend = f"pip install onnxruntime=={ONNXRUNTIME_VERSION} (CPU) or onnxruntime-gpu=={ONNXRUNTIME_VERSION} (CUDA 13)"
+                return [Finding("ONNX Runtime", "ok", f"{name} {version}")]
+            fix = repair(f"Run `pip install {name}=={ONNXRUNTIME_VERSION}`.")
+            return [Finding("ONNX Runtime", "ok", f"{name} {version}", f"Tested with {ONNXRUNTIME_VERSION}. {fix}")]
+    mend = f"For the CPU: {package('onnxruntime')} For CUDA 13: {package('onnxruntime-gpu')}"
     return [Finding("ONNX Runtime", "problem", "not installed", mend)]

@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 
 from trt_workbench import __version__
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.git import ask_git
 from trt_workbench.system.gpu import driver_report
-from trt_workbench.system.workspace import workspace_root
 
 SCHEMA_VERSION = 1
+# Where this file lies in the repository.
+_OWN_PLACE = Path("python", "src", "trt_workbench", "system", "environment.py")
 
 PACKAGES = (
     "trt-workbench",
@@ -97,18 +98,20 @@ def cpu_report() -> dict[str, Any]:
 
 
 def git_revision() -> dict[str, Any]:
-    """Return the repository's commit and whether the tree differs from it; None where git cannot tell."""
+    """Return the commit of the repository that this package belongs to, and whether its tree differs from it.
+
+    None where git cannot tell. The package is where it is developed, or it is installed and belongs to no repository:
+    one that it is merely used in says nothing about it, and is not asked.
+    """
+    root = Path(__file__).resolve().parents[4]
     try:
-        root = workspace_root()
-        commit = _git(root, "rev-parse", "HEAD").strip()
-        return {"commit": commit, "dirty": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
-    except (ComponentMissing, OSError, subprocess.SubprocessError):
+        if not (root / ".git").exists() or not Path(__file__).samefile(root / _OWN_PLACE):
+            return {"commit": None, "dirty": None}
+        commit = ask_git(root, "rev-parse", "HEAD").strip()
+        changes = ask_git(root, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+        return {"commit": commit, "dirty": bool(changes)}
+    except (OSError, subprocess.SubprocessError):
         return {"commit": None, "dirty": None}
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 
 def _os_name() -> str:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+# Of the kernel's driver; of WSL 2. A container may show them without NVML.
+_DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg")
+
+GPU_ADVICE = "Install NVIDIA's driver; a container has to be started with the GPUs."
 
 
 def driver_report() -> dict[str, Any]:
@@ -37,6 +44,29 @@ def driver_report() -> dict[str, Any]:
         pynvml.nvmlShutdown()
 
 
+def first_gpu() -> dict[str, Any] | None:
+    """Return what NVML says of the first GPU that this process may use, without CUDA; None where there is none."""
+    gpus = driver_report()["gpus"]
+    name = nvml_name(0, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if isinstance(name, str):
+        return next((gpu for gpu in gpus if str(gpu["uuid"]).startswith(name)), None)
+    return gpus[name] if name is not None and name < len(gpus) else None
+
+
+def why_no_gpu(report: Mapping[str, Any]) -> str | None:
+    """Return why no GPU can be used, found out without CUDA; None where there may be one.
+
+    Args:
+        report: of `driver_report`.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if nvml_name(0, visible) is None:
+        return f"CUDA_VISIBLE_DEVICES={visible} hides every GPU"
+    if report["gpus"] or any(any(Path("/").glob(pattern.lstrip("/"))) for pattern in _DEVICE_FILES):
+        return None
+    return str(report.get("error", "the driver sees no GPU"))
+
+
 def nvml_name(device: int, visible: str | None) -> int | str | None:
     """Return what NVML calls a CUDA device: its index, or its UUID where the process is told its GPUs by UUID.
 
@@ -58,6 +88,22 @@ def nvml_name(device: int, visible: str | None) -> int | str | None:
     if device >= len(valid):
         return None
     return int(valid[device]) if valid[device].isdecimal() else valid[device]
+
+
+def visible_gpus(gpus: Sequence[Mapping[str, Any]], visible: str | None) -> list[str]:
+    """Return the names of the GPUs of a driver report that CUDA could see, in CUDA's order.
+
+    Args:
+        gpus: of `driver_report`.
+        visible: the process's CUDA_VISIBLE_DEVICES; None where it is not set.
+    """
+    names = []
+    for device in range(len(gpus)):
+        called = nvml_name(device, visible)
+        for gpu in gpus:
+            if gpu.get("index") == called or (isinstance(called, str) and str(gpu.get("uuid")).startswith(called)):
+                names.append(str(gpu.get("name")))
+    return names
 
 
 def _gpu(index: int) -> dict[str, Any]:

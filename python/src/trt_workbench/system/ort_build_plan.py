@@ -15,8 +15,9 @@ import psutil
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
+from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.ort_build_flags import SCRIPT
-from trt_workbench.system.tensorrt import SETUP, current_root
+from trt_workbench.system.tensorrt import current_root, setup_advice
 from trt_workbench.system.workspace import workspace_root
 
 VERSION = "1.31.1"
@@ -123,7 +124,7 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     build_dir = request.build_dir or root / f"build-{request.tag}{'-minimal' if request.minimal_cuda else ''}"
     tensorrt = request.tensorrt_home or current_root() or workspace_root() / "extern" / "tensorrt" / "current"
     if not (tensorrt / "include" / "NvInfer.h").is_file():
-        missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {SETUP}")
+        missing.append(f"TensorRT's headers are not in {tensorrt / 'include'}. {setup_advice()}")
     arguments = [
         *_homes(request, tensorrt, missing),
         *_settings(request, missing, notes),
@@ -146,11 +147,11 @@ def make_plan(request: BuildRequest) -> BuildPlan:
     steps += [Step("configure", (*script, "--update", *arguments)), Step("compile", (*script, "--build", *arguments))]
     wheels = build_dir / "Release" / "dist"
     if request.install:
-        pip = (str(request.python), "-m", "pip")
+        pip = tuple(python_command("-m", "pip", python=request.python))
         steps += [
             Step("uninstall", (*pip, "uninstall", "--yes", "onnxruntime", "onnxruntime-gpu")),
             Step("install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))),
-            Step("check", (str(request.python), "-c", CHECK, str(tensorrt))),
+            Step("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
         ]
     return BuildPlan(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
 
@@ -222,7 +223,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
 
 def _needs(tool: str, missing: list[str]) -> None:
     if shutil.which(tool) is None:
-        missing.append(f"{tool} is not on PATH; install it (`pip install {tool}`, or from conda-forge).")
+        missing.append(f"{tool} is not on PATH; install it from conda-forge or your distribution.")
 
 
 def _cuda_home() -> Path | None:

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trt_workbench.errors import ComponentMissing
+from trt_workbench.system import launcher
 from trt_workbench.system.workspace import tensorrt_root
 
-SETUP = "Run `trtw setup-tensorrt` (or `pixi run setup-tensorrt`)."
 # Oldest version that the native core supports.
 MINIMUM_VERSION = (8, 6, 0)
 
-_NO_TRTEXEC = "Needed for comparisons alone: `trtw setup-tensorrt --from DIR` links that of an unpacked archive."
 _HEADER_PART = r"^\s*#define\s+(?:NV_TENSORRT_{0}|TRT_{0}_ENTERPRISE)\s+(\d+)"
 # Asked in a process of its own: an opened library stays mapped, and a second TensorRT beside it breaks both.
 _ASK_VERSION = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).getInferLibVersion())"
@@ -26,7 +25,11 @@ Version = tuple[int, int, int]
 
 # GeForce RTX 50 (SM 12.0); an older TensorRT has no kernels for it.
 _BLACKWELL_MAJOR, _BLACKWELL_VERSION = 12, (10, 8, 0)
-_UNSET = "TENSORRT_HOME names it: name another TensorRT, or unset it and use the one that `trtw setup-tensorrt` makes."
+
+
+def setup_advice(*arguments: str) -> str:
+    """Return the sentence that names the command which sets TensorRT up, with arguments."""
+    return f"Run {launcher.task('setup-tensorrt', *arguments)}."
 
 
 @dataclass(frozen=True)
@@ -191,18 +194,28 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
     root = current_root()
     named = root is not None and not _is_default(root)
     if root is None or not (named or root.is_dir()):
-        return [("TensorRT", "absent", "not set up", SETUP)]
+        return [("TensorRT", "absent", "not set up", setup_advice())]
+    unset = (
+        "TENSORRT_HOME names it: name another TensorRT, or unset it and use the one that "
+        f"{launcher.task('setup-tensorrt')} makes."
+    )
     if not root.is_dir():
-        return [("TensorRT", "problem", f"TENSORRT_HOME names a folder that does not exist: {root}", _UNSET)]
+        return [("TensorRT", "problem", f"TENSORRT_HOME names a folder that does not exist: {root}", unset)]
     tree = examine_tree(root)
+    archive = launcher.task("setup-tensorrt", "--from", "DIR")
     rows = [
         _row("TensorRT headers", tree.headers_version and format_version(tree.headers_version), root / "include"),
         _row("TensorRT library", tree.library_version and format_version(tree.library_version), tree.library),
         _row("TensorRT plugins", tree.plugin.name if tree.plugin else None, tree.plugin),
         _row("TensorRT ONNX parser", tree.parser.name if tree.parser else None, tree.parser),
-        _row("trtexec", "linked" if tree.trtexec else None, tree.trtexec, _NO_TRTEXEC),
+        _row(
+            "trtexec",
+            "linked" if tree.trtexec else None,
+            tree.trtexec,
+            f"Only comparisons need it: {archive} links that of an archive.",
+        ),
     ]
-    mend = _UNSET if named else f"{SETUP} Use --from DIR to choose another TensorRT."
+    mend = unset if named else f"{setup_advice()} Use --from DIR to choose another TensorRT."
     problems = [*tree.problems(), *_unknown_gpus(tree.library_version, compute_capabilities)]
     return rows + [("TensorRT", "problem", problem, mend) for problem in problems]
 
@@ -226,5 +239,7 @@ def _unknown_gpus(library: Version | None, compute_capabilities: Iterable[str]) 
     ]
 
 
-def _row(component: str, found: str | None, where: Path | None, mend: str = SETUP) -> tuple[str, str, str, str]:
-    return (component, "ok", f"{found}, {where}", "") if found else (component, "absent", "not found", mend)
+def _row(component: str, found: str | None, where: Path | None, mend: str = "") -> tuple[str, str, str, str]:
+    if found:
+        return (component, "ok", f"{found}, {where}", "")
+    return (component, "absent", "not found", mend or setup_advice())

@@ -77,7 +77,7 @@ def fetch_parser_header(version: Version, url: str, destination: Path) -> str:
 
 
 def _checkout(url: str, ref: str, path: str, destination: Path) -> None:
-    work = destination.parent / f".{destination.name}.git"
+    work = destination.absolute().parent / f".{destination.name}.git"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
@@ -119,7 +119,14 @@ def _git(*arguments: str) -> str:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            ["git", *arguments], check=True, capture_output=True, text=True, timeout=_TIMEOUT_S, env=environment
+            ["git", *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=environment,
+            # elsewhere than in the current folder, whose repository may name programs to run
+            cwd="/",
         )
     except FileNotFoundError as error:
         msg = "git is not installed; it is needed to fetch TensorRT's headers."

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import filelock
 
 from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.launcher import package
 from trt_workbench.system.tensorrt import (
     TensorRTTree,
     Version,
@@ -146,8 +147,8 @@ def _choose(request: SetupRequest) -> Source | None:
         return None
     searched = "conda-forge's libnvinfer packages or TensorRT wheels" if request.source == "auto" else request.source
     msg = (
-        f"No TensorRT was found: looked for {searched} in the active environment. Install libnvinfer from conda-forge "
-        "(pixi's GPU environments hold it), or name an unpacked archive with --from DIR."
+        f"No TensorRT was found: looked for {searched} in the active environment. "
+        f"{package('tensorrt-cu13-libs')} Or name an unpacked archive with --from DIR."
     )
     raise ComponentMissing(msg)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from trt_workbench.errors import ComponentMissing
+from trt_workbench.system.interpreter import python_command
 from trt_workbench.system.tensorrt_sources import Source
 
 WHEEL_KIND: Literal["pypi-8.6.0"] = "pypi-8.6.0"
@@ -32,7 +32,7 @@ def download_wheel(folder: Path) -> Source:
     download = folder / "wheel"
     # The wheel is for CPython 3.10; only its shared libraries are used, so any Python may download it.
     target = ["--python-version", "3.10", "--implementation", "cp", "--abi", "none"]
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *target]
+    command = python_command("-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", *target)
     command += ["--platform", "manylinux_2_17_x86_64", "-d", str(download), WHEEL]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(download.glob("tensorrt-*.whl"))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.onnx_names import names_in_layer, names_in_metadata, served_layer
 from trt_workbench.bench.profiling.records import Operation
-from trt_workbench.bench.profiling.roles import data_type, layer_role, node_role
+from trt_workbench.bench.profiling.roles import layer_role, node_role
 from trt_workbench.engine.inspection import read_layers
+from trt_workbench.engine.layer_precision import data_type
 
 from .conftest import OPERATORS, sample
 

@@ -24,6 +24,7 @@ from trt_workbench.backends.onnx_torch import (
 )
 from trt_workbench.backends.onnx_torch.dtypes import INTEGERS, TORCH_DTYPES, as_torch, compute_dtype, to_precision
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.model_file import load_model
 from trt_workbench.onnxtools.proto import operator_name
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -85,9 +86,12 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
     Raises:
         UsageProblem: an operator has no counterpart; the message names all of them.
     """
-    model = onnx.load(path)
+    model = load_model(path)
     try:
         return _Converter(model, precision).run()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        msg = f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
+        raise UsageProblem(msg) from error
     except UsageProblem as error:
         msg = f"{error} Use ort-cpu or ort-cuda, which run all of ONNX. File: {path}"
         raise UsageProblem(msg) from error

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from trt_workbench.bench.profiling.nsight import nsys_stats as stats_command
 from trt_workbench.bench.profiling.records import Kernel, Operation, Side
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.system.interpreter import python_command
 
 MODULE = "trt_workbench.bench.profiling.target"
 _KINDS: Mapping[str, type[WorkbenchError]] = {
@@ -64,7 +64,7 @@ class Capture:
     @property
     def program(self) -> list[str]:
         """The command line that is recorded."""
-        return [sys.executable, "-m", MODULE, str(self._request)]
+        return python_command("-m", MODULE, str(self._request))
 
     def nsys(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
         """Record with Nsight Systems and return the kernels. Raises as `ncu`."""

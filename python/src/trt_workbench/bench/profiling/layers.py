@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.bench.profiling.onnx_names import names_in_layer, names_in_metadata, served_layer
 from trt_workbench.bench.profiling.records import Operation, Side
-from trt_workbench.bench.profiling.roles import data_type, layer_role
+from trt_workbench.bench.profiling.roles import layer_role
 from trt_workbench.bench.profiling.shares import with_shares
+from trt_workbench.engine.layer_precision import tensor_types
 
 Times = Sequence[tuple[str, NDArray[np.floating[Any]]]]
 
@@ -63,19 +64,9 @@ def _operation(
         role=layer_role(layer, nodes, operators),
         onnx_nodes=nodes,
         serves=served_layer(name),
-        input_types=_types(layer.get("Inputs")),
-        output_types=_types(layer.get("Outputs")),
+        input_types=tensor_types(layer.get("Inputs")),
+        output_types=tensor_types(layer.get("Outputs")),
         tactic=layer.get("TacticName"),
         median_ms=None if timed is None else float(np.median(timed)),
         mean_ms=None if timed is None else float(np.mean(timed)),
     )
-
-
-def _types(tensors: Any) -> list[str]:
-    """Return the precisions of tensors; TensorRT 8 and 10 tell format and type in one text, 11 apart."""
-    found = []
-    for tensor in tensors if isinstance(tensors, list) else []:
-        if isinstance(tensor, dict):
-            text = next((str(tensor[key]) for key in ("Datatype", "Format/Datatype", "Format") if key in tensor), "")
-            found.append(data_type(text) or text or "?")
-    return found

@@ -13,8 +13,9 @@ import numpy as np
 
 from trt_workbench.bench.profiling.ort_names import origin
 from trt_workbench.bench.profiling.records import Operation, Side
-from trt_workbench.bench.profiling.roles import data_type, node_role
+from trt_workbench.bench.profiling.roles import node_role
 from trt_workbench.bench.profiling.shares import with_shares
+from trt_workbench.engine.layer_precision import data_type
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_text
 
 SCHEMA_VERSION: Final = 1
 Side = Literal["target", "against"]
@@ -114,7 +115,7 @@ def read_records(path: Path) -> list[Record]:
     """
     try:
         # not splitlines: a name may hold other line separators, which JSON leaves as they are
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = read_text(path).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
         raise UsageProblem(msg) from error

@@ -17,7 +17,6 @@ from trt_workbench.bench.profiling.records import Kernel, Record, Side, write_re
 from trt_workbench.bench.profiling.sources import Profile, earlier_run, kernels_alone, profile_workload
 from trt_workbench.bench.profiling.workload import Workload
 from trt_workbench.bench.rundir import RunDirectory, run_directory
-from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
@@ -79,15 +78,13 @@ class ProfileRequest:
 def profile(
     request: ProfileRequest,
     output: Path | None,
-    report: Callable[[Path], Path],
     say: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Profile and write a run directory: run.json, env.json, records.jsonl, report.html, captures/.
+    """Profile and write a run directory: run.json, env.json, records.jsonl, captures/.
 
     Args:
         request: what is asked for.
         output: the folder; None for `tmp/profile/<run-id>/`.
-        report: writes report.html into a folder that holds the other files.
         say: called with what a person who waits should know.
 
     Returns:
@@ -103,7 +100,7 @@ def profile(
         if tool.command in request.tools:
             find_tool(tool)
     # before anything slow: a wrong argument must not cost a build
-    work = _workload(request, request.target, request.precision, request.backend)
+    work = _workload(request, request.target, request.precision, request.backend, say)
     other = _other(request, work)
     _refuse_unused(request, [side for side in (work, other) if isinstance(side, Workload)])
     with run_directory(COMMAND, output) as directory:
@@ -113,7 +110,7 @@ def profile(
             filling.add(other, "against")
         elif other is not None:
             filling.keep(other, "against")
-        return filling.commit(report)
+        return filling.commit()
 
 
 class _Filling:
@@ -140,13 +137,9 @@ class _Filling:
         self._records += [*found.operations, *(kernels or [])]
         self._sides[side] = found.facts
 
-    def commit(self, report: Callable[[Path], Path]) -> Path:
+    def commit(self) -> Path:
         """Write the files and move the directory to its place."""
         write_records(self._directory.path / "records.jsonl", self._records)
-        facts = {"status": "complete", "sides": self._sides, "seed": self._request.seed}
-        # the report is made from the files, run.json among them; `commit` writes its last form
-        write_json(self._directory.path / "run.json", {**self._directory.document, **facts})
-        report(self._directory.path)
         return self._directory.commit("complete", sides=self._sides, seed=self._request.seed)
 
     def _nodes(self, work: Workload) -> ModelNodes:
@@ -181,7 +174,9 @@ class _Filling:
         return kept
 
 
-def _workload(request: ProfileRequest, path: Path, precision: str, backend: str) -> Workload:
+def _workload(
+    request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
+) -> Workload:
     if not path.is_file():
         msg = f"The engine or model does not exist: {path}"
         raise UsageProblem(msg)
@@ -189,7 +184,7 @@ def _workload(request: ProfileRequest, path: Path, precision: str, backend: str)
     if is_plan and backend not in (AUTO, "trt"):
         msg = f"A plan runs on the backend trt, not on {backend}: {path}"
         raise UsageProblem(msg)
-    serving = require_backend("trt" if is_plan else backend, path.suffix)
+    serving = require_backend("trt" if is_plan else backend, path.suffix, say)
     if path.suffix not in serving.file_kinds:
         msg = f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
         raise UsageProblem(msg)

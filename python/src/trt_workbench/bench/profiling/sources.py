@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
@@ -14,14 +14,17 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.loop import measure_calls
+from trt_workbench.bench.machines import other_machine
 from trt_workbench.bench.profiling.layers import join_layers
 from trt_workbench.bench.profiling.ort_trace import read_trace
 from trt_workbench.bench.profiling.records import Operation, Side, read_records
 from trt_workbench.bench.profiling.workload import Workload, feed_for, open_session, random_feed
-from trt_workbench.engine.hashing import hash_file
+from trt_workbench.bench.stability import noise_interval
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.layer_times import time_layers
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes
+from trt_workbench.system.environment import collect_environment
 
 # Enough to set the profiler's cost against; a bench measures with care.
 _BRIEFLY = MeasurePlan(warmup_ms=100.0, duration_s=0.3)
@@ -86,6 +89,8 @@ def earlier_run(directory: Path) -> Profile:
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
     facts = dict(run["sides"]["target"])
     facts["run"] = str(directory)
+    environment = read_json_object(directory / "env.json")
+    facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
     return Profile([one.model_copy(update={"side": "against"}) for one in found], facts)
 
 
@@ -97,14 +102,16 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         inputs = random_feed(session, work)
         own = session.measure(inputs, _BRIEFLY).split_ms["compute"]
         found = time_layers(session.loaded, inputs, work.iterations, work.profile)
-        plan, provenance = session.loaded.plan, dict(session.provenance)
+        plan, provenance = session.loaded.plan, session.record()
     operations = join_layers(found.layers, found.times, nodes.operators, side)
     facts = {
         **_facts(work),
         "plan": str(plan.path),
         "sha256": plan.sha256,
         "precision": provenance["precision"],
-        "own_ms": float(np.median(own)),
+        "precision_ran": provenance["precision_ran"],
+        **_timed("own", own.tolist()),
+        **_timed("profiled", [sum(run) for run in zip(*(times.tolist() for _, times in found.times), strict=True)]),
         "sum_ms": _sum(operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": provenance,
@@ -130,11 +137,13 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
     with open_session(work) as session:
         inputs = random_feed(session, work)
         own = measure_calls(lambda: session.run(inputs), _BRIEFLY).latency_ms
+        precision_ran = session.record()["precision_ran"]
     facts = {
         **_facts(work),
-        "sha256": hash_file(work.path),
-        "own_ms": float(np.median(own)),
-        "profiled_ms": float(np.median(trace.run_ms)),
+        "precision_ran": precision_ran,
+        "sha256": hash_model(work.path),
+        **_timed("own", own.tolist()),
+        **_timed("profiled", trace.run_ms),
         "sum_ms": _sum(trace.operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": dict(provenance),
@@ -150,6 +159,18 @@ def _facts(work: Workload) -> dict[str, Any]:
         "precision": work.precision if work.backend != "ort-cpu" else "as exported",
         "iterations": work.iterations,
         "warmup": work.warmup,
+    }
+
+
+def _timed(which: str, samples: Sequence[float]) -> dict[str, Any]:
+    """Return the median of one run's time and its interval, milliseconds."""
+    if not samples:
+        return {}
+    found = noise_interval(samples)
+    return {
+        f"{which}_ms": found.median,
+        f"{which}_interval_ms": [found.low, found.high],
+        f"{which}_interval_coverage": found.coverage,
     }
 
 

@@ -75,7 +75,10 @@ class ModelFacts:
         layout: memory order of the input.
         dtype: dtype of the input.
         names: class names by index, None where the model has none.
-        exporter: the metadata's `author` or `description`, lower case.
+        exporter: the metadata's `author` and `description`, lower case.
+        head: class of the last layer as Ultralytics writes it, such as "Detect" or "RTDETRDecoder"; None if unknown.
+        end_to_end: whether the rows are boxes that need no suppression, by Ultralytics' `end2end` and `args`; None if
+            the metadata does not say.
         forced: the family was named, by the user or by the model's metadata: only what is impossible is refused.
     """
 
@@ -85,11 +88,30 @@ class ModelFacts:
     dtype: Literal["float32", "float16", "uint8"]
     names: tuple[str, ...] | None
     exporter: str = ""
+    head: str | None = None
+    end_to_end: bool | None = None
     forced: bool = False
+
+    @property
+    def is_rt_detr(self) -> bool:
+        """Whether Ultralytics exported an RT-DETR; exports before `head` was written tell it by their description."""
+        if self.head is not None:
+            return self.head.startswith("RTDETR")
+        return "ultralytics" in self.exporter and any(word in self.exporter for word in ("rtdetr", "rt-detr"))
 
 
 class DoesNotFit(Exception):
     """An output cannot be of a family; the text says why. An answer, not an error: `recognise` collects them."""
+
+
+def refuse_other_heads(family: str, facts: ModelFacts) -> None:
+    """Raise DoesNotFit where the metadata says that the model is of another family than this one of YOLO's."""
+    if facts.is_rt_detr:
+        text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
+        raise DoesNotFit(text)
+    if facts.end_to_end is not None and facts.end_to_end != (family == "yolov10"):
+        text = f"the metadata says that the model is {'' if facts.end_to_end else 'not '}end-to-end (`end2end`, `args`)"
+        raise DoesNotFit(text)
 
 
 @dataclass(frozen=True)
@@ -180,7 +202,7 @@ class Family(abc.ABC):
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         """Return every box of one image with a score of at least `conf`, in any order, before suppression."""
 
-    def _check_scores(self, scores: NDArray[np.float32], what: str = "scores") -> None:
+    def check_scores(self, scores: NDArray[np.float32], what: str = "scores") -> None:
         """Refuse scores that are NaN, infinite or no probabilities. `max` and `min` both hand NaN on."""
         if not scores.size:
             return
@@ -190,7 +212,7 @@ class Family(abc.ABC):
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
             msg = (
                 f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
-                "probabilities. Export the model with its sigmoid, or name the right family with --family."
+                "probabilities from 0 to 1. Export the model with its sigmoid, or name the right family with --family."
             )
             raise UsageProblem(msg)
 

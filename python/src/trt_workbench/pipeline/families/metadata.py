@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, is_text
 from trt_workbench.pipeline.families.base import ModelFacts
+from trt_workbench.system.input_files import parse_json
 
+# What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
+_HEADS = (("Segment", "segment"), ("Pose", "pose"), ("OBB", "obb"), ("Classify", "classify"))
+_TASKS = {
+    "segment": "segmentation",
+    "semantic": "semantic segmentation",
+    "pose": "key points",
+    "obb": "oriented boxes",
+    "classify": "classification",
+}
 _DTYPES = ("float32", "float16", "uint8")
 
 
@@ -21,15 +30,16 @@ def read_facts(
 
     Args:
         inputs: the session's inputs; a detector has one, of rank 4.
-        metadata: the model's own; `task`, `names`, `imgsz`, `author` and `description` are read.
+        metadata: the model's own. Of what Ultralytics' exporter writes, `task`, `head`, `kpt_shape`, `channels`,
+            `end2end`, `args`, `names`, `imgsz`, `author` and `description` say how the outputs are read; `version`,
+            `date`, `license`, `docs`, `stride`, `batch`, `dla` and `kpt_names` do not.
         imgsz: (height, width) asked for by the user, None for the model's own.
         forced: whether the family was named.
 
     Raises:
         UsageProblem: the model takes no image, does another task, has no size or another one, or cannot be understood.
     """
-    if task := metadata.get("task", "detect"):
-        _require_detection(task)
+    _require_detection(metadata)
     spec, layout = _image_input(inputs)
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
     exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
@@ -40,6 +50,8 @@ def read_facts(
         dtype=cast("Literal['float32', 'float16', 'uint8']", spec.dtype),
         names=class_names(metadata),
         exporter=exporter,
+        head=metadata.get("head") or None,
+        end_to_end=_end_to_end(metadata),
         forced=forced,
     )
 
@@ -54,10 +66,14 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     if not text:
         return None
     value = _literal("names", text)
+    found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    if not all(is_text(str(name)) for name in found):
+        msg = f"The model's metadata `names` holds characters that do not print: {text[:80]}"
+        raise UsageProblem(msg)
     if isinstance(value, dict):
         try:
             by_index = {int(key): str(name) for key, name in value.items()}
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             by_index = {}
         if sorted(by_index) == list(range(len(value))) and by_index:
             return tuple(by_index[index] for index in range(len(by_index)))
@@ -67,10 +83,33 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     raise UsageProblem(msg)
 
 
-def _require_detection(task: str) -> None:
+def _require_detection(metadata: Mapping[str, str]) -> None:
+    task, head = metadata.get("task") or None, metadata.get("head", "")
+    said = f"its task is {task!r}"
+    if task in (None, "detect"):
+        task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), "detect")
+        said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
     if task != "detect":
-        msg = f"The model's metadata says its task is {task!r}; only detectors (task 'detect') can be evaluated here."
+        msg = (
+            f"The model's metadata says that {said}: a model for {_TASKS.get(task, task)}. Only detectors "
+            "(task 'detect') can be evaluated here."
+        )
         raise UsageProblem(msg)
+    if (channels := metadata.get("channels") or "3") != "3":
+        msg = f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
+        raise UsageProblem(msg)
+
+
+def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
+    """Whether boxes come without need of suppression: `end2end`, or a suppression exported with the model (`args`)."""
+    try:
+        arguments = _literal("args", metadata.get("args") or "{}")
+    except UsageProblem:  # another tool's key of the same name
+        arguments = {}
+    if isinstance(arguments, dict) and arguments.get("nms") is True:
+        return True
+    text = metadata.get("end2end", "").lower()
+    return {"true": True, "1": True, "false": False, "0": False}.get(text)
 
 
 def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nchw", "nhwc"]]:
@@ -81,6 +120,12 @@ def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nch
         if spec.shape[3] == 3:
             return spec, "nhwc"
     seen = "; ".join(map(str, inputs))
+    if any(spec.name == "orig_target_sizes" for spec in inputs):
+        msg = (
+            "The model is an RT-DETR or D-FINE with its post-processing inside (inputs images and orig_target_sizes), "
+            f"which is not supported: export it through Ultralytics. Its inputs: {seen}."
+        )
+        raise UsageProblem(msg)
     msg = f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
     raise UsageProblem(msg)
 
@@ -119,11 +164,11 @@ def _resolve_size(
 
 def _literal(key: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         pass
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+    except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
         msg = f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
         raise UsageProblem(msg) from error

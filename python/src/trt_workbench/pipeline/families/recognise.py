@@ -9,12 +9,15 @@ from typing import Literal
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.pipeline.families.base import DoesNotFit, Family, ModelFacts
+from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
 from trt_workbench.pipeline.families.yolov10 import YoloV10
 from trt_workbench.pipeline.families.yolox import YoloX
 
-_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX)}
+_FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
+# Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
+_DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "labels")
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
@@ -45,12 +48,26 @@ def recognise(
     Raises:
         UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
     """
+    _refuse_separate_logits(outputs)
     asked = family or metadata.get("family")
     facts = read_facts(inputs, metadata, imgsz, forced=bool(asked))
     if asked:
         source = "--family" if family else "the model's metadata"
         return _named(asked, source, outputs, facts)
     return _guessed(outputs, facts)
+
+
+def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
+    names = [spec.name for spec in outputs]
+    boxes, logits = ([name for name in names if name in known] for known in (_DETR_BOXES, _DETR_LOGITS))
+    if boxes and logits:
+        msg = (
+            f"The outputs {boxes[0]} and {logits[0]} are those of a DETR with boxes and class logits apart (RF-DETR, "
+            "LW-DETR, D-FINE, DEIM, RT-DETR from transformers), which is not supported: whether it takes pixels "
+            "normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' RT-DETR export, "
+            f"with one output [N, K, 6]. Outputs: {_show(outputs)}."
+        )
+        raise UsageProblem(msg)
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:

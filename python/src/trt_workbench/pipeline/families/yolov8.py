@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners
+from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners, refuse_other_heads
 from trt_workbench.pipeline.families.grid import cell_counts
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
@@ -37,6 +37,8 @@ class YoloV8(Family):
     @classmethod
     def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
         """Return the family, or raise DoesNotFit. `[N, A, 4 + C]` is taken only if names or the user confirm it."""
+        if not facts.forced:
+            refuse_other_heads(cls.name, facts)
         if len(output.shape) != 3:
             text = f"the shape is not {cls.shape_text}"
             raise DoesNotFit(text)
@@ -57,7 +59,7 @@ class YoloV8(Family):
             msg = f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} takes {self.output}."
             raise UsageProblem(msg)
         scores = head[4:]
-        self._check_scores(scores)
+        self.check_scores(scores)
         if self.transposed:
             anchors, labels = np.nonzero(image[:, 4:] > conf)
         else:

@@ -86,11 +86,11 @@ class YoloX(Family):
             )
             raise UsageProblem(msg)
         objectness = image[:, 4]
-        self._check_scores(objectness, "objectness values")
+        self.check_scores(objectness, "objectness values")
         # A product of probabilities is at most its first factor: most cells need no look at their classes.
         likely = np.flatnonzero(objectness >= conf)
         classes = image[likely, 5:]
-        self._check_scores(classes)
+        self.check_scores(classes)
         labels = classes.argmax(axis=1)
         scores = objectness[likely] * classes[np.arange(len(likely)), labels]
         keep = scores >= conf

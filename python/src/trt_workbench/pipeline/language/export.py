@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -27,18 +26,20 @@ from trt_workbench.onnxtools.export_llm import (
     GraphKind,
     export_graph,
 )
-from trt_workbench.onnxtools.export_llm_model import MEND, load_causal_lm
+from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.language.proof import prove_export
+from trt_workbench.system.input_files import read_json
+from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
 SCHEMA_VERSION = 1
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
 # Raised when the way of exporting changes, so that files exported before are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 # Helps a person or a tool that meets the ONNX files later.
 _COPIED = (
     "config.json",
@@ -183,7 +184,7 @@ def exported_graph(
             if not found.ok:
                 say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
             export_llm(directory, folder, settings, say)
-    entry = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["graphs"][0]
+    entry = read_json(folder / MANIFEST)["graphs"][0]
     return _graph(folder, entry)
 
 
@@ -203,7 +204,7 @@ def graph_from_export(
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST)
         source, entries = manifest["source"]["sha256"], {entry["kind"]: entry for entry in manifest["graphs"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}"
@@ -260,7 +261,7 @@ def _versions() -> dict[str, str]:
     try:
         return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
     except importlib.metadata.PackageNotFoundError as error:
-        msg = f"Exporting a language model needs {error.name}, which is not installed. {MEND}"
+        msg = f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
         raise ComponentMissing(msg) from error
 
 

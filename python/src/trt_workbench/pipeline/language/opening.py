@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -107,9 +107,17 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
     return tuple(choices)
 
 
+def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
+    """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
+    if graphs is not None and all(choice.name in _TORCH for choice in choices):
+        names = ", ".join(map(str, choices))
+        msg = f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
+        raise UsageProblem(msg)
+
+
 def check_precision(choice: BackendChoice) -> None:
     """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
-    if choice.name == "trt":
+    if choice.name not in _PRECISIONS:
         get_backend(choice.name).check_precision(choice.precision)
     elif choice.precision not in (known := _PRECISIONS[choice.name]):
         msg = f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."

@@ -1,0 +1,50 @@
+// Calls in flight as Python holds them.
+#pragma once
+
+#include "bind_runner_call.hpp"
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace trtw::bindings {
+
+using Timings = std::unordered_map<std::thread::id, engine::Timing>;
+
+/// Keeps what the call reads until the device is done with it. Its own members are touched with the GIL held only.
+class PyTicket {
+public:
+    PyTicket(std::shared_ptr<engine::Plan> plan, std::shared_ptr<engine::Runner> runner,
+             std::shared_ptr<engine::Runner::Ticket> ticket, Request&& request, std::shared_ptr<ArrayPool> arrays,
+             std::shared_ptr<Timings> timings)
+        : plan_{std::move(plan)}, arrays_{std::move(arrays)}, timings_{std::move(timings)}, runner_{std::move(runner)},
+          selection_{std::move(request.selection)}, keep_{std::move(request.keep)}, ticket_{std::move(ticket)} {}
+    ~PyTicket() { close({}); }
+    PyTicket(const PyTicket&) = delete;
+    PyTicket& operator=(const PyTicket&) = delete;
+
+    [[nodiscard]] bool is_open() const noexcept { return ticket_ != nullptr; }
+    [[nodiscard]] bool done() const { return !ticket_ || ticket_->done(); }
+    [[nodiscard]] bool wait(std::optional<double> timeout_s) const;
+    pybind11::dict result(std::optional<double> timeout_s, bool copy, const OutputArrays& out);
+    /// Waits for the device and frees the slot; `why` is what `result` says from then on.
+    void close(const std::string& why);
+
+private:
+    std::shared_ptr<engine::Plan> plan_;
+    std::shared_ptr<ArrayPool> arrays_;
+    std::shared_ptr<Timings> timings_;
+    std::shared_ptr<engine::Runner> runner_; ///< outlives the ticket
+    Selection selection_;
+    std::vector<pybind11::object> keep_;
+    std::shared_ptr<engine::Runner::Ticket> ticket_; ///< null once the result was asked for
+    std::string closed_ = "The ticket's result was taken already.";
+};
+
+void bind_ticket(pybind11::module_& m);
+
+} // namespace trtw::bindings

@@ -1,0 +1,43 @@
+// What tests see of the double of CUDA, and may have it do.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+
+namespace fake {
+
+/// Work is done at once, in the order that streams and events demand, unless a stream is held: then it waits, and with
+/// it what waits for its events.
+void enqueue(cudaStream_t stream, std::function<void()> work);
+void hold(cudaStream_t stream);
+void release(cudaStream_t stream);
+
+/// Holds every stream that there is while it lives, and those that are made.
+class HeldDevice {
+public:
+    HeldDevice();
+    ~HeldDevice();
+    HeldDevice(const HeldDevice&) = delete;
+    HeldDevice& operator=(const HeldDevice&) = delete;
+};
+
+/// While it lives, device memory of more than so many bytes cannot be had.
+class FullDevice {
+public:
+    explicit FullDevice(std::size_t most = 0);
+    ~FullDevice();
+    FullDevice(const FullDevice&) = delete;
+    FullDevice& operator=(const FullDevice&) = delete;
+};
+
+/// Of the calling thread; there are two.
+int device();
+/// So far, of the process.
+std::size_t allocations();
+std::size_t launched_graphs();
+std::size_t waits();
+std::size_t destroyed_streams();
+
+} // namespace fake

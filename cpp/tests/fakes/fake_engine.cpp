@@ -1,0 +1,189 @@
+#include "fake_engine.hpp"
+
+#include "fake_cuda.hpp"
+#include "trtw/device/check.hpp"
+#include "trtw/engine/execution.hpp"
+#include "trtw/error.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// TensorRT's own type, completed here: what a context knows.
+namespace nvinfer1 {
+class IExecutionContext {
+public:
+    std::vector<fake::Shape> shapes;
+    std::vector<void*> inputs;
+    std::vector<void*> outputs;
+};
+} // namespace nvinfer1
+
+namespace fake {
+
+using trtw::engine::Call;
+using trtw::engine::Input;
+using trtw::engine::Output;
+using trtw::engine::ProfileRange;
+using trtw::engine::Runner;
+using trtw::engine::Source;
+
+Engine::Engine(const std::vector<TensorInfo>& tensors, Compute compute_) : compute{std::move(compute_)} {
+    for (const TensorInfo& tensor : tensors) {
+        add_tensor(tensor);
+    }
+}
+
+TensorInfo input(const std::string& name, std::int64_t elements) {
+    TensorInfo tensor = output(name, elements);
+    tensor.is_input = true;
+    const std::int64_t least = elements < 0 ? 1 : elements;
+    const std::int64_t most = elements < 0 ? 8 : elements;
+    tensor.profiles = {ProfileRange{{least}, {most}, {most}}};
+    return tensor;
+}
+
+TensorInfo output(const std::string& name, std::int64_t elements, const std::string& aliased_input) {
+    TensorInfo tensor;
+    tensor.name = name;
+    tensor.dtype = "float32";
+    tensor.bits = 32;
+    tensor.shape = {elements};
+    tensor.aliased_input = aliased_input;
+    return tensor;
+}
+
+std::shared_ptr<Engine> recurrent(std::int64_t elements) {
+    const auto compute = [](const std::vector<Values>& in, float weight) {
+        Values y = in[0];
+        Values next = in[0];
+        for (std::size_t i = 0; i < y.size(); ++i) {
+            y[i] += in[1][i] + weight;
+            next[i] += in[1][i];
+        }
+        return std::vector<Values>{y, next};
+    };
+    return std::make_shared<Engine>(std::vector{input("x", elements), input("h", elements), output("y", elements),
+                                                output("h_next", elements)},
+                                    compute);
+}
+
+std::shared_ptr<Engine> twice(std::int64_t elements) {
+    const auto compute = [](const std::vector<Values>& in, float weight) {
+        Values y = in[0];
+        std::transform(y.begin(), y.end(), y.begin(), [&](float x) { return 2 * x + weight; });
+        return std::vector<Values>{y};
+    };
+    return std::make_shared<Engine>(std::vector{input("x", elements), output("y", elements)}, compute);
+}
+
+Input host(const Values& values) {
+    Input input;
+    input.data = values.data();
+    input.shape = {static_cast<std::int64_t>(values.size())};
+    return input;
+}
+
+Input state() {
+    Input input;
+    input.source = Source::state;
+    return input;
+}
+
+Call call_of(std::vector<Input> inputs) {
+    Call call;
+    call.inputs = std::move(inputs);
+    return call;
+}
+
+Values values(const Output& output) {
+    const auto* first = static_cast<const float*>(output.host->data());
+    return {first, first + output.bytes / sizeof(float)};
+}
+
+Values values_on_device(const Output& output) {
+    const auto* first = static_cast<const float*>(output.device->data());
+    return {first, first + output.bytes / sizeof(float)};
+}
+
+Values run(Runner& runner, std::vector<Input> inputs, std::size_t output) {
+    return values(runner.run(call_of(std::move(inputs))).outputs()[output]);
+}
+
+} // namespace fake
+
+namespace trtw::engine {
+
+class AllocatorAdapter {};
+class ProfilerAdapter {};
+
+std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, int profile, void* /*scratch*/,
+                                             cudaStream_t /*stream*/) {
+    std::unique_ptr<Execution> made{new Execution};
+    made->context_ = std::make_shared<nvinfer1::IExecutionContext>();
+    made->context_->inputs.resize(plan->inputs().size());
+    made->context_->outputs.resize(plan->outputs().size());
+    made->plan_ = std::move(plan);
+    made->profile_ = profile;
+    return made;
+}
+
+Execution::~Execution() = default;
+
+void Execution::set_shapes(std::span<const Shape> shapes) {
+    for (const Shape& shape : shapes) {
+        if (shape != shapes.front()) {
+            throw UsageProblem("TensorRT cannot work out the shapes of this call: lengths differ");
+        }
+    }
+    context_->shapes.assign(shapes.begin(), shapes.end());
+}
+
+std::optional<Shape> Execution::output_shape(std::size_t /*output*/) const {
+    return context_->shapes.front();
+}
+
+void Execution::bind_input(std::size_t input, void* address) {
+    if (address == nullptr) {
+        throw DeviceFailure("an input is bound to no memory");
+    }
+    context_->inputs[input] = address;
+}
+
+void Execution::bind_output(std::size_t output, void* address) {
+    if (address == nullptr) {
+        throw DeviceFailure("an output is bound to no memory");
+    }
+    context_->outputs[output] = address;
+}
+
+void Execution::bind_allocator(std::size_t /*output*/, OutputAllocator& /*allocator*/) {}
+void Execution::report_layers(LayerReport /*report*/) {}
+
+void Execution::enqueue(cudaStream_t stream) {
+    const auto& engine = static_cast<const fake::Engine&>(*plan_);
+    if (!engine.failure.empty()) {
+        throw DeviceFailure(engine.failure);
+    }
+    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+        const int aliased = plan_->aliased_input(o);
+        if (aliased >= 0 && context_->outputs[o] != context_->inputs[static_cast<std::size_t>(aliased)]) {
+            throw DeviceFailure("output '" + plan_->outputs()[o].name + "' is not bound to its input's memory");
+        }
+    }
+    // Addresses, and weights that a kernel takes by value, are what they were when it was enqueued.
+    const auto context = *context_;
+    const float weight = engine.weight;
+    fake::enqueue(stream, [context, weight, compute = engine.compute] {
+        std::vector<fake::Values> inputs;
+        for (std::size_t i = 0; i < context.inputs.size(); ++i) {
+            const auto* first = static_cast<const float*>(context.inputs[i]);
+            inputs.emplace_back(first, first + context.shapes[i].front());
+        }
+        const std::vector<fake::Values> outputs = compute(inputs, weight);
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+            std::memcpy(context.outputs[o], outputs[o].data(), outputs[o].size() * sizeof(float));
+        }
+    });
+}
+
+} // namespace trtw::engine

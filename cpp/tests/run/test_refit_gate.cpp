@@ -1,0 +1,80 @@
+// Other weights while runners live.
+#include "fake_cuda.hpp"
+#include "fake_engine.hpp"
+#include "trtw/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+using namespace std::chrono_literals;
+using fake::call_of;
+using fake::host;
+using fake::run;
+using fake::Values;
+using trtw::UsageProblem;
+using trtw::engine::CallGate;
+using trtw::engine::Runner;
+
+TEST_CASE("a refit is refused while calls are in flight") {
+    const auto engine = fake::twice();
+    Runner runner{engine, {}};
+    const Values x{3};
+    std::optional<Runner::Ticket> ticket{runner.submit(call_of({host(x)}))};
+    CHECK_THROWS_WITH_AS(CallGate::Closed{engine->gate()}, doctest::Contains("1 call in flight"), UsageProblem);
+    ticket.reset();
+    { const CallGate::Closed closed{engine->gate()}; }
+    CHECK(run(runner, {host(x)}) == Values{7});
+}
+
+TEST_CASE("refused and failed calls are in flight no longer") {
+    const auto engine = fake::twice();
+    Runner runner{engine, {}};
+    const Values x{3};
+    const Values long_one(9, 1);
+    CHECK_THROWS_AS(runner.run(call_of({host(long_one)})), UsageProblem);
+    engine->failure = "broken";
+    CHECK_THROWS_AS(runner.run(call_of({host(x)})), trtw::DeviceFailure);
+    engine->failure.clear();
+    const CallGate::Closed closed{engine->gate()};
+    CHECK_THROWS_WITH_AS(CallGate::Closed{engine->gate()}, doctest::Contains("another thread"), UsageProblem);
+}
+
+TEST_CASE("graphs forget the weights of before") {
+    const auto engine = fake::twice();
+    Runner runner{engine, {}};
+    const Values x{3};
+    for (int i = 0; i < 4; ++i) {
+        CHECK(run(runner, {host(x)}) == Values{7});
+    }
+    CHECK(runner.status().graphs == 1);
+    {
+        const CallGate::Closed closed{engine->gate()};
+        engine->weight = 100;
+    }
+    for (int i = 0; i < 4; ++i) {
+        CHECK(run(runner, {host(x)}) == Values{106});
+    }
+    CHECK(runner.status().graphs == 1);
+}
+
+TEST_CASE("calls wait for the end of a refit") {
+    const auto engine = fake::twice();
+    Runner runner{engine, {}};
+    const Values x{3};
+    std::optional<CallGate::Closed> closed{std::in_place, engine->gate()};
+    std::atomic<bool> ran = false;
+    std::thread other{[&] {
+        CHECK(run(runner, {host(x)}) == Values{106});
+        ran = true;
+    }};
+    std::this_thread::sleep_for(30ms);
+    CHECK_FALSE(ran);
+    engine->weight = 100;
+    closed.reset();
+    other.join();
+    CHECK(ran);
+}

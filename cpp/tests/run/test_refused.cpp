@@ -1,0 +1,126 @@
+// A call that is refused leaves everything as it was.
+#include "fake_cuda.hpp"
+#include "fake_engine.hpp"
+#include "trtw/device/check.hpp"
+#include "trtw/error.hpp"
+
+#include <doctest/doctest.h>
+
+using fake::call_of;
+using fake::host;
+using fake::run;
+using fake::state;
+using fake::Values;
+using trtw::UsageProblem;
+using trtw::device::OutOfMemory;
+using trtw::engine::Call;
+using trtw::engine::Runner;
+using trtw::engine::RunnerOptions;
+
+namespace {
+
+RunnerOptions with_state() {
+    RunnerOptions options;
+    options.state = {{"h_next", "h"}};
+    return options;
+}
+
+// A runner whose state is 10, 10, 10, 10.
+struct Stateful {
+    explicit Stateful(std::int64_t elements = -1) : runner{fake::recurrent(elements), with_state()} {
+        runner.reset_state({{1, host(tens)}});
+    }
+    void check_state() { CHECK(run(runner, {host(ones), state()}) == Values{12, 12, 12, 12}); }
+
+    const Values tens{10, 10, 10, 10};
+    const Values ones{1, 1, 1, 1};
+    const Values other{5, 5, 5, 5};
+    Runner runner;
+};
+
+} // namespace
+
+TEST_CASE("a call that no profile allows keeps the state") {
+    Stateful s;
+    const Values nine(9, 1);
+    CHECK_THROWS_WITH_AS(s.runner.run(call_of({host(nine), host(nine)})), doctest::Contains("no profile"),
+                         UsageProblem);
+    s.check_state();
+}
+
+TEST_CASE("a call whose shapes TensorRT refuses keeps the state") {
+    Stateful s;
+    const Values two{1, 1};
+    CHECK_THROWS_WITH_AS(s.runner.run(call_of({host(s.ones), host(two)})), doctest::Contains("lengths differ"),
+                         UsageProblem);
+    CHECK_THROWS_AS(s.runner.run(call_of({host(two), state()})), UsageProblem);
+    s.check_state();
+}
+
+TEST_CASE("a call that asks for an index that is not there keeps the state") {
+    Stateful s;
+    Call call = call_of({host(s.ones), host(s.other)});
+    call.at = {3, std::nullopt};
+    CHECK_THROWS_WITH_AS(s.runner.run(call), doctest::Contains("no index"), UsageProblem);
+    s.check_state();
+}
+
+TEST_CASE("a call that finds no memory keeps the state") {
+    Stateful s;
+    const Values eight(8, 1);
+    {
+        const fake::FullDevice full;
+        CHECK_THROWS_AS(s.runner.run(call_of({host(eight), host(eight)})), OutOfMemory);
+    }
+    s.check_state();
+}
+
+TEST_CASE("a refused call keeps state that is given together with it") {
+    Stateful s{4};
+    const Values three{1, 1, 1};
+    CHECK_THROWS_WITH_AS(s.runner.run(call_of({host(s.ones), host(three)})), doctest::Contains("'h' has the shape [3]"),
+                         UsageProblem);
+    s.check_state();
+}
+
+TEST_CASE("a reset that is refused, or finds no memory, keeps the state") {
+    Stateful s;
+    const Values eight(8, 1);
+    trtw::engine::Input wrong = host(eight);
+    wrong.shape = {2, 4};
+    CHECK_THROWS_WITH_AS(s.runner.reset_state({{1, host(s.other)}, {1, wrong}}), doctest::Contains("[2, 4]"),
+                         UsageProblem);
+    CHECK_THROWS_AS(s.runner.reset_state({{0, host(s.ones)}}), UsageProblem);
+    CHECK_THROWS_AS(s.runner.reset_state({{7, host(s.ones)}}), UsageProblem);
+    s.check_state();
+}
+
+TEST_CASE("calls with too little in them are refused") {
+    Runner runner{fake::recurrent(), {}};
+    const Values ones{1, 1, 1, 1};
+    CHECK_THROWS_WITH_AS(runner.run(call_of({host(ones)})), doctest::Contains("1 inputs, the engine 2"), UsageProblem);
+    CHECK_THROWS_AS(runner.run(call_of({host(ones), host(ones), host(ones)})), UsageProblem);
+    CHECK_THROWS_AS(runner.run(call_of({host(ones), state()})), UsageProblem);
+    Call call = call_of({host(ones), host(ones)});
+    call.to_host = std::vector<bool>{true};
+    CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("to_host"), UsageProblem);
+    call.to_host.reset();
+    call.at = {std::nullopt};
+    CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("2 outputs"), UsageProblem);
+    call.at.clear();
+    call.inputs[1].data = nullptr;
+    CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("no data"), UsageProblem);
+    call.inputs[1] = host(ones);
+    call.inputs[1].strides = {4, 4};
+    CHECK_THROWS_WITH_AS(runner.run(call), doctest::Contains("strides"), UsageProblem);
+    CHECK(run(runner, {host(ones), host(ones)}) == Values{3, 3, 3, 3});
+}
+
+TEST_CASE("images are refused by a core without kernels before anything else happens") {
+    Stateful s{4};
+    trtw::engine::Input images;
+    images.source = trtw::engine::Source::images;
+    images.shape = {4};
+    CHECK_THROWS_AS(s.runner.run(call_of({images, host(s.other)})), trtw::ComponentMissing);
+    s.check_state();
+}

@@ -1,0 +1,208 @@
+"""Whether what is timed is right: the outputs of one call against those of the same model in a reference.
+
+A wrong engine is no less fast: fused kernels have been seen that compute the first row of a batch rightly and every
+further one wrongly, so each row of a batch is compared by itself and the worst one counts.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import UsageProblem
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Relative L2 errors of a row.
+
+    Attributes:
+        usual: beyond it outputs are far from the reference, and it is said.
+        wrong: beyond it they are wrong.
+    """
+
+    usual: float
+    wrong: float
+
+
+TOLERANCES = {
+    "fp32": Tolerance(1e-3, 1e-2),
+    "tf32": Tolerance(1e-2, 5e-2),
+    "fp16": Tolerance(5e-2, 0.25),
+    "bf16": Tolerance(0.1, 0.75),
+}
+"""By the lowest precision in use. What a fault computes is off by about 1; YOLOX-Nano on random inputs by 2e-5 in fp32,
+0.06 in fp16 and 0.55 in bf16."""
+LOWEST = Tolerance(0.25, 0.75)
+"""Of eight bits and fewer: how good a quantised model is, evaluation says; this finds a broken one."""
+IMAGES = Tolerance(2e-2, 0.1)
+"""The least where images are letterboxed: on a GPU the pixels are rounded otherwise than on the host."""
+# They choose among candidates: near ties come in another order, and the last ones may be others.
+_CHOOSING = frozenset({"TopK", "NonMaxSuppression"})
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+# A row this much smaller than the others is measured by them: its own size is rounding.
+_SMALL_ROW = 1e-2
+
+
+def tolerance(precision: str, model: Path, *, tf32: bool, images: bool) -> Tolerance:
+    """Return how far the precisions in use may take outputs from the reference.
+
+    Args:
+        precision: asked of the backend, such as "fp16" or "int8+fp16".
+        model: ONNX file; its own types count, too.
+        tf32: whether matrix products may use TF32.
+        images: whether the inputs are letterboxed.
+
+    Raises:
+        UsageProblem: the model cannot be read.
+    """
+    names = {*precision.split("+"), *_own_precisions(model), *(["tf32"] if tf32 else [])}
+    known = [TOLERANCES.get(name, LOWEST) for name in names] + ([IMAGES] if images else [])
+    return max(known, key=lambda one: one.wrong)
+
+
+def chooses(model: Path) -> bool:
+    """Return whether a model chooses among candidates, whose order near ties leave open. Raises UsageProblem."""
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    return bool(_CHOOSING & examine_model(model).operators.keys())
+
+
+def refuse_random(model: Path) -> None:
+    """Raise UsageProblem for a model that draws random numbers, or that cannot be read: no two calls are the same."""
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    if drawn := _RANDOM & examine_model(model).operators.keys():
+        msg = f"the model draws random numbers ({', '.join(sorted(drawn))})"
+        raise UsageProblem(msg)
+
+
+def compare_outputs(
+    found: Arrays, expected: Arrays, limit: Tolerance, batch: int, *, any_order: bool
+) -> dict[str, Any]:
+    """Return how far outputs are from those of the reference, as a record holds it.
+
+    Args:
+        found: outputs by name.
+        expected: of the reference.
+        limit: of the relative L2 error; of integers and booleans, of the share of elements that differ.
+        batch: rows of outputs whose first dimension it is.
+        any_order: whether an output may hold its candidates (second dimension) in another order.
+
+    Returns:
+        `state` ("matched", "far" or "wrong"), `reason`, `tolerance`, and by output under `tensors` `relative_l2` and
+        `cosine` of its worst row, `row` and `compared` ("in order" or "sorted").
+    """
+    limits = asdict(limit)
+    if sorted(found) != sorted(expected):
+        reason = f"the outputs are {', '.join(found)}, those of the reference {', '.join(expected)}"
+        return {"state": "wrong", "reason": reason, "tolerance": limits, "tensors": {}}
+    tensors: dict[str, dict[str, Any]] = {}
+    wrong: list[str] = []
+    far: list[str] = []
+    for name, want in expected.items():
+        got = found[name]
+        if got.shape != want.shape:
+            wrong.append(f"{name} has shape {list(got.shape)}, the reference {list(want.shape)}")
+            continue
+        tensors[name] = _tensor(got, want, limit, batch, any_order=any_order)
+        if tensors[name]["relative_l2"] is None:
+            wrong.append(f"{name} is not finite where the reference is, or the other way round")
+        elif tensors[name]["relative_l2"] > limit.usual:
+            row = f" in row {tensors[name]['row']}" if batch > 1 else ""
+            beyond = wrong if tensors[name]["relative_l2"] > limit.wrong else far
+            beyond.append(f"{name} is off by {tensors[name]['relative_l2']:.2g}{row} (relative L2)")
+    state = "wrong" if wrong else "far" if far else "matched"
+    return {"state": state, "reason": "; ".join(wrong or far) or None, "tolerance": limits, "tensors": tensors}
+
+
+def _tensor(got: NDArray[Any], want: NDArray[Any], limit: Tolerance, batch: int, *, any_order: bool) -> dict[str, Any]:
+    rows = batch if want.ndim and want.shape[0] == batch else 1
+    measured = {"compared": "in order", **_worst(_rows(got, rows), _rows(want, rows))}
+    off = measured["relative_l2"]
+    if any_order and want.ndim > 1 and (off is None or off > limit.usual):
+        first, second = (np.sort(array, axis=1) for array in (got, want))
+        return {"compared": "sorted", **_worst(_rows(first, rows), _rows(second, rows))}
+    return measured
+
+
+def _rows(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    return array.reshape(rows, -1)
+
+
+def _worst(got: NDArray[Any], want: NDArray[Any]) -> dict[str, Any]:
+    """Return the figures of the row that is furthest off; all None where it is finite on one side alone."""
+    if want.dtype.kind in "biu":
+        shares = np.mean(got != want, axis=1) if want.shape[1] else np.zeros(len(want))
+        row = int(np.argmax(shares))
+        return {"relative_l2": float(shares[row]), "cosine": None, "row": row}
+    # row by row: logits of many tokens fill the memory as they are
+    rows = [_row(first, second) for first, second in zip(got, want, strict=True)]
+    known = [row for row in rows if row is not None]
+    if len(known) < len(rows):
+        return {"relative_l2": None, "cosine": None, "row": None}
+    least = max(_SMALL_ROW * max((size for _, size, _ in known), default=0.0), float(np.finfo(np.float32).tiny))
+    errors = [distance / max(size, least) for distance, size, _ in known]
+    row = int(np.argmax(errors))
+    return {"relative_l2": errors[row], "cosine": known[row][2], "row": row}
+
+
+def _row(got: NDArray[Any], want: NDArray[Any]) -> tuple[float, float, float | None] | None:
+    """Return the distance, the size of `want` and the cosine; None where the two are not finite in the same places."""
+    first, second = (np.asarray(array, np.float64) for array in (got, want))
+    finite = np.isfinite(second)
+    if not finite.all():
+        if not np.array_equal(first[~finite], second[~finite], equal_nan=True):
+            return None
+        first, second = first[finite], second[finite]
+    if not np.isfinite(first).all():
+        return None
+    size, own = float(np.linalg.norm(second)), float(np.linalg.norm(first))
+    cosine = float(first @ second) / (own * size) if own and size else None
+    return float(np.linalg.norm(first - second)), size, cosine
+
+
+def _own_precisions(model: Path) -> set[str]:
+    """Return the precisions below fp32 that stand in the graph itself."""
+    import onnx
+
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    facts = examine_model(model)
+    types = {onnx.TensorProto.FLOAT16: "fp16", onnx.TensorProto.BFLOAT16: "bf16"}
+    loaded = onnx.load(model, load_external_data=False)
+    found = {types[tensor.data_type] for tensor in loaded.graph.initializer if tensor.data_type in types}
+    casts = [attribute.i for node in loaded.graph.node if node.op_type == "Cast" for attribute in node.attribute]
+    return found | {types[to] for to in casts if to in types} | ({"int8"} if facts.is_quantized else set())
+
+
+def write_outputs(path: Path, outputs: Arrays) -> None:
+    """Write outputs for other processes to compare with; raises OSError."""
+    plain = {f"{place}": np.asarray(array, _plain(array.dtype)) for place, array in enumerate(outputs.values())}
+    with path.open("wb") as file:
+        np.savez(file, names=np.array(list(outputs)), **plain)  # type: ignore[arg-type]
+
+
+def read_outputs(path: Path) -> dict[str, NDArray[Any]]:
+    """Return what `write_outputs` wrote. Raises UsageProblem if it cannot be read."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {str(name): archive[f"{place}"] for place, name in enumerate(archive["names"])}
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        msg = f"The outputs of the reference cannot be read ({error}): {path}"
+        raise UsageProblem(msg) from error
+
+
+def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a type that numpy can write: ml_dtypes' become float32."""
+    return dtype if dtype.kind in "biufc" else np.dtype(np.float32)

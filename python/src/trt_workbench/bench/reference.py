@@ -1,0 +1,111 @@
+"""What outputs are compared with: the same model on ONNX Runtime's CPU provider, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig
+from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+
+BACKEND = "ort-cpu"
+
+
+class Reference:
+    """Outputs of the reference by work; the worker behind it is started at the first one. A context manager."""
+
+    def __init__(self, config: BenchConfig, models: Mapping[str, Path], folder: Path) -> None:
+        """Prepare; nothing is run yet.
+
+        Args:
+            config: what is measured.
+            models: files of the models by name.
+            folder: where outputs lie while they are needed, and the worker's log.
+        """
+        self._config, self._models, self._folder = config, models, folder
+        self._worker: WorkerProcess | None = None
+        self._stack = contextlib.ExitStack()
+        self._made: tuple[Work, Path] | None = None
+
+    def __enter__(self) -> Reference:
+        """Return the reference itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the worker, at once where an error ends the bench, and remove what it wrote."""
+        self._drop()
+        self._stack.__exit__(kind, error, trace)
+
+    def compare(self, worker: WorkerProcess, point: Point) -> dict[str, Any]:
+        """Compare the outputs of a point that `worker` has loaded with those of the reference.
+
+        Returns:
+            As `output_check.compare_outputs`, with `reference`; or `state` "not compared" with `reason`.
+
+        Raises:
+            WorkerFailure: the point failed at its call.
+        """
+        if point.options.get("state"):
+            return {"state": "not compared", "reason": "state is kept on the device, and the reference has none"}
+        made = self._outputs(point.work)
+        if isinstance(made, str):
+            return {"state": "not compared", "reason": made}
+        request = {"verb": "check", "reference": str(made), "model": str(self._models[point.work.model])}
+        found = worker.ask({**request, "point": asdict(point)}, self._config.timeout_s)
+        return {**found["outputs"], "reference": f"{BACKEND} {_point(point.work).precision}"}
+
+    def _outputs(self, work: Work) -> Path | str:
+        """Return the file with the outputs of the reference, or why there are none."""
+        model = self._models[work.model]
+        if not self._config.compare_outputs:
+            return "the configuration says compare_outputs: false"
+        if work.kind in LANGUAGE_KINDS:
+            return f"{work.kind} is compared by eval-llm"
+        if model.suffix != ".onnx":
+            return f"{model.name} is an engine without its model"
+        if self._made is not None and self._made[0] == work:
+            return self._made[1]
+        self._drop()
+        path = self._folder / ".reference.npz"
+        request = {
+            "verb": "reference",
+            "point": asdict(_point(work)),
+            "model": str(model),
+            "family": self._config.models[work.model].family,
+            "seed": self._config.seed,
+            "outputs": str(path),
+        }
+        try:
+            self._running().ask(request, self._config.timeout_s)
+        except WorkerFailure as failure:
+            if not failure.alive:
+                self._stack.close()
+                self._worker = None
+            return f"the reference failed: {failure}"
+        self._made = work, path
+        return path
+
+    def _running(self) -> WorkerProcess:
+        if self._worker is None:
+            self._worker = self._stack.enter_context(WorkerProcess(self._folder / "logs" / "reference.log"))
+        return self._worker
+
+    def _drop(self) -> None:
+        if self._made is not None:
+            self._made[1].unlink(missing_ok=True)
+            self._made = None
+
+
+def _point(work: Work) -> Point:
+    """Return the reference as a point: the model as it was exported, on the processor."""
+    return Point(
+        work=work, runtime=BACKEND, entry=BACKEND, swept={}, backend=BACKEND, precision="fp32", tf32=False,
+        threads=None, concurrency=1, options={},
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""Whether decoded boxes can be boxes at all: a family that does not fit the model gives nonsense, not an error."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.families import Detections, Family
+
+# Boxes after which a verdict is passed while the loop runs; a run with fewer is judged at its end.
+_ENOUGH = 50
+# Input pixels: shares of the image, and boxes made of them, lie within this distance of the corner.
+_SHARES_WITHIN = 2.0
+# As multiples of the input's size: how far a centre may lie outside before it counts as nonsense.
+_MARGIN = 1.0
+# Reduced precision may turn a corner of a thin box over, and a poor model places some boxes wildly: not most.
+_TOO_MANY = 0.5
+
+
+class BoxCheck:
+    """Collects the boxes of a run before they leave the model's input, and refuses those that cannot be right.
+
+    `add` may be called from several threads.
+    """
+
+    def __init__(self, family: Family) -> None:
+        """Judge boxes that `family` decoded."""
+        self._family = family
+        height, width = family.input_size
+        self._size = np.array([width, height], np.float32)
+        self._lock = threading.Lock()
+        self._count = self._reversed = self._outside = 0
+        self._largest_side = self._furthest = 0.0
+        self._judged = False
+
+    def add(self, found: list[Detections]) -> None:
+        """Take the boxes of some images into account.
+
+        Raises:
+            UsageProblem: boxes enough were seen, and they cannot be right.
+        """
+        boxes = np.concatenate([one.boxes for one in found])
+        if self._judged or not len(boxes):
+            return
+        low, high = boxes[:, :2], boxes[:, 2:]
+        sides, centres = high - low, (low + high) / 2
+        outside = ((centres < -_MARGIN * self._size) | (centres > (1 + _MARGIN) * self._size)).any(axis=1)
+        with self._lock:
+            self._count += len(boxes)
+            self._reversed += int((sides < 0).any(axis=1).sum())
+            self._outside += int(outside.sum())
+            self._largest_side = max(self._largest_side, float(np.abs(sides).max()))
+            self._furthest = max(self._furthest, float(np.abs(centres).max()))
+            due = not self._judged and self._count >= _ENOUGH
+            self._judged = self._judged or due
+        if due:
+            self._judge()
+
+    def finish(self) -> None:
+        """Judge a run that had few boxes. Raises UsageProblem if they cannot be right."""
+        if not self._judged and self._count:
+            self._judge()
+
+    def _judge(self) -> None:
+        width, height = (int(side) for side in self._size)
+        others: tuple[str, ...] = ()
+        if max(self._largest_side, self._furthest) <= _SHARES_WITHIN:
+            seen = (
+                f"no box is larger than {self._largest_side:.3g} pixels, and none lies further than "
+                f"{self._furthest:.3g} pixels from the corner: the values look like shares of the image"
+            )
+            others = ("detr",)
+        elif self._outside > _TOO_MANY * self._count:
+            seen = (
+                f"{self._outside} of {self._count} boxes lie far outside the input (up to {self._furthest:.3g} "
+                "pixels): the values look like pixels that were taken for shares or for grid offsets"
+            )
+            others = ("yolov10", "yolov8", "yolox-decoded")
+        elif self._reversed > _TOO_MANY * self._count:
+            seen = (
+                f"{self._reversed} of {self._count} boxes end before they begin: the values look like centre and "
+                "size where two corners were expected"
+            )
+            others = ("yolov8", "detr")
+        else:
+            return
+        name = self._family.name
+        tried = " or ".join(other for other in others if other != name) or "another one"
+        msg = (
+            f"Boxes of family {name} in an input of {width}x{height} pixels cannot be right: {seen}. "
+            f"Try --family {tried}, or look at the export. Output: {self._family.output}."
+        )
+        raise UsageProblem(msg)

@@ -1,0 +1,221 @@
+"""The precision of an ONNX graph: the types that its arithmetic nodes compute in, and those of its weights."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto
+
+from trt_workbench.onnxtools.model_file import read_model
+from trt_workbench.onnxtools.precision import Precision, shares_of
+from trt_workbench.onnxtools.proto import has_subgraph
+
+# Types of which there are several kinds, or that older releases of onnx lack.
+_NARROW = {"FLOAT8": "fp8", "FLOAT4": "fp4", "UINT4": "int4", "INT4": "int4", "UINT2": "int2", "INT2": "int2"}
+_NAMES = {
+    TensorProto.FLOAT: "fp32",
+    TensorProto.FLOAT16: "fp16",
+    TensorProto.BFLOAT16: "bf16",
+    TensorProto.DOUBLE: "fp64",
+    TensorProto.INT8: "int8",
+    TensorProto.UINT8: "int8",
+    TensorProto.INT16: "int16",
+    TensorProto.UINT16: "int16",
+    **{
+        value: name
+        for known, value in TensorProto.DataType.items()
+        for begins, name in _NARROW.items()
+        if known.startswith(begins)
+    },
+}
+_FLOATS = frozenset(value for value, name in _NAMES.items() if name in ("fp64", "fp32", "fp16", "bf16"))
+
+# Nodes that multiply their first two inputs and add, where a model's time goes.
+_ARITHMETIC = frozenset(
+    {"Conv", "ConvTranspose", "DeformConv", "Gemm", "MatMul", "Einsum", "LSTM", "GRU", "RNN", "Attention"}
+    | {"FusedConv", "NhwcFusedConv", "FusedMatMul", "FusedGemm", "MultiHeadAttention", "GroupQueryAttention"}
+)
+_IN_INT8 = frozenset(
+    {"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger", "QGemm", "QAttention", "MatMulIntegerToFloat"}
+    | {"DynamicQuantizeMatMul", "QOrderedMatMul"}
+)
+# Weights of a few bits that are widened inside the kernel: it computes in the type of its input.
+_PACKED_WEIGHTS = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"})
+# What passes values on without computing: between a DequantizeLinear and what uses it.
+_PASSES_ON = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Expand", "Flatten", "Slice"})
+_NO_COMPUTATION = _PASSES_ON | {
+    "Cast", "CastLike", "Constant", "ConstantOfShape", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
+    "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan",
+}  # fmt: skip
+_INTEGER_RESULT = frozenset({"Shape", "Size", "NonZero", "ArgMax", "ArgMin"})
+_BOOLEAN_RESULT = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "IsNaN"})
+
+
+@dataclass
+class _Found:
+    """What is counted while the graphs are walked."""
+
+    arithmetic: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
+    weights: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class _Scope:
+    """Element types of a graph's tensors, the nodes that make them, and its weights; an inner graph sees the outer."""
+
+    types: dict[str, int]
+    producers: dict[str, onnx.NodeProto]
+    weights: dict[str, onnx.TensorProto]
+
+    def inner(self) -> _Scope:
+        return _Scope(dict(self.types), dict(self.producers), dict(self.weights))
+
+
+def read_precision(path: Path) -> Precision:
+    """Return what an ONNX graph computes in.
+
+    Nodes that multiply and add are counted, each with the type of the values that it multiplies: one whose operands
+    all come from DequantizeLinear counts as quantised, as runtimes fuse them; one with quantised weights alone computes
+    in the type of its other operand. A graph without such nodes is judged by all that compute on floats. Weights are
+    counted by elements. External data is not read.
+
+    Raises:
+        UsageProblem: the file is absent or no ONNX.
+    """
+    model = read_model(path)
+    found = _Found()
+    _walk(model.graph, _Scope({}, {}, {}), found)
+    counts, unit = (found.arithmetic, "arithmetic nodes") if found.arithmetic else (found.others, "nodes")
+    return Precision(shares_of(counts), unit, counts.total(), "graph", shares_of(found.weights))
+
+
+def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
+    for tensor in graph.initializer:
+        scope.types[tensor.name], scope.weights[tensor.name] = tensor.data_type, tensor
+    for value in (*graph.value_info, *graph.input, *graph.output):
+        if value.type.tensor_type.elem_type:
+            scope.types.setdefault(value.name, value.type.tensor_type.elem_type)
+    for node in graph.node:
+        for attribute in node.attribute if has_subgraph(node) else ():
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                _walk(inner, scope.inner(), found)
+        made = _output_type(node, scope.types)
+        for name in filter(None, node.output):
+            scope.types.setdefault(name, made)
+            scope.producers[name] = node
+        if node.op_type == "Constant":
+            _keep_constant(node, scope)
+        _count(node, scope, found)
+    _count_weights(graph, scope, found)
+
+
+def _keep_constant(node: onnx.NodeProto, scope: _Scope) -> None:
+    for attribute in node.attribute:
+        if attribute.name == "value" and attribute.HasField("t"):
+            scope.types[node.output[0]], scope.weights[node.output[0]] = attribute.t.data_type, attribute.t
+
+
+def _count(node: onnx.NodeProto, scope: _Scope, found: _Found) -> None:
+    operator = node.op_type
+    if operator in _IN_INT8:
+        found.arithmetic["int8"] += 1
+    elif operator in _PACKED_WEIGHTS:
+        if name := _NAMES.get(scope.types.get(node.input[0], 0)):
+            found.arithmetic[name] += 1
+    elif operator in _ARITHMETIC:
+        if name := _computes_in(node, scope):
+            found.arithmetic[name] += 1
+    elif operator not in _NO_COMPUTATION and node.output:
+        element = scope.types.get(node.output[0], 0)
+        if element in _FLOATS:
+            found.others[_NAMES[element]] += 1
+
+
+def _computes_in(node: onnx.NodeProto, scope: _Scope) -> str | None:
+    """Return the type of a node that multiplies its first inputs; None for integers, which compute shapes."""
+    operands = list(filter(None, node.input))[:2]
+    quantised = [_quantised_type(name, scope) for name in operands]
+    if quantised and all(quantised):
+        # a wider operand decides: int4 weights are widened to meet int8 values
+        return max((name for name in quantised if name), key=lambda name: ("4" not in name, name))
+    floats = [scope.types[name] for name in operands if scope.types.get(name) in _FLOATS]
+    return _NAMES[floats[0]] if floats else None
+
+
+def _quantised_type(name: str, scope: _Scope) -> str | None:
+    """Return the quantised type that a tensor was widened from by a DequantizeLinear."""
+    for _ in range(8):  # a chain of more nodes that pass a value on is no quantised operand
+        node = scope.producers.get(name)
+        if node is None or not node.input:
+            return None
+        if node.op_type == "DequantizeLinear":
+            return _NAMES.get(scope.types.get(node.input[0], 0))
+        if node.op_type not in _PASSES_ON:
+            return None
+        name = node.input[0]
+    return None
+
+
+def _output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
+    """Return the element type of a node's first output; 0 if unknown."""
+    operator = node.op_type
+    attributes = {entry.name: entry for entry in node.attribute}
+    inputs = [types.get(name, 0) for name in node.input]
+    for name in ("to", "output_dtype", "dtype"):
+        if name in attributes and attributes[name].i:
+            return int(attributes[name].i)
+    if operator == "CastLike":
+        return inputs[1] if len(inputs) > 1 else 0
+    if operator == "QuantizeLinear":
+        return (inputs[2] if len(inputs) > 2 else 0) or TensorProto.UINT8
+    if operator == "DequantizeLinear":
+        return inputs[1] if len(inputs) > 1 else 0
+    if operator == "DynamicQuantizeLinear":
+        return TensorProto.UINT8
+    if operator in _INTEGER_RESULT:
+        return TensorProto.INT64
+    if operator in _BOOLEAN_RESULT:
+        return TensorProto.BOOL
+    if operator == "ConstantOfShape":
+        return attributes["value"].t.data_type if "value" in attributes else TensorProto.FLOAT
+    if operator == "Where":
+        inputs = inputs[1:]
+    if operator == "Constant":
+        return TensorProto.FLOAT if {"value_float", "value_floats"} & attributes.keys() else TensorProto.INT64
+    return (inputs[0] if inputs[:1] and inputs[0] in _NAMES else 0) or next(
+        (one for one in inputs if one in _FLOATS), inputs[0] if inputs else 0
+    )
+
+
+def _count_weights(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
+    """Count the elements of a graph's own weights: scales and zero points are none, nor are single values."""
+    kept_as: dict[str, str] = {}
+    packed: dict[str, int] = {}
+    not_weights: set[str] = set()
+    for node in graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            not_weights.update(node.input[1:])
+        if node.op_type == "QuantizeLinear":  # fp32 in the file, quantised before it is used
+            kept_as[node.input[0]] = _NAMES.get(scope.types.get(node.output[0], 0), "int8")
+        if node.op_type in _PACKED_WEIGHTS and len(node.input) > 1:
+            bits = next((int(entry.i) for entry in node.attribute if entry.name == "bits" and 0 < entry.i <= 8), 4)
+            kept_as[node.input[1]], packed[node.input[1]] = f"int{bits}", 8 // bits
+            not_weights.update(node.input[2:])
+    for name in _own_weights(graph):
+        tensor = scope.weights[name]
+        elements, kind = math.prod(tensor.dims) * packed.get(name, 1), kept_as.get(name) or _NAMES.get(tensor.data_type)
+        if kind and elements > 1 and name not in not_weights:
+            found.weights[kind] += elements
+
+
+def _own_weights(graph: onnx.GraphProto) -> Iterable[str]:
+    yield from (tensor.name for tensor in graph.initializer)
+    for node in graph.node:
+        if node.op_type == "Constant" and any(entry.name == "value" for entry in node.attribute):
+            yield node.output[0]

@@ -1,0 +1,199 @@
+"""Reading an ONNX file that may come from anywhere: what cannot be sound is refused before a library sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.onnxtools.division import trapping_division
+from trt_workbench.onnxtools.proto import STANDARD, subgraphs
+from trt_workbench.onnxtools.sniff import describe_file
+from trt_workbench.onnxtools.tensor_checks import check_dims, check_tensor, check_value
+from trt_workbench.system.input_files import read_bytes
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file, without its external data.
+
+    Raises:
+        UsageProblem: the file is absent, no regular file, no ONNX, or a part of it contradicts the format so that
+            libraries would fail on it or crash.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        msg = f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}"
+        raise UsageProblem(msg) from error
+    try:
+        model = onnx.load_model_from_string(read_bytes(path))
+    except FileNotFoundError as error:
+        msg = f"The model file does not exist: {path}"
+        raise UsageProblem(msg) from error
+    except OSError as error:
+        msg = f"The model file cannot be read ({error.strerror or error}): {path}"
+        raise UsageProblem(msg) from error
+    except DecodeError as error:
+        msg = f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}"
+        raise UsageProblem(msg) from error
+    # Protobuf takes an empty file, and some others, for a message without any field.
+    if not model.graph.node and not model.graph.output:
+        msg = f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}"
+        raise UsageProblem(msg)
+    try:
+        check_model(model)
+    except (ValueError, RecursionError) as error:
+        msg = f"The file is no sound ONNX model ({error}); export it again: {path}"
+        raise UsageProblem(msg) from error
+    return model
+
+
+def load_model(path: Path) -> onnx.ModelProto:
+    """Return the model in a file with the external data that `preflight.examine_model` checked.
+
+    Raises:
+        UsageProblem: as `read_model`, or the external data does not fit.
+    """
+    model = read_model(path)
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+        check_model(model)
+    except (ValueError, onnx.checker.ValidationError) as error:
+        msg = f"The model's external data does not fit ({error}): {path}"
+        raise UsageProblem(msg) from error
+    return model
+
+
+@contextmanager
+def checked_on_error(path: Path) -> Iterator[None]:
+    """Let an error of any kind, while a graph is followed, be the model's where ONNX itself has something against it.
+
+    ONNX's checker is not asked first: it refuses operators that it does not know, such as TensorRT's plugins.
+
+    Raises:
+        UsageProblem: in place of the block's error, with what ONNX says; else the error is the block's own.
+    """
+    try:
+        yield
+    except (WorkbenchError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        try:
+            onnx.checker.check_model(read_model(path))
+            onnx.shape_inference.infer_shapes(read_model(path), strict_mode=True, data_prop=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
+            msg = f"The file is no sound ONNX model ({reason}); export it again: {path}"
+            raise UsageProblem(msg) from error
+        raise
+
+
+def check_model(model: onnx.ModelProto) -> None:
+    """Raise ValueError if a part of the model contradicts the format; weights outside the file are not looked at."""
+    graphs = list(all_graphs(model))
+    _check_names(model, graphs)
+    _check_functions(model)
+    _check_operator_sets(model, graphs)
+    for graph in graphs:
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            check_value(value)
+    for tensor in all_tensors(model, graphs):
+        check_tensor(tensor)
+    for graph in graphs:
+        for sparse in graph.sparse_initializer:
+            check_dims(sparse.values.name, sparse.dims)
+    if found := trapping_division(model, graphs):
+        raise ValueError(found)
+
+
+def all_graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graph and every subgraph, those in functions included."""
+    waiting = [model.graph, *(graph for function in model.functions for graph in subgraphs(function.node))]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting += subgraphs(graph.node)
+
+
+def all_tensors(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[onnx.TensorProto]:
+    """Yield every tensor that the model holds: initialisers and attributes, sparse ones in their parts."""
+    for graph in graphs:
+        yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+        yield from _attribute_tensors(graph.node)
+    for function in model.functions:
+        yield from _attribute_tensors(function.node)
+
+
+def _attribute_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
+            single = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for sparse in (*single, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+
+
+def _check_names(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> None:
+    """Protobuf returns text that is not UTF-8 as bytes; NUL ends a name in C, so that two names may become one."""
+    places = (entry for tensor in all_tensors(model, graphs) for entry in tensor.external_data)
+    for name in (*_names(model, graphs), *(text for entry in places for text in (entry.key, entry.value))):
+        if isinstance(name, bytes) or "\0" in name:
+            msg = f"the name {name!r} is not UTF-8 text"
+            raise ValueError(msg)
+
+
+def _names(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[str | bytes]:
+    for entry in model.metadata_props:
+        yield from (entry.key, entry.value.replace("\0", "") if isinstance(entry.value, str) else entry.value)
+    yield from (entry.domain for entry in model.opset_import)
+    for function in model.functions:
+        yield from (function.name, function.domain, *function.input, *function.output)
+        yield from _node_names(function.node)
+    for graph in graphs:
+        yield graph.name
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            yield value.name
+            yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+        yield from (tensor.name for tensor in graph.initializer)
+        yield from _node_names(graph.node)
+
+
+def _node_names(nodes: Iterable[onnx.NodeProto]) -> Iterator[str | bytes]:
+    for node in nodes:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    """Raise ValueError if a function calls itself, directly or through others: inlining it would never end."""
+    calls: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for function in model.functions:
+        nodes = [*function.node]
+        waiting = subgraphs(function.node)
+        while waiting:
+            graph = waiting.pop()
+            nodes += graph.node
+            waiting += subgraphs(graph.node)
+        key = (function.domain, function.name)
+        calls.setdefault(key, set()).update((node.domain, node.op_type) for node in nodes)
+    settled: set[tuple[str, str]] = set()
+    while ready := {key for key in calls if key not in settled and calls[key] & calls.keys() <= settled}:
+        settled |= ready
+    if recursive := sorted(calls.keys() - settled):
+        msg = f"its function {'::'.join(filter(None, recursive[0]))} calls itself"
+        raise ValueError(msg)
+
+
+def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
+    versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
+    if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
+        msg = f"it imports the versions {sorted(versions)} of the standard operator set"
+        raise ValueError(msg)
+    if not versions and (node := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)):
+        msg = f"it uses {node.op_type} and imports no version of the standard operator set"
+        raise ValueError(msg)

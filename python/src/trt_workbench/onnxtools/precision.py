@@ -1,0 +1,109 @@
+"""What a graph or an engine computes in: a fact that is read from it, with shares, not what a flag said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+# From the narrowest to the widest: the order in labels.
+TYPES = ("fp4", "int4", "int2", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
+# Below this share a type is a detail, not a part of the label.
+_LEAST_SHARE = 0.01
+# From this share on, weights that are narrower than what is computed in are.
+_MOST = 0.5
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What something computes in.
+
+    Attributes:
+        shares: share of what is counted by type (names of TYPES), largest first; empty where there is nothing to count.
+        unit: what is counted, such as "layers".
+        counted: how many there are.
+        source: where it was read from.
+        weight_shares: share of the weights' elements by type; empty where they are not told.
+        may_choose: types that the runtime was also allowed, without telling where it takes them.
+    """
+
+    shares: Mapping[str, float]
+    unit: str
+    counted: int
+    source: Literal["graph", "engine layers", "build options", "program"]
+    weight_shares: Mapping[str, float] = field(default_factory=dict)
+    may_choose: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The types from the narrowest to the widest, such as "int8+fp16"; for tables."""
+        if not self.shares:
+            return f"{' or '.join(self.may_choose)}, not told" if self.may_choose else "unknown"
+        parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
+        parts += "".join(f" or {name}" for name in self.may_choose if name not in self.shares)
+        narrowest = min(map(_width, self.shares))
+        held = [name for name, share in self.weight_shares.items() if share >= _MOST and _width(name) < narrowest]
+        return parts + "".join(f", {name} weights" for name in held)
+
+    @property
+    def text(self) -> str:
+        """The label with shares, such as "int8+fp16 (61 % of layers int8, 39 % fp16)"."""
+        if not self.shares:
+            return f"{self.label} (no {self.unit} to tell it by)"
+        if len(self.shares) == 1:
+            return self.label
+        first, *more = sorted(self.shares.items(), key=lambda one: _width(one[0]))
+        rest = "".join(f", {_percent(share)} {name}" for name, share in more)
+        return f"{self.label} ({_percent(first[1])} of {self.unit} {first[0]}{rest})"
+
+    def held_in(self, name: str) -> Precision:
+        """Return the precision of the same graph where all its floats are held in one type."""
+        shares, weights = (_renamed(one, name) for one in (self.shares, self.weight_shares))
+        return replace(self, shares=shares, weight_shares=weights)
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values; docs/reference/run-directory.md describes them as `precision_ran`."""
+        return {
+            "label": self.label,
+            "text": self.text,
+            "source": self.source,
+            "unit": self.unit,
+            "counted": self.counted,
+            "shares": dict(self.shares),
+            "weight_shares": dict(self.weight_shares),
+            "may_choose": list(self.may_choose),
+        }
+
+    def _counts(self, name: str) -> bool:
+        return self.shares[name] >= min(_LEAST_SHARE, max(self.shares.values()))
+
+
+def told(record: Mapping[str, Any], form: Literal["label", "text"] = "label") -> str | None:
+    """Return the label or text of `precision_ran` in a record; None where it is not told, as in older records."""
+    return (record.get("precision_ran") or {}).get(form)
+
+
+def shares_of(names: Sequence[str] | Counter[str]) -> dict[str, float]:
+    """Return the share of each name, largest first."""
+    counts = Counter(names)
+    total = counts.total()
+    return {name: count / total for name, count in sorted(counts.items(), key=lambda one: (-one[1], _width(one[0])))}
+
+
+def _renamed(shares: Mapping[str, float], name: str) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for own, share in shares.items():
+        held = name if own in ("fp16", "bf16", "fp32", "fp64") else own
+        total[held] = total.get(held, 0.0) + share
+    return total
+
+
+def _width(name: str) -> int:
+    return TYPES.index(name) if name in TYPES else len(TYPES)
+
+
+def _percent(share: float) -> str:
+    """Whole percents, but never 0 or 100 of what is there in part."""
+    whole = round(share * 100)
+    return f"{whole} %" if 0 < whole < 100 else f"{share * 100:.2g} %" if whole == 0 else f"{share * 100:.4g} %"

@@ -1,0 +1,43 @@
+"""Rows of six values that end in score and class, as end-to-end heads give them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.families.base import Family
+
+
+def row_detections(
+    family: Family, image: NDArray[np.float32], conf: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
+    """Return the rows [M, 6] of one image with a score above `conf`, their scores [M] and classes [M].
+
+    Args:
+        family: for its class count, and for messages.
+        image: float32 [K, 6].
+        conf: threshold.
+
+    Raises:
+        UsageProblem: the rows are not of six values, or the last two are no scores and classes.
+        CheckFailed: a score is NaN or infinite.
+    """
+    name, output = family.name, family.output
+    if image.shape[1] != 6:
+        msg = f"Output {output.name} has rows of {image.shape[1]} values; {name} takes {family.shape_text}."
+        raise UsageProblem(msg)
+    family.check_scores(image[:, 4])
+    rows = image.compress(image[:, 4] > conf, axis=0)
+    classes = rows[:, 5]
+    labels = classes.astype(np.int64)
+    if not (labels == classes).all() or labels.min(initial=0) < 0:
+        msg = (
+            f"The sixth column of output {output} does not hold classes (it has {classes[labels != classes][:1]}); "
+            f"family {name} takes {family.shape_text}. Name the right family with --family."
+        )
+        raise UsageProblem(msg)
+    if family.class_count is not None and labels.max(initial=0) >= family.class_count:
+        msg = f"Output {output} holds class {labels.max()}, but the model names {family.class_count} classes."
+        raise UsageProblem(msg)
+    return rows, rows[:, 4], labels

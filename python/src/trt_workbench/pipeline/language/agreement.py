@@ -1,0 +1,188 @@
+"""Whether a runtime generates what the reference generates: the logits of the very model that is timed, and its tokens.
+
+The reference picks tokens greedily. The model under test is given the same tokens one after the other, and the logits
+[B,V] before each of them are compared in every sequence of the batch. What it generates by itself is judged at the
+first token of each sequence that differs from the reference's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.errors import CheckFailed
+from trt_workbench.pipeline.language.models import CachedModel, Logits, LogitsModel, Tokens
+
+LIMITS = {"fp32": 1e-3, "fp16": 0.2}
+"""Largest difference of a logit by precision, as a share of the spread: the largest distance of a logit of the
+reference from the mean of its position. Rounding in fp32 stays below 1e-4, fp16 of a small model at 1e-2; sequences
+that were computed from a wrong mask came to 0.4 to 1.6."""
+_OTHER_LIMIT = 0.3  # bf16, int8, fp8: fewer bits than fp16
+
+
+class Trace(NamedTuple):
+    """Tokens int64 [B,N] and the logits float32 [B,N,V] before each of them."""
+
+    tokens: Tokens
+    logits: NDArray[np.float32]
+
+    def first(self, count: int) -> Trace:
+        """Return the first tokens alone."""
+        return Trace(self.tokens[:, :count], self.logits[:, :count])
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near a model is to the reference.
+
+    Attributes:
+        reference: what it was compared with.
+        sequences: the batch.
+        tokens: positions of each sequence that were compared.
+        max_logit_difference: of any logit, given the reference's tokens.
+        logit_difference_limit: what is allowed.
+        first_difference: index of the first generated token that differs in any sequence; None if all are equal.
+        logit_gap: how much more the reference gives its own token than the one that was chosen instead, the largest of
+            all sequences; None if all tokens are equal.
+        logit_gap_limit: twice the difference that was measured in that sequence: what a near tie may be.
+        failure: why it is wrong, in a sentence; None if it is right.
+    """
+
+    reference: str
+    sequences: int
+    tokens: int
+    max_logit_difference: float
+    logit_difference_limit: float
+    first_difference: int | None = None
+    logit_gap: float | None = None
+    logit_gap_limit: float | None = None
+    failure: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+    def or_raise(self) -> Agreement:
+        """Return itself if the model is right.
+
+        Raises:
+            Disagreement: it is wrong.
+        """
+        if self.failure:
+            raise Disagreement(self.failure, self)
+        return self
+
+
+class Disagreement(CheckFailed):
+    """A model does not generate what the reference generates."""
+
+    def __init__(self, message: str, agreement: Agreement | None = None) -> None:
+        """Take the sentence and what was measured."""
+        super().__init__(message)
+        self.agreement = agreement
+
+
+def trace(
+    model: Any, prompts: Tokens, count: int, *, cached: bool, capacity: int = 0, follow: Tokens | None = None
+) -> Trace:
+    """Generate `count` tokens and keep their logits.
+
+    Args:
+        model: a CachedModel if `cached`, else a LogitsModel.
+        prompts: int64 [B,S].
+        count: at least 1.
+        cached: keep keys and values.
+        capacity: tokens that these have room for.
+        follow: int64 [B,count], tokens to give instead of the likeliest.
+
+    Raises:
+        DeviceFailure: the device is out of memory or failed.
+    """
+    sequence, tokens, logits = prompts, list[Tokens](), list[Logits]()
+    while True:
+        last = _next(model, sequence, cached=cached, capacity=capacity, started=bool(tokens))
+        logits.append(np.array(last))  # a copy: it may be a buffer of the runtime
+        tokens.append(last.argmax(axis=-1) if follow is None else follow[:, len(tokens)])
+        if len(tokens) == count:
+            return Trace(np.stack(tokens, axis=1), np.stack(logits, axis=1))
+        sequence = np.concatenate([sequence, tokens[-1][:, None]], axis=1)
+
+
+def _next(model: CachedModel | LogitsModel, sequence: Tokens, *, cached: bool, capacity: int, started: bool) -> Logits:
+    if not cached:
+        return model.last_logits(sequence)  # type: ignore[union-attr]
+    return model.step(sequence[:, -1]) if started else model.prefill(sequence, capacity)  # type: ignore[union-attr]
+
+
+class Comparison:
+    """Compares one model with a reference over the same prompts."""
+
+    def __init__(self, reference: Trace, name: str, precision: str) -> None:
+        """Take the reference's tokens and logits, its name, and the precision of what is compared with it."""
+        self._reference, self._name = reference, name
+        self._share = max(LIMITS.get(part, _OTHER_LIMIT) for part in precision.split(","))
+        self._errors: NDArray[np.float32] = np.zeros(len(reference.tokens), np.float32)
+
+    def logits(self, model: Any, prompts: Tokens, *, cached: bool, capacity: int = 0) -> Agreement:
+        """Compare the logits of a model, given the reference's tokens, in every sequence.
+
+        Args:
+            model: as for `trace`.
+            prompts: those of the reference.
+            cached: as for `trace`.
+            capacity: as for `trace`.
+
+        Raises:
+            DeviceFailure: the device is out of memory or failed.
+        """
+        expected, count = self._reference.logits, self._reference.tokens.shape[1]
+        found = trace(model, prompts, count, cached=cached, capacity=capacity, follow=self._reference.tokens).logits
+        spread = float(np.abs(expected - expected.mean(axis=-1, keepdims=True)).max())
+        by_position = np.abs(found - expected).max(axis=-1)  # NaN stays NaN
+        self._errors = by_position.max(axis=-1)
+        worst, limit = float(self._errors.max()), self._share * spread
+        right = by_position <= limit
+        failure = None
+        if not right.all():
+            row, position = (int(index) for index in np.argwhere(~right)[0])
+            rows = int((~right.all(axis=1)).sum())
+            failure = (
+                f"Its logits are not those of {self._name}: {rows} of {len(right)} sequences differ, the first is "
+                f"sequence {row} at token {position}, by {by_position[row, position]:.3g}; {limit:.3g} is allowed."
+            )
+        sequences, positions = by_position.shape
+        return Agreement(self._name, sequences, positions, worst, limit, failure=failure)
+
+    def tokens(self, agreement: Agreement, tokens: Tokens) -> Agreement:
+        """Judge tokens that the model generated by itself.
+
+        Args:
+            agreement: of its logits.
+            tokens: int64 [B,N].
+        """
+        expected, logits = self._reference
+        differs = tokens != expected
+        if not differs.any():
+            return agreement
+        rows = np.flatnonzero(differs.any(axis=1))
+        first = differs[rows].argmax(axis=1)
+        gaps = logits[rows, first, expected[rows, first]] - logits[rows, first, tokens[rows, first]]
+        limits = 2 * self._errors[rows]
+        worst = int((gaps - limits).argmax())
+        gap, limit = float(gaps[worst]), float(limits[worst])
+        failure = None
+        if not gap <= limit:
+            failure = (
+                f"Its tokens are not those of {self._name}: sequence {rows[worst]} differs at token {first[worst]}, "
+                f"where the reference prefers its own by {gap:.3g}; {limit:.3g} would be a near tie."
+            )
+        return replace(
+            agreement,
+            first_difference=int(first.min()),
+            logit_gap=gap,
+            logit_gap_limit=limit,
+            failure=agreement.failure or failure,
+        )

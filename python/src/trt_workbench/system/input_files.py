@@ -1,0 +1,108 @@
+"""Reading files that come from outside: regular files alone, bounded, and JSON whose damage is always a ValueError."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Of documents that are kept in memory whole, several times over once they are parsed; COCO's largest has 470 MB.
+MOST_BYTES = 2**31
+_CHUNK = 2**20
+_KINDS = (
+    (stat.S_ISFIFO, "it is a pipe"),
+    (stat.S_ISCHR, "it is a device"),
+    (stat.S_ISBLK, "it is a device"),
+    (stat.S_ISSOCK, "it is a socket"),
+)
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading; nothing else is waited for.
+
+    Raises:
+        OSError: it is absent, cannot be read, or is a folder, a pipe, a device or a socket; `strerror` says which.
+    """
+    # O_NONBLOCK: to open a pipe without a writer would wait for one
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        require_regular(path, os.fstat(handle))
+        os.set_blocking(handle, True)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def require_regular(path: Path, status: os.stat_result | None = None) -> None:
+    """Raise OSError unless `path` is a regular file; for libraries that open files themselves."""
+    mode = (status or path.stat()).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        kind = next((words for test, words in _KINDS if test(mode)), "it is something else")
+        raise OSError(errno.EINVAL, f"{kind}, not a regular file", str(path))
+
+
+def read_bytes(path: Path, limit: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes.
+
+    Raises:
+        OSError: as `open_regular`, or the file is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= limit else b""
+        # what the system makes up, as under /proc, has no size, and a file may grow
+        while size < len(data) <= limit and (more := file.read(_CHUNK)):
+            data += more
+    if max(size, len(data)) > limit:
+        raise OSError(errno.EFBIG, f"it has more than the {limit} bytes that are read of such a file", str(path))
+    return data
+
+
+def read_text(path: Path, limit: int = MOST_BYTES) -> str:
+    """Return the UTF-8 text in a regular file.
+
+    Raises:
+        OSError: as `read_bytes`.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return read_bytes(path, limit).decode("utf-8")
+
+
+def parse_json(text: str | bytes, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Return what a JSON text holds.
+
+    Raises:
+        ValueError: it is no JSON, nested too deeply, or holds a number with too many digits.
+    """
+    try:
+        return json.loads(text, object_hook=object_hook)
+    except RecursionError as error:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from error
+
+
+def read_json(path: Path, limit: int = MOST_BYTES) -> Any:
+    """Return what a JSON file holds.
+
+    Raises:
+        OSError: as `read_bytes`.
+        ValueError: as `parse_json`, or it is not UTF-8.
+    """
+    return parse_json(read_text(path, limit))
+
+
+def refuse_special(path: Path) -> None:
+    """Raise OSError if a file that is to be written exists and is a folder, a pipe, a device or a socket.
+
+    Replacing it by a file would take it away from everybody else.
+    """
+    if path.exists():
+        require_regular(path)

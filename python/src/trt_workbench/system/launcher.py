@@ -1,0 +1,141 @@
+"""How the user started the workbench (pixi, tasks/run or pip), and the commands that fix things in those words."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trt_workbench.system.gpu import first_gpu
+
+ONNXRUNTIME_VERSION = "1.31.1"
+
+# Set by tasks/run (tasks/taskrunner/activation.py) beside pixi's own variables.
+_TASKS_RUN = "TRTW_TASKS_RUN"
+_SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
+# Tasks that are not `trtw TASK` without pixi.
+_WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
+
+# The environments of pixi.toml that hold CUDA's stack, by the least compute capability they are made for, newest first.
+# The last resort serves every GPU that CUDA 13 serves; test_launcher.py holds this and the next table to the manifest.
+_GPU_ENVIRONMENTS = (((12, 0), ("rtx5090", "rtx5090-llm", "rtx5090-trt11")), ((9, 0), ("h200",)))
+_LAST_RESORT = "rtx5090"
+
+
+@dataclass(frozen=True)
+class _Package:
+    """How a package is brought: by pip, and in which environments of pixi.toml it is."""
+
+    pip: str
+    environments: tuple[str, ...]
+
+
+_PACKAGES = {
+    "onnxruntime": _Package(f"pip install onnxruntime=={ONNXRUNTIME_VERSION}", ("default", "dev", "dev-llm", "llm")),
+    "onnxruntime-gpu": _Package(
+        f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
+        ("rtx5090", "rtx5090-llm", "h200"),
+    ),
+    "tensorrt-cu13-libs": _Package("pip install tensorrt-cu13-libs==10.16.1.11", ("rtx5090", "rtx5090-llm", "h200")),
+    "torch": _Package("pip install 'torch>=2.10'", ("llm", "rtx5090-llm", "h200", "dev-llm")),
+    "transformers": _Package("pip install './python[llm]'", ("llm", "rtx5090-llm", "h200", "dev-llm")),
+}
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How this process was started.
+
+    Attributes:
+        kind: "pixi", "tasks/run" or "pip".
+        environment: the environment of pixi.toml; None for "pip".
+    """
+
+    kind: Literal["pixi", "tasks/run", "pip"]
+    environment: str | None = None
+
+    def in_environment(self, environment: str, words: str) -> str:
+        """Return the command line that runs `words`, a task and its arguments, in an environment."""
+        return f"{'pixi run' if self.kind == 'pixi' else self.kind} -e {environment} {words}"
+
+
+def launcher() -> Launcher:
+    """Return how this process was started: both managers of environments say so in variables."""
+    environment = os.environ.get("PIXI_ENVIRONMENT_NAME")
+    if not environment or "PIXI_PROJECT_ROOT" not in os.environ:
+        return Launcher("pip")
+    return Launcher("tasks/run" if os.environ.get(_TASKS_RUN) else "pixi", environment)
+
+
+def task(name: str, *arguments: str) -> str:
+    """Return the command, in backquotes, that runs a task here: `pixi run -e rtx5090 setup-tensorrt`.
+
+    Tasks around TensorRT and the C++ core go to an environment for GPUs, all others to the one that is active.
+    """
+    started = launcher()
+    words = " ".join([name, *arguments])
+    if started.environment is None:
+        return f"`{' '.join([_WITHOUT_TASKS.get(name, f'trtw {name}'), *arguments])}`"
+    environment = started.environment
+    if name == "build-ort":
+        environment = "rtx5090-trt11"
+    elif name in ("setup-tensorrt", "build-native") and environment not in _gpu_environments():
+        environment = gpu_environment()
+    return f"`{started.in_environment(environment, words)}`"
+
+
+def package(name: str) -> str:
+    """Return the sentence that brings a package of `_PACKAGES`; it says pip only outside managed environments."""
+    started, wanted = launcher(), _PACKAGES[name]
+    if started.environment is None:
+        return f"Run `{wanted.pip}`."
+    if holds(started.environment, name):
+        return _remake(started)
+    suited = [environment for environment in _suited() if holds(environment, name)]
+    command = started.in_environment((suited or wanted.environments)[0], this_command())
+    return f"Use an environment that has it: `{command}`."
+
+
+def holds(environment: str, name: str) -> bool:
+    """Whether an environment of pixi.toml holds a package of `_PACKAGES`."""
+    return environment in _PACKAGES[name].environments
+
+
+def repair(pip: str) -> str:
+    """Return the sentence that repairs the installed packages: the given one for pip, else a new environment."""
+    started = launcher()
+    return pip if started.environment is None else _remake(started)
+
+
+def gpu_environment() -> str:
+    """Return the environment of pixi.toml for this machine's GPU."""
+    return next(iter(_suited()), _LAST_RESORT)
+
+
+def this_command() -> str:
+    """Return the command line of this process as a task and its arguments."""
+    program = Path(sys.argv[0]).name
+    return shlex.join([program, *sys.argv[1:]]) if program in _SCRIPTS else "…"
+
+
+def _remake(started: Launcher) -> str:
+    if started.kind == "pixi":
+        return f"Install the environment again: `pixi clean -e {started.environment}`, then the same command."
+    return f"Remove tmp/venvs/{started.environment} and run the same command again, which makes it anew."
+
+
+def _gpu_environments() -> tuple[str, ...]:
+    return tuple(name for _, names in _GPU_ENVIRONMENTS for name in names)
+
+
+def _suited() -> tuple[str, ...]:
+    """Return the environments that are made for this machine's GPU, the usual one first."""
+    gpu = first_gpu()
+    capability = gpu["compute_capability"] if gpu else None
+    if not capability:
+        return ()
+    major, minor = map(int, capability.split("."))
+    return next((names for floor, names in _GPU_ENVIRONMENTS if (major, minor) >= floor), ())

@@ -1,0 +1,121 @@
+"""What `trtw bench` times is compared with a reference: a backend that is wrong at batch 2 alone is never ranked."""
+
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from typer.testing import CliRunner, Result
+
+from trt_workbench.backends import registry
+from trt_workbench.bench import worker_process
+from trt_workbench.bench.records import Record, read_records
+from trt_workbench.cli.app import app
+
+# A backend of its own module: ONNX Runtime's, but every row after the first is off.
+FAKE = """
+import os
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+
+class FakeBackend(OrtCpuBackend):
+    name = "fake"
+
+    def _load(self, model, options):
+        session = super()._load(model, options)
+        infer = session._infer
+
+        def wrong(inputs):
+            outputs = infer(inputs)
+            for array in outputs.values():
+                array[1:] += float(os.environ.get("FAKE_ERROR", "0"))
+            return outputs
+
+        session._infer = wrong
+        return session
+"""
+WORKER = """
+from trt_workbench.backends import registry
+from trt_workbench.bench import worker
+registry._BACKENDS["fake"] = registry._Entry("fake_backend", "FakeBackend")
+worker.main()
+"""
+
+
+def trtw(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def measured(directory: Path) -> list[Record]:
+    return read_records(directory / "records.jsonl")
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Register a backend that nothing in the package names, here and in worker processes."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "fake_backend.py").write_text(FAKE)
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    monkeypatch.setitem(registry._BACKENDS, "fake", registry._Entry("fake_backend", "FakeBackend"))
+    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r})\n{WORKER}"
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", program))
+
+
+@pytest.fixture
+def config(tmp_path: Path, fake: None) -> Path:  # noqa: ARG001
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    path = tmp_path / "bench.yaml"
+    path.write_text(
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
+        "models: {tiny: {path: m.onnx}}\n"
+        "runtimes: [{backend: ort-cpu}, {backend: fake}]\n"
+        "scenarios: {sweep: {kind: arrays, batch: [1, 2]}}\n"
+    )
+    return path
+
+
+def test_a_backend_that_is_wrong_at_batch_two_alone(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_ERROR", "2.0")
+    run = tmp_path / "run"
+    result = trtw("bench", config, "--output", run)
+    assert result.exit_code == 1
+    assert "1 points gave wrong outputs and are not ranked; tiny b2 on fake-fp32" in result.stderr
+    assert "y is off by" in result.stderr
+    assert result.stdout.startswith("Wrong: 1 of 4 points gave wrong outputs")
+    outcomes = {(one.batch, one.backend): one.status for one in measured(run)}
+    assert outcomes == {(1, "ort-cpu"): "ok", (1, "fake"): "ok", (2, "ort-cpu"): "ok", (2, "fake"): "wrong"}
+    matched = next(one for one in measured(run) if one.batch == 1 and one.backend == "fake").outputs
+    assert matched is not None
+    assert (matched["state"], matched["reference"], matched["tolerance"]) == (
+        "matched",
+        "ort-cpu fp32",
+        {"usual": 1e-3, "wrong": 1e-2},
+    )
+    assert matched["tensors"]["y"]["relative_l2"] == 0
+    assert matched["tensors"]["y"]["cosine"] == pytest.approx(1)
+    wrong = next(one for one in measured(run) if one.status == "wrong")
+    assert wrong.latency_ms is None
+    assert wrong.outputs is not None
+    assert wrong.outputs["tensors"]["y"]["row"] == 1
+    assert "not ranked" in (run / "report.md").read_text().split("- ")[1]
+    assert not list(run.glob(".reference*"))
+    good = tmp_path / "good"
+    monkeypatch.setenv("FAKE_ERROR", "0")
+    assert trtw("bench", config, "--output", good).exit_code == 0
+    compared = trtw("compare", good, run, "--json")
+    assert compared.exit_code == 1
+    assert "wrong in B" in {point["outcome"] for point in json.loads(compared.stdout)["points"]}
+
+
+def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
+    config.write_text("compare_outputs: false\n" + config.read_text())
+    result = trtw("bench", config, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "The outputs of 4 points were not compared with a reference: the configuration says compare_out" in said
+    assert {(one.outputs or {})["state"] for one in measured(tmp_path / "run")} == {"not compared"}

@@ -1,0 +1,437 @@
+"""Input that was made to break something: one paragraph and exit code 2, no crash, no hang, no traceback."""
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner, Result
+
+from trt_workbench.cli.app import app
+
+
+def trtw(*words: object) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result
+
+
+def refused(*words: object, text: str = "", code: int = 2) -> str:
+    """Run a command that has to refuse, and return its one paragraph."""
+    result = trtw(*words)
+    assert result.exit_code == code, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith(("error: ", "Error: "))]
+    assert len(errors) == 1, result.stderr
+    assert text in errors[0]
+    assert "\x1b" not in result.stderr
+    assert "\0" not in result.stderr
+    return errors[0]
+
+
+def model(**parts: Any) -> onnx.ModelProto:
+    """y = x + one, with parts of the graph or the model replaced."""
+    nodes = parts.pop("nodes", [helper.make_node("Add", ["x", "one"], ["y"])])
+    inputs = parts.pop("inputs", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])])
+    outputs = parts.pop("outputs", [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    tensors = parts.pop("tensors", [numpy_helper.from_array(np.ones(2, np.float32), "one")])
+    graph = helper.make_graph(nodes, "g", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9, **parts)
+
+
+def divided(operator: str, dividend: int, divisor: int, kind: type[np.signedinteger[Any]]) -> onnx.ModelProto:
+    """The division is of constants that other nodes make."""
+    tensors = [
+        numpy_helper.from_array(np.array([value], kind), name)
+        for name, value in (("a", dividend), ("b", divisor), ("zero", 0))
+    ]
+    nodes = [
+        helper.make_node("Add", ["b", "zero"], ["c"]),
+        helper.make_node(operator, ["a", "c"], ["d"]),
+        helper.make_node("Cast", ["d"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "f"], ["y"]),
+    ]
+    return model(nodes=nodes, tensors=tensors)
+
+
+def with_type(number: int) -> bytes:
+    made = model()
+    made.graph.input[0].type.tensor_type.elem_type = number
+    return made.SerializeToString()
+
+
+def with_values(count: int) -> bytes:
+    made = model()
+    made.graph.initializer[0].raw_data = bytes(4 * count)
+    return made.SerializeToString()
+
+
+def recursive() -> bytes:
+    sets = [helper.make_opsetid("own", 1), helper.make_opsetid("", 17)]
+    call = helper.make_node("F", ["a"], ["b"], domain="own")
+    made = model(
+        nodes=[helper.make_node("F", ["x"], ["y"], domain="own")],
+        functions=[helper.make_function("own", "F", ["a"], ["b"], [call], sets)],
+    )
+    made.opset_import.extend(sets[:1])
+    return made.SerializeToString()
+
+
+def without_operator_set() -> bytes:
+    made = model()
+    del made.opset_import[:]
+    return made.SerializeToString()
+
+
+def outside(location: str) -> bytes:
+    made = model()
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    return made.SerializeToString()
+
+
+def shaped(dims: Iterable[int]) -> bytes:
+    return model(inputs=[helper.make_tensor_value_info("x", TensorProto.FLOAT, list(dims))]).SerializeToString()
+
+
+def text_output() -> bytes:
+    nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)]
+    return model(nodes=nodes, outputs=[helper.make_tensor_value_info("y", TensorProto.STRING, [2])]).SerializeToString()
+
+
+MODELS: dict[str, Callable[[], bytes]] = {
+    "no such type": lambda: with_type(99),
+    "too few values": lambda: with_values(1),
+    "too many values": lambda: with_values(3),
+    "no text": lambda: model().SerializeToString().replace(b"\x01y", b"\x01\xff"),
+    "NUL in a location": lambda: outside("a\0b"),
+    "a function of itself": recursive,
+    "no operator set": without_operator_set,
+    "65 dimensions": lambda: shaped([1] * 65),
+    "more than any memory": lambda: shaped([2**40, 2**40]),
+    "division that traps": lambda: divided("Div", -(2**31), -1, np.int32).SerializeToString(),
+    "remainder that traps": lambda: divided("Mod", -(2**63), -1, np.int64).SerializeToString(),
+}
+COMMANDS = {
+    "infer-engine": ("--backend", "ort-cpu", "--duration", "0", "--warmup", "0", "--iterations", "1"),
+    "profile": ("--backend", "ort-cpu", "--iterations", "1"),
+    "partitions": ("--predict",),
+    "sanitize-onnx": ("-o", "OUT"),
+    "build-engine": ("--dry-run",),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_cannot_be(name: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(MODELS[name]())
+    words = [str(tmp_path / "out.onnx") if word == "OUT" else word for word in COMMANDS[command]]
+    assert str(path) in refused(command, path, *words)
+
+
+@pytest.mark.parametrize(("dividend", "divisor"), [(-(2**31), 3), (7, -1), (-(2**31) + 1, -1)])
+def test_other_divisions_of_constants_are_taken(dividend: int, divisor: int, tmp_path: Path) -> None:
+    onnx.save(divided("Div", dividend, divisor, np.int32), tmp_path / "m.onnx")
+    words = ("--backend", "ort-cpu", "--duration", "0", "--output", tmp_path / "run")
+    assert trtw("infer-engine", tmp_path / "m.onnx", *words).exit_code == 0
+
+
+def test_text_outputs_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(text_output())
+    refused(
+        "infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run", text="numbers alone"
+    )
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "ring": lambda path: path.symlink_to(path.name),
+}
+
+
+def words_reading(place: Path, kind: str) -> list[object]:
+    onnx.save(model(), place / "sound.onnx")
+    output = ["--output", place / "run"]
+    return {
+        "model": ["infer-engine", place / "it.onnx", "--backend", "ort-cpu", *output],
+        "model-partitions": ["partitions", place / "it.onnx", "--predict", *output],
+        "model-sanitize": ["sanitize-onnx", place / "it.onnx", "-o", place / "made.onnx"],
+        "array": ["infer-engine", place / "sound.onnx", "--backend", "ort-cpu", "--input", place / "it.npy", *output],
+        "archive": ["infer-engine", place / "sound.onnx", "--backend", "ort-cpu", "--input", place / "it.npz", *output],
+        "plan": ["inspect-engine", place / "it.plan"],
+        "settings": ["bench", place / "it.yaml", "--dry-run"],
+        "build-settings": ["build-engine", place / "sound.onnx", "--config", place / "it.yaml", "--dry-run"],
+        "annotations": [
+            "eval-coco",
+            "--model",
+            place / "sound.onnx",
+            "--images",
+            place,
+            "--annotations",
+            place / "it.json",
+        ],
+        "run": ["report", place / "folder"],
+        "llm": ["eval-llm", place / "folder"],
+    }[kind]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "model",
+        "model-partitions",
+        "model-sanitize",
+        "array",
+        "archive",
+        "plan",
+        "settings",
+        "build-settings",
+        "annotations",
+        "run",
+        "llm",
+    ],
+)
+def test_only_regular_files_are_read(kind: str, special: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    (tmp_path / "folder").mkdir()
+    for name in (
+        "it.onnx",
+        "it.npy",
+        "it.npz",
+        "it.plan",
+        "it.yaml",
+        "it.json",
+        "folder/run.json",
+        "folder/config.json",
+    ):
+        SPECIAL[special](tmp_path / name)
+    refused(*words_reading(tmp_path, kind))
+
+
+def npy(descr: str, shape: str, data: bytes = b"") -> bytes:
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("<f4", "(1000000000000,)"),
+        npy("|O", "(2,)", bytes(16)),
+        npy("<f4", f"({'1,' * 70})", bytes(4)),
+        npy("<f4", "(-2,)"),
+    ],
+    ids=["more than is there", "objects", "70 dimensions", "negative"],
+)
+def test_headers_of_arrays_are_not_believed(content: bytes, tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx")
+    (tmp_path / "x.npy").write_bytes(content)
+    refused(
+        "infer-engine",
+        tmp_path / "m.onnx",
+        "--backend",
+        "ort-cpu",
+        "-i",
+        tmp_path / "x.npy",
+        "--output",
+        tmp_path / "run",
+        text="x.npy",
+    )
+
+
+def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx")
+    packed = zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with packed, packed.open("x.npy", "w", force_zip64=True) as file:
+        file.write(npy("<f4", f"({2**28 + 1},)"))
+        for _ in range(65):
+            file.write(bytes(2**24))
+    refused(
+        "infer-engine",
+        tmp_path / "m.onnx",
+        "--backend",
+        "ort-cpu",
+        "-i",
+        tmp_path / "x.npz",
+        "--output",
+        tmp_path / "run",
+        text="compressed",
+    )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),
+        "title: 2020-13-45\n",
+        "seed: 0x_\n",
+        f"seed: {'1' * 5000}\n",
+        "a: &a [*a]\n",
+        "seed: " + "[" * 5000,
+        "x" * 2_000_000,
+    ],
+    ids=["laughs", "date", "hexadecimal", "digits", "ring", "deep", "long"],
+)
+@pytest.mark.parametrize("command", ["bench", "build-engine"])
+def test_settings_that_cannot_be(command: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(text)
+    onnx.save(model(), tmp_path / "m.onnx")
+    words = {"bench": [tmp_path / "s.yaml"], "build-engine": [tmp_path / "m.onnx", "--config", tmp_path / "s.yaml"]}
+    refused(command, *words[command], "--dry-run", text="s.yaml")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["infer-engine", "m.onnx", "--seed", "-1"],
+        ["infer-engine", "m.onnx", "--seed", "99999999999"],
+        ["infer-engine", "m.onnx", "--duration", "inf"],
+        ["infer-engine", "m.onnx", "--duration", "nan"],
+        ["infer-engine", "m.onnx", "--shape", "x:²x3"],
+        ["infer-engine", "m.onnx", "--shape", "x:" + "9" * 5000],
+        ["sanitize-onnx", "m.onnx", "-o", "n.onnx", "--dim", f"N={2**63}"],
+        ["sanitize-onnx", "m.onnx", "-o", "n.onnx", "--dim", "N=²"],
+        ["sanitize-onnx", "m.onnx", "-o", "n.onnx", "--size", "N=" + "1" * 5000],
+        ["eval-coco", "--imgsz", "²"],
+        ["eval-llm", "--prompt", "9" * 5000],
+        ["infer-engine", "m.onnx", "--option", "a=" + "[" * 100_000],
+    ],
+    ids=str,
+)
+def test_numbers_that_no_option_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model(), "m.onnx")
+    refused(*words)
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of zeros, which take a thousandth of the pixels."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows = zlib.compress(bytes((1 + 3 * width) * height), 1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_an_image_of_too_many_pixels_is_refused_by_its_header(coco: Any) -> None:
+    data = png(8, 8)
+    head = struct.pack(">IIBBBBB", 16000, 16000, 8, 2, 0, 0, 0)
+    data = data[:16] + head + struct.pack(">I", zlib.crc32(b"IHDR" + head)) + data[33:]
+    (coco.images / "1.png").write_bytes(data)
+    coco.assert_refused(coco.invoke(), "more than 134217728 pixels")
+
+
+def test_an_image_one_pixel_wide_has_a_picture_in_the_report(coco: Any) -> None:
+    (coco.images / "1.png").write_bytes(png(1, 20_000))
+    assert coco.invoke().exit_code == 0
+    assert max(path.stat().st_size for path in (coco.output / "plots").rglob("*.jpg")) < 10**6
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"iscrowd": "0"}, "iscrowd is 0 or 1"),
+        ({"id": 2}, "repeat the ids [2]"),
+        ({"image_id": 2**70}, "64 bits"),
+        ({"bbox": "abcd"}, "not in COCO's"),
+    ],
+)
+def test_annotations_that_cannot_be(coco: Any, change: dict[str, Any], text: str) -> None:
+    rows = json.loads(coco.annotations.read_text())["annotations"]
+    coco.rewrite(annotations=[{**rows[0], **change}, *rows[1:]])
+    coco.assert_refused(coco.invoke(), text)
+
+
+def test_names_that_crash_libraries_are_refused(coco: Any) -> None:
+    coco.rewrite(categories=[{"id": 3, "name": "\ud800"}, {"id": 17, "name": "circle"}])
+    coco.assert_refused(coco.invoke(), "do not print")
+    coco.rewrite(categories=[{"id": 3, "name": "square"}, {"id": 17, "name": "circle"}])
+    coco.write_model(classes='["\\ud800", "b"]')
+    coco.assert_refused(coco.invoke(), "do not print")
+
+
+def test_a_file_name_that_is_no_text_is_evaluated_and_shown(coco: Any) -> None:
+    (coco.images / "1.png").rename(coco.images / "b\udcffad.png")
+    rows = json.loads(coco.annotations.read_text())["images"]
+    coco.rewrite(images=[{**rows[0], "file_name": "b\udcffad.png"}, *rows[1:]])
+    assert coco.invoke().exit_code == 0
+    assert "b\\udcffad.png" in (coco.output / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "names", ["[" * 5000, "9" * 5000, "{1: 'a', inf: 'b'}", "{[]: 1}"], ids=["deep", "digits", "inf", "key"]
+)
+def test_metadata_that_cannot_be(coco: Any, names: str) -> None:
+    coco.write_model(classes=names)
+    coco.assert_refused(coco.invoke(), "metadata `names`")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("metrics.json", ["dataset"], None),
+        ("metrics.json", ["per_class"], 3),
+        ("metrics.json", ["model"], [[]]),
+        ("metrics.json", ["latency_ms", "total"], "x"),
+        ("confusion.json", ["matrix"], {}),
+        ("curves.json", ["schema_version"], None),
+    ],
+)
+def test_altered_run_directories(coco: Any, name: str, path: list[Any], value: Any) -> None:
+    assert coco.invoke().exit_code == 0
+    document = json.loads((coco.output / name).read_text())
+    part = document
+    for key in path[:-1]:
+        part = part[key]
+    if value is None:
+        del part[path[-1]]
+    else:
+        part[path[-1]] = value
+    (coco.output / name).write_text(json.dumps(document))
+    refused("report", coco.output, text=str(coco.output))
+
+
+def test_a_deeply_nested_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"a":' * 100_000)
+    refused("report", tmp_path, text="nested too deeply")
+
+
+def test_a_deeply_nested_language_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    refused("eval-llm", tmp_path, text="nested too deeply")
+
+
+def test_outputs_replace_no_device(tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx")
+    os.mkfifo(tmp_path / "pipe")
+    refused("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "pipe", text="a pipe, not a regular file")
+    assert (tmp_path / "pipe").is_fifo()
+    refused("sanitize-onnx", tmp_path / "m.onnx", "-o", "/dev/null", text="a device, not a regular file")
+
+
+def test_messages_are_one_printable_line_of_bounded_length(tmp_path: Path) -> None:
+    name = "\x1b[31m" + "x" * 50_000 + "\x1b\u202e"
+    made = model(nodes=[helper.make_node("Add", ["x", name], ["y"], name=name)])
+    onnx.save(made, tmp_path / "m.onnx")
+    said = refused("infer-engine", tmp_path / "m.onnx", "--backend", "ort-cpu", "--output", tmp_path / "run")
+    assert said.isprintable()
+    assert len(said) < 8000
+    assert said.endswith(str(tmp_path / "m.onnx"))

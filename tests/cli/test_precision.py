@@ -1,0 +1,158 @@
+"""What a model computes in, as every command tells it: read from the graph or the engine, whatever was asked for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, quantize_static
+from onnxruntime.transformers.float16 import convert_float_to_float16
+from typer.testing import CliRunner, Result
+
+from trt_workbench.bench.records import read_records
+from trt_workbench.cli.app import app
+
+FP16, FP32, INT8 = (f"Row major linear {name}" for name in ("FP16", "FP32", "Int8 format"))
+MIXED = "int8+fp16 (67 % of layers int8, 33 % fp16)"
+
+
+class Images(CalibrationDataReader):
+    def __init__(self, side: int) -> None:
+        self.left = [np.full((1, 3, side, side), level, np.float32) for level in (0, 0.5, 1)]
+
+    def get_next(self) -> dict[str, Any] | None:
+        return {"images": self.left.pop()} if self.left else None
+
+
+def make(coco: Any, kind: str) -> None:
+    """Put a convolution that changes nothing before the detector, and bring the model into a precision."""
+    coco.write_model()
+    model = onnx.load(coco.model)
+    eye = numpy_helper.from_array(np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "eye")
+    model.graph.initializer.append(eye)
+    model.graph.node.insert(0, helper.make_node("Conv", ["images", "eye"], ["same"], name="same"))
+    model.graph.node[1].input[0] = "same"
+    if kind == "fp16":
+        metadata = model.metadata_props
+        model = convert_float_to_float16(model, keep_io_types=True)
+        assert model.metadata_props == metadata
+    onnx.save(model, coco.model)
+    if kind == "int8":
+        quantize_static(coco.model, coco.model, Images(coco.side), op_types_to_quantize=["Conv"])
+        quantised = onnx.load(coco.model)
+        helper.set_model_props(quantised, {entry.key: entry.value for entry in model.metadata_props})
+        onnx.save(quantised, coco.model)
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp16", "int8"])
+def test_eval_coco_and_its_reports(coco: Any, kind: str) -> None:
+    make(coco, kind)
+    result = coco.invoke()
+    assert result.exit_code == 0, result.output
+    assert f"Precision: {kind} (asked for: fp32)" in result.stdout
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert metrics["AP"] == pytest.approx(1.0)
+    ran = metrics["precision_ran"]
+    assert (ran["label"], ran["shares"], ran["source"]) == (kind, {kind: 1.0}, "graph")
+    assert metrics["provenance"]["precision_ran"] == ran
+    assert metrics["settings"]["precision"] == "fp32"
+    assert (
+        f"It computes in {kind}, read from the graph; fp32 was asked for." in (coco.output / "report.html").read_text()
+    )
+    run("report", coco.output, "--output", coco.root / "overview")
+    assert f"| model.onnx | ort-cpu | {kind} |" in (coco.root / "overview" / "overview.md").read_text()
+
+
+@pytest.mark.parametrize("backend", ["torch:fp32", "torch:bf16", "torch:fp16"])
+def test_a_backend_that_holds_the_graph_in_another_type(coco: Any, backend: str) -> None:
+    pytest.importorskip("torch")
+    make(coco, "fp32")
+    name, precision = backend.split(":")
+    result = coco.invoke("--no-report", "--json", "--backend", name, "--precision", precision, "--conf", "0.01")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["precision_ran"]["label"] == precision
+
+
+def layers(path: Path, *inputs: str) -> str:
+    found = [{"Name": f"l{i}", "LayerType": "Conv", "Inputs": [{"Format/Datatype": t}]} for i, t in enumerate(inputs)]
+    path.write_text(json.dumps({"Layers": found}))
+    return str(path)
+
+
+@pytest.mark.usefixtures("doubled_core")
+@pytest.mark.parametrize(
+    ("told", "label", "text"),
+    [
+        ((INT8, INT8, FP16), "int8+fp16", MIXED),
+        ((FP32,), "fp32", "fp32"),
+        (None, "fp16 or fp32, not told", "fp16 or fp32, not told (no layers to tell it by)"),
+    ],
+)
+def test_an_engine_says_what_its_layers_compute_in(
+    coco: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: tuple[str, ...] | None,
+    label: str,
+    text: str,
+) -> None:
+    if told:
+        monkeypatch.setenv("TRTW_DOUBLE_LAYERS", layers(tmp_path / "layers.json", *told))
+    monkeypatch.setenv("TRTW_DOUBLE_VERSION", "8.6.0")  # where fp16 is a permission, not a type of the graph
+    result = coco.invoke("--backend", "trt", "--precision", "fp16")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((coco.output / "metrics.json").read_text())
+    assert (metrics["precision_ran"]["label"], metrics["precision_ran"]["text"]) == (label, text)
+    assert metrics["settings"]["precision"] == "fp16"
+    assert f"Precision: {text}" in result.stdout
+    directory = tmp_path / "infer"
+    words = ("--backend", "trt", "--precision", "fp16", "--no-bench", "--output", directory)
+    assert f"Precision: {text}" in run("infer-engine", coco.model, *words).stdout
+    assert json.loads((directory / "metrics.json").read_text())["provenance"]["precision_ran"]["label"] == label
+
+
+def test_bench_its_report_and_the_overview(coco: Any, tmp_path: Path) -> None:
+    files = {}
+    for kind in ("fp16", "int8"):
+        make(coco, kind)
+        files[kind] = coco.model.rename(tmp_path / f"{kind}.onnx")
+    config, directory = tmp_path / "bench.yaml", tmp_path / "run"
+    config.write_text(
+        "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
+        f"models: {{half: {{path: {files['fp16']}}}, quantised: {{path: {files['int8']}}}}}\n"
+        "runtimes: [{backend: ort-cpu}]\nscenarios: {s: {kind: arrays}}\n"
+    )
+    shown = run("bench", config, "--output", directory).stdout
+    found = {record.model: record for record in read_records(directory / "records.jsonl")}
+    for model, kind in (("half", "fp16"), ("quantised", "int8")):
+        assert found[model].provenance["precision_ran"]["label"] == kind
+        assert found[model].precision == "fp32"  # what was asked for
+        assert found[model].runtime == "ort-cpu"
+        assert kind in shown
+    assert "fp32" not in shown
+    run("report", directory, "--output", tmp_path / "overview")
+    for page in (directory / "report.md", tmp_path / "overview" / "overview.md"):
+        assert "| ort-cpu | fp16 |" in page.read_text()
+        assert "| ort-cpu | int8 |" in page.read_text()
+    for page in (directory / "report.html", tmp_path / "overview" / "overview.html"):
+        assert '<td class="text">fp16</td>' in page.read_text()
+        assert '<td class="text">int8</td>' in page.read_text()
+
+
+def test_profile_and_its_report(coco: Any, tmp_path: Path) -> None:
+    make(coco, "int8")
+    directory = tmp_path / "run"
+    words = ("--backend", "ort-cpu", "--iterations", 3, "--shape", "images:1x3x32x32")
+    run("profile", coco.model, *words, "--output", directory)
+    target = json.loads((directory / "run.json").read_text())["sides"]["target"]
+    assert target["precision_ran"]["label"] == "int8"
+    assert "model.onnx (ort-cpu, int8)" in (directory / "report.html").read_text()

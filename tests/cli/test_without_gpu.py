@@ -1,0 +1,101 @@
+"""What works without a GPU, what is said of one that stays unused, and in which words."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, save
+from tests.cli.conftest import CocoSetup
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine import native
+
+Fixture = Callable[..., None]
+cpu_wheel = pytest.mark.skipif(
+    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="this ONNX Runtime is for GPUs"
+)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    path = tmp_path / "model.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def unused(command: str) -> str:
+    return (
+        "GPU (compute capability 8.9, driver for CUDA 13.0) is left unused: the environment default is for the CPU. "
+        f"Use an environment that has it: `pixi run -e rtx5090 {command}`."
+    )
+
+
+@cpu_wheel
+def test_eval_coco_says_first_which_gpu_is_unused(gpus: Fixture, started_by: Fixture, coco: CocoSetup) -> None:
+    gpus("8.9")
+    started_by("pixi", "default", "eval-coco", "--limit", "2")
+    lines = coco.invoke("--limit", "2").stderr.splitlines()
+    assert lines[0] == unused("eval-coco --limit 2")
+    assert lines[1].startswith("Backend: ort-cpu (chosen by auto)")
+    coco_by_name = coco.invoke("--backend", "ort-cpu", "--output", str(coco.root / "runs" / "two"))
+    assert "unused" not in coco_by_name.stderr
+
+
+@cpu_wheel
+def test_the_embedded_detector_is_named_after_it(
+    gpus: Fixture, started_by: Fixture, coco: CocoSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus("8.9")
+    started_by("pixi", "default", "eval-coco")
+    monkeypatch.setattr("trt_workbench.evaluate.embedded.embedded_model", lambda: coco.model)
+    lines = coco.invoke_exactly(coco.arguments()[2:]).stderr.splitlines()
+    assert lines[:2] == [unused("eval-coco"), f"Model: the embedded detector {coco.model}"]
+
+
+@cpu_wheel
+@pytest.mark.parametrize("command", ["infer-engine", "profile"])
+def test_other_commands_say_it_too(
+    gpus: Fixture, started_by: Fixture, model: Path, tmp_path: Path, command: str
+) -> None:
+    gpus("8.9")
+    started_by("pixi", "default", "trtw", command, "m.onnx")
+    result = CliRunner().invoke(app, [command, str(model), "--output", str(tmp_path / "run")], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.splitlines()[0].removeprefix("note: ") == unused(f"trtw {command} m.onnx")
+
+
+@pytest.mark.parametrize("command", ["backends", "doctor"])
+@pytest.mark.parametrize("environment", ["default", "rtx5090-trt11", "h200"])
+@pytest.mark.parametrize("start", ["pixi", "tasks/run"])
+def test_pip_is_not_advised_inside_an_environment_of_pixi_toml(
+    gpus: Fixture, started_by: Fixture, start: str, environment: str, command: str
+) -> None:
+    gpus("9.0")
+    started_by(start, environment, "trtw", command)
+    words = CliRunner().invoke(app, [command, "--json"], catch_exceptions=False).stdout
+    assert "pip install" not in words
+    assert "pip uninstall" not in words
+    assert ("tasks/run -e" if start == "tasks/run" else "pixi run -e") in words
+
+
+def test_a_build_is_described_without_gpu_tensorrt_and_core(
+    gpus: Fixture, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus()
+    monkeypatch.setattr(native, "native", native.native.__wrapped__)
+    monkeypatch.setitem(sys.modules, native.MODULE, None)
+    shown = CliRunner().invoke(app, ["build-engine", str(model), "--dry-run", "--json"], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert json.loads(shown.stdout)["options"]["precision"] == ["fp32"]
+
+
+@pytest.mark.parametrize("command", ["setup-tensorrt", "build-engine", "inspect-engine", "refit-engine", "build-ort"])
+def test_help_needs_no_gpu(gpus: Fixture, command: str) -> None:
+    gpus()
+    assert CliRunner().invoke(app, [command, "--help"], catch_exceptions=False).exit_code == 0

@@ -1,0 +1,38 @@
+"""A module `pynvml` that reports the GPUs a test wants; every other query of a GPU is refused, as some cards do."""
+
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+class NVMLError(Exception):
+    """As pynvml's own."""
+
+
+def fake_nvml(*capabilities: str, cuda: str = "13.0", names: tuple[str, ...] = ()) -> ModuleType:
+    """Return the module: one GPU for each compute capability, such as "9.0", and a driver that serves CUDA `cuda`."""
+    module: Any = ModuleType("pynvml")
+    module.__spec__ = ModuleSpec("pynvml", None)
+    major, minor = map(int, cuda.split("."))
+
+    def unknown(*_: object) -> None:
+        raise NVMLError
+
+    def attribute(name: str) -> Any:
+        if name.startswith("NVML_"):
+            return 0
+        if name.startswith("nvmlDevice"):
+            return unknown
+        raise AttributeError(name)
+
+    module.__getattr__ = attribute
+    module.NVMLError = NVMLError
+    module.nvmlInit = module.nvmlShutdown = lambda: None
+    module.nvmlSystemGetCudaDriverVersion_v2 = lambda: major * 1000 + minor * 10
+    module.nvmlSystemGetDriverVersion = lambda: "580.1"
+    module.nvmlDeviceGetCount = lambda: len(capabilities)
+    module.nvmlDeviceGetHandleByIndex = lambda index: index
+    module.nvmlDeviceGetName = lambda index: (*names, *(["GPU"] * len(capabilities)))[index]
+    module.nvmlDeviceGetUUID = lambda index: f"GPU-{index}"
+    module.nvmlDeviceGetCudaComputeCapability = lambda index: tuple(map(int, capabilities[index].split(".")))
+    return module  # type: ignore[no-any-return]

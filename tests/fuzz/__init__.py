@@ -1,0 +1,10 @@
+"""A fuzzer of the commands: real files of every kind, mutated; what a command answers is held to what it promises.
+
+    pixi run fuzz 5000 --seed 1         or: python -m tests.fuzz 5000 --seed 1
+
+Each input is made from a seed and its number alone, so it can be made again. A command runs in a forked process of its
+own, with limits on time and memory, in a folder of its own. It has to end by itself with one of the exit codes 0 to 4,
+without a traceback, without control characters on stderr, and without a file outside the folders that it was given.
+Inputs that fail are kept with what was said, beside `summary.json`; each becomes a test. The normal suite runs a few
+(tests/cli/test_fuzz.py).
+"""

@@ -1,0 +1,419 @@
+"""Inputs by number: a command, its files copied from the seeds, and mutations of files and options."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.fuzz.mutations import TEXTS, mutate_file
+
+Rng = random.Random
+_LARGE = 200_000  # bytes; a larger seed is linked, not copied
+
+
+@dataclass
+class Case:
+    """One input.
+
+    Attributes:
+        number: with the seed, all that it is made from.
+        words: of the command line, after `trtw`.
+        done: the mutations, in words.
+    """
+
+    number: int
+    words: list[str]
+    done: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Recipe:
+    """A command on sound files: its words, and the files that may be mutated, relative to the case's folder."""
+
+    words: list[str]
+    files: list[str]
+
+
+def needs_torch(seed: int, number: int) -> bool:
+    """Whether input `number` runs on PyTorch, which takes seconds to import."""
+    return _recipe(random.Random(f"{seed}:{number}")).endswith(("llm", "torch"))
+
+
+def _recipe(rng: Rng) -> str:
+    return rng.choices(list(_RECIPES), [weight for weight, _ in _RECIPES.values()])[0]
+
+
+def make_case(seed: int, number: int, seeds: Path, folder: Path) -> Case:
+    """Lay out input `number` in `folder`, which is to be the current one of the command."""
+    rng = random.Random(f"{seed}:{number}")
+    recipe = _RECIPES[_recipe(rng)][1](rng)
+    for name in {Path(file).parts[0] for file in recipe.files}:
+        _copy(seeds / name, folder / name)
+    case = Case(number, recipe.words)
+    files = [file for file in recipe.files if (folder / file).exists()]
+    if files and rng.random() < 0.85:
+        for file in rng.sample(files, min(len(files), rng.choice((1, 1, 1, 2)))):
+            case.done.append(mutate_file(folder / file, rng))
+    if not case.done or rng.random() < 0.2:
+        _mutate_words(case, recipe.words[0], rng)
+    if files and rng.random() < 0.03:
+        _rename(case, folder, rng.choice(files), rng)
+    case.words = [word.replace("\0", "") for word in case.words]
+    return case
+
+
+def _copy(source: Path, target: Path) -> None:
+    def copied(one: str, other: str) -> None:
+        (os.link if Path(one).stat().st_size > _LARGE else shutil.copyfile)(one, other)
+
+    shutil.copytree(source, target, copy_function=copied)
+
+
+def _rename(case: Case, folder: Path, file: str, rng: Rng) -> None:
+    """Give a file a name that is no text, or hard to print."""
+    if not any(file == word or word.endswith(f"={file}") for word in case.words):
+        return
+    path = folder / file
+    name = rng.choice(["b\udcffad", "\x1b[31mred", "a\nb", "-dash", "é ü", "$\\frac{$", "%s", "[bold]x"]) + path.suffix
+    path.rename(path.with_name(name))
+    case.words = [word.replace(file, str(Path(file).with_name(name))) for word in case.words]
+    case.done.append(f"renamed to {name!r}")
+
+
+def _mutate_words(case: Case, command: str, rng: Rng) -> None:
+    """Give an option a strange value, or drop, double or replace a word."""
+    kind = rng.random()
+    if kind < 0.75:
+        option = rng.choice([*_OPTIONS.get(command, ()), "--output", "--json", "--nonsense"])
+        value = rng.choice([*_VALUES, *TEXTS]).replace("\0", "")[:3000]
+        if option in ("--output", "-o", "--export-times", "--timing-cache"):
+            value = rng.choice(
+                ["out/a/b", "out", "out/in.txt", "/dev/null", "/dev/full", "/proc/x", "out/\udcff", "x" * 300]
+            )
+        case.words += [option] if option == "--json" else [option, value]
+        case.done.append(f"{option} {value[:60]!r}")
+    elif len(case.words) > 1:
+        place = rng.randrange(1, len(case.words))
+        if rng.random() < 0.5:
+            del case.words[place]
+        else:
+            case.words[place] = rng.choice([*_VALUES, *TEXTS]).replace("\0", "")[:3000]
+        case.done.append(f"word {place}")
+
+
+_VALUES = [
+    "-1",
+    "0",
+    "1",
+    "inf",
+    "-inf",
+    "nan",
+    "1e400",
+    "9" * 30,
+    "²",
+    "٣",
+    "1_0",
+    "0x10",
+    "4294967296",
+    "1.5",
+    "a=b",
+    "=",
+    "x:²x3",
+    "x:2x3",
+    "x:0x3",
+    "x:2147483647x2147483647",
+    "x:" + "1x" * 70 + "1",
+    "batch=9223372036854775808",
+    "batch=2",
+    "batch=0",
+    "batch=²",
+    "x=1x3/2x3/4x3",
+    "x:4x3/2x3/1x3",
+    "fp16",
+    "fp32",
+    "int8",
+    "ort-cpu",
+    "torch",
+    "trt",
+    "auto",
+    "true",
+    "\udcff",
+    "allow_spinning=[[[[",
+    "graph_optimization_level=" + "[" * 3000,
+    "a=" + "9" * 5000,
+    "0,50,100",
+    "50,,",
+    "101",
+    "32",
+    "0x0",
+]
+_OPTIONS = {
+    "sanitize-onnx": ("--only", "--also", "--skip", "--dim", "--shape", "--size", "--rtol", "--atol", "--seed"),
+    "infer-engine": (
+        "--backend",
+        "--precision",
+        "--option",
+        "--cpu-threads",
+        "--input",
+        "--shape",
+        "--expect",
+        "--rtol",
+        "--atol",
+        "--warmup",
+        "--duration",
+        "--streams",
+        "--depth",
+        "--percentiles",
+        "--profile",
+        "--state",
+        "--device",
+        "--seed",
+        "--export-times",
+    ),
+    "profile": (
+        "--against",
+        "--backend",
+        "--precision",
+        "--model",
+        "--option",
+        "--shape",
+        "--timeout",
+        "--profile",
+        "--seed",
+    ),
+    "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
+    "eval-coco": (
+        "--family",
+        "--backend",
+        "--limit",
+        "--batch",
+        "--conf",
+        "--iou",
+        "--max-dets",
+        "--imgsz",
+        "--precision",
+        "--preprocess",
+        "--option",
+        "--seed",
+    ),
+    "build-engine": (
+        "--precision",
+        "--profile",
+        "--max-batch",
+        "--workspace",
+        "--optimization-level",
+        "--io-format",
+        "--io-type",
+        "--layer-precision",
+        "--calibration",
+        "--calibration-batch",
+        "--family",
+        "--timing-cache",
+        "--plugin",
+        "--tactic-source",
+        "--preview-feature",
+        "--memory-pool",
+        "--device",
+        "--dla-core",
+        "-o",
+    ),
+    "inspect-engine": ("--device", "--manifest-only", "--trust"),
+    "refit-engine": ("--device", "--trust", "-o"),
+    "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
+    "compare": ("--tolerance",),
+    "report": (),
+    "eval-llm": (
+        "--backends",
+        "--window",
+        "--stride",
+        "--bos",
+        "--batch",
+        "--limit",
+        "--modes",
+        "--prompt",
+        "--device",
+        "--graphs",
+    ),
+    "export-llm": ("--graphs", "--opset", "--tensorrt", "--cache-length", "--batch"),
+    "build-ort": ("--source", "--arch", "--tensorrt-home", "--cuda-home", "--cudnn-home", "--build-dir", "--tag"),
+    "setup-tensorrt": ("--from", "--source"),
+}
+
+_MODELS = ("models/plain.onnx", "models/outside.onnx", "models/branch.onnx", "coco/detector.onnx")
+
+
+def _model(rng: Rng) -> tuple[str, list[str]]:
+    model = rng.choice(_MODELS)
+    return model, [model, *(["models/outside.data"] if "outside" in model else [])]
+
+
+def _sanitize(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    more = rng.choice(([], ["--also", "int32-indices"], ["--dim", "batch=2"], ["--no-check"]))
+    return _Recipe(["sanitize-onnx", model, "-o", "out/made.onnx", *more], files)
+
+
+def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
+    model, files = _model(rng)
+    words = ["infer-engine", model, "--backend", backend, "--duration", "0", "--warmup", "0"]
+    arrays = rng.choice(([], ["arrays/both.npz"], ["arrays/x.npy", "arrays/y.npy"]))
+    for array in arrays:
+        words += ["--input", f"{Path(array).stem}={array}" if array.endswith("npy") else array]
+    shapes = (
+        ["--shape", "x:2x4" if "branch" in model else "images:1x3x32x32"] if not arrays and "plain" not in model else []
+    )
+    return _Recipe([*words, *shapes, "--iterations", "2", "--output", "out/run"], [*files, *arrays, *arrays])
+
+
+def _infer_plan(_: Rng) -> _Recipe:
+    arrays = ["arrays/x.npy", "arrays/y.npy"]
+    words = ["infer-engine", "engine/model.plan", *(word for array in arrays for word in ("--input", array))]
+    return _Recipe([*words, "--output", "out/run"], ["engine/model.plan", "engine/model.plan.json", *arrays])
+
+
+def _profile(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    words = ["profile", model, "--backend", "ort-cpu", "--iterations", "1", "--warmup", "1", "--output", "out/run"]
+    if rng.random() < 0.3:
+        return _Recipe([*words, "--against", "runs/profile"], [*files, *_run_files("profile")])
+    return _Recipe(words, files)
+
+
+def _partitions(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    how = rng.choice((["--predict"], ["--backend", "ort-cpu"]))
+    return _Recipe(["partitions", model, *how, "--output", "out/run"], files)
+
+
+def _coco(rng: Rng) -> _Recipe:
+    words = [
+        "eval-coco",
+        "--model",
+        "coco/detector.onnx",
+        "--images",
+        "coco/images",
+        "--annotations",
+        "coco/annotations.json",
+    ]
+    fixed = ["--backend", "ort-cpu", "--workers", "1", "--concurrency", "1", "--output", "out/run"]
+    more = ["--no-report"] if rng.random() < 0.8 else []
+    annotations = ["coco/annotations.json"] * 3
+    return _Recipe(
+        [*words, *fixed, *more], ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg", *annotations]
+    )
+
+
+def _build(rng: Rng) -> _Recipe:
+    model, files = (
+        "models/plain.onnx",
+        ["models/plain.onnx", "settings/build.yaml", "settings/build.yaml", "settings/cache.timing"],
+    )
+    words = ["build-engine", model, "--config", "settings/build.yaml", "-o", "out/made.plan"]
+    if rng.random() < 0.3:
+        words += ["--calibration", "calibration/data.npz", "--precision", "int8"]
+        files += ["calibration/data.npz"] * 2
+    return _Recipe([*words, *(["--dry-run"] if rng.random() < 0.4 else [])], files)
+
+
+def _inspect(rng: Rng) -> _Recipe:
+    more = ["--trust"] if rng.random() < 0.3 else []
+    return _Recipe(["inspect-engine", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
+
+
+def _refit(_: Rng) -> _Recipe:
+    words = ["refit-engine", "engine/model.plan", "models/plain.onnx", "-o", "out/made.plan"]
+    return _Recipe(words, ["engine/model.plan", "engine/model.plan.json", "models/plain.onnx"])
+
+
+def _bench_plan(_: Rng) -> _Recipe:
+    return _Recipe(["bench", "settings/bench.yaml", "--dry-run"], ["settings/bench.yaml"])
+
+
+def _bench(_: Rng) -> _Recipe:
+    words = ["bench", "settings/bench.yaml", "--only", "sweep", "--output", "out/run"]
+    return _Recipe(words, ["settings/bench.yaml", "settings/m.onnx"])
+
+
+def _bench_resume(_: Rng) -> _Recipe:
+    return _Recipe(["bench", "--resume", "runs/bench", "--dry-run"], _run_files("bench"))
+
+
+_RUN_FILES = {
+    "bench": ("run.json", "env.json", "config.json", "records.jsonl"),
+    "eval-coco": (
+        "run.json",
+        "env.json",
+        "metrics.json",
+        "curves.json",
+        "confusion.json",
+        "predictions.json",
+        "records.jsonl",
+    ),
+    "eval-llm": ("run.json", "env.json", "metrics.json", "records.jsonl"),
+    "profile": ("run.json", "env.json", "metrics.json", "records.jsonl"),
+    "infer-engine": ("run.json", "env.json", "metrics.json"),
+}
+
+
+def _run_files(command: str) -> list[str]:
+    return [f"runs/{command}/{name}" for name in _RUN_FILES[command]]
+
+
+def _report(rng: Rng) -> _Recipe:
+    command = rng.choice(list(_RUN_FILES))
+    more = ["--output", "out/overview"] if rng.random() < 0.5 else []
+    return _Recipe(["report", f"runs/{command}", *more], _run_files(command))
+
+
+def _compare(_: Rng) -> _Recipe:
+    return _Recipe(["compare", "runs/bench", "runs/bench"], _run_files("bench"))
+
+
+_LLM_FILES = [
+    "llm/config.json",
+    "llm/config.json",
+    "llm/model.safetensors",
+    "llm/tokenizer.json",
+    "llm/tokenizer_config.json",
+]
+
+
+def _eval_llm(_: Rng) -> _Recipe:
+    words = ["eval-llm", "llm", "--text", "llm/text.txt", "--limit", "40", "--window", "16", "--backends", "torch"]
+    return _Recipe([*words, "--no-report", "--output", "out/run"], [*_LLM_FILES, "llm/text.txt"])
+
+
+def _export_llm(_: Rng) -> _Recipe:
+    return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
+
+
+def _plain(*words: str) -> Callable[[Rng], _Recipe]:
+    return lambda _: _Recipe([*words], [])
+
+
+_RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
+    "sanitize": (14, _sanitize),
+    "infer": (14, _infer),
+    "infer-torch": (3, partial(_infer, backend="torch")),
+    "infer-plan": (5, _infer_plan),
+    "profile": (8, _profile),
+    "partitions": (8, _partitions),
+    "eval-coco": (14, _coco),
+    "build": (10, _build),
+    "inspect": (3, _inspect),
+    "refit": (2, _refit),
+    "bench-plan": (6, _bench_plan),
+    "bench": (0.3, _bench),
+    "bench-resume": (3, _bench_resume),
+    "report": (10, _report),
+    "compare": (5, _compare),
+    "eval-llm": (4, _eval_llm),
+    "export-llm": (0.7, _export_llm),
+    "backends": (0.3, _plain("backends")),
+    "doctor": (0.3, _plain("doctor")),
+    "build-ort": (0.7, _plain("build-ort", "--dry-run")),
+    "setup-tensorrt": (0.3, _plain("setup-tensorrt", "--from", "models", "--no-allow-8-6", "--headers-git", "none")),
+}

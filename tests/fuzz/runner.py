@@ -1,0 +1,198 @@
+"""Running a case in a forked process of its own, and judging how it ended."""
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.cases import Case, make_case
+from tests.fuzz.seeds import DOUBLES
+
+_MEMORY = 6 * 2**30  # bytes of address space beyond those of the process that forks
+_FILE_SIZE = 2**29
+# Folders of a case's own, where a command may write.
+_OWN = ("out", "tmp", "home", "extern")
+_TAIL = 4000
+
+
+def preload(*, torch: bool) -> None:
+    """Import once what every forked process would import anew, and put the double of the core in its place.
+
+    Args:
+        torch: PyTorch too, with which a fork takes ten times as long.
+    """
+    sys.path.insert(0, str(DOUBLES))
+    import cv2
+    import scipy.stats  # noqa: F401 - imported for their sake
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    import trt_workbench
+    from trt_workbench.cli import app
+
+    cv2.setNumThreads(1)
+    if torch:
+        import torch as pytorch
+        import transformers  # noqa: F401
+
+        pytorch.set_num_threads(1)
+    for path in sorted(Path(trt_workbench.__file__).parent.rglob("*.py")):
+        name = ".".join(path.relative_to(Path(trt_workbench.__file__).parents[1]).with_suffix("").parts)
+        with contextlib.suppress(ImportError):
+            if torch or "import torch" not in path.read_text(encoding="utf-8"):
+                __import__(name)
+    # made once: it takes longer than most commands
+    if not isinstance(app.app, TyperGroup):
+        app.app = get_command(app.app)  # type: ignore[assignment]
+    gc.freeze()
+
+
+def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) -> tuple[Case, dict[str, Any]]:
+    """Make and run one input below `folder`, which is emptied first; return it and what became of it.
+
+    The record has `problems`, in words; none if all is well.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    # deep below, so that a path that climbs out of the case's folder still ends inside `folder`
+    place = folder / "a" / "b" / "case"
+    for name in _OWN:
+        (place / name).mkdir(parents=True)
+    case = make_case(seed, number, seeds, place)
+    before = _listing(folder, place)
+    start = time.monotonic()
+    code, timed_out = _run(case.words, place, folder / "stdout", folder / "stderr", limit_s)
+    said = (folder / "stderr").read_bytes()
+    problems = []
+    if timed_out:
+        problems.append(f"hang: more than {limit_s} s")
+    elif code < 0:
+        problems.append(f"crash: {signal.Signals(-code).name}")
+    elif code not in range(5):
+        problems.append(f"exit code {code}")
+    if b"Traceback" in said or b"Traceback" in (folder / "stdout").read_bytes():
+        problems.append("traceback")
+    if b"\x1b" in said or b"\0" in said:
+        problems.append("control characters on stderr")
+    if len(said) > 40_000:
+        problems.append(f"{len(said)} bytes on stderr")
+    after = _listing(folder, place)
+    if changed := sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)):
+        problems.append(f"files outside: {changed[:3]}")
+    return case, {
+        "number": number,
+        "words": case.words,
+        "mutations": case.done,
+        "code": code,
+        "seconds": round(time.monotonic() - start, 2),
+        "problems": problems,
+        "stderr": said[-_TAIL:].decode("utf-8", "backslashreplace"),
+    }
+
+
+def _run(words: list[str], place: Path, stdout: Path, stderr: Path, limit_s: float) -> tuple[int, bool]:
+    """Return the exit code, negative for a signal, and whether the time ran out."""
+    child = os.fork()
+    if child == 0:
+        try:
+            _become(words, place, stdout, stderr)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(99)
+    handle = os.pidfd_open(child)
+    try:
+        ended = select.select([handle], [], [], limit_s)[0]
+        if not ended:
+            os.killpg(child, signal.SIGKILL)
+    finally:
+        os.close(handle)
+    status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status), not ended
+
+
+def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
+    """Run the command in this process, as its console script would, and end it."""
+    os.setpgid(0, 0)
+    os.chdir(place)
+    for number, path in ((1, stdout), (2, stderr)):
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(handle, number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # the runner's own are of no use to the command
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_SIZE,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.environ |= {
+        "TRTW_TMP": str(place / "tmp"),
+        "TRTW_ROOT": str(place),
+        "HOME": str(place / "home"),
+        "TMPDIR": str(place / "tmp"),
+        "COLUMNS": "100",
+    }
+    sys.argv = ["trtw", *words]
+    from trt_workbench.cli.main import main
+
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 1
+    # as the interpreter does at its end: threads are waited for, what was registered is called
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file below `folder` but for those that a command may write."""
+    own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
+    found: dict[str, tuple[int, int]] = {}
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if str(Path(parent) / name) not in own]
+        for name in (*files, *folders):
+            path = Path(parent) / name
+            if str(path) in own:
+                continue
+            status = path.lstat()
+            regular = stat.S_ISREG(status.st_mode)
+            key = str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
+            found[key] = (status.st_size, status.st_mtime_ns) if regular else (0, 0)
+    # a timing cache, which settings may put anywhere, has a lock beside it
+    kept = {path for path in found if not path.endswith(".lock") and f"{path}.lock" not in found}
+    return {path: found[path] for path in kept if not _expected(path)}
+
+
+def _expected(path: str) -> bool:
+    """Whether a command writes this beside its inputs on purpose: the parts of a report into a run directory."""
+    name = Path(path).name
+    in_run = "/runs/" in path
+    written = name.startswith(("report.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
+    return in_run and written
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a record; names in it may be no text."""
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,191 @@
+"""The files that are mutated: real ones, made by the commands themselves where a command makes them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+REPOSITORY = Path(__file__).parents[2]
+DOUBLES = REPOSITORY / "tests" / "doubles"
+
+
+def make_seeds(folder: Path) -> None:
+    """Fill `folder` with one subfolder for each kind of input."""
+    for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm"):
+        (folder / name).mkdir(parents=True)
+    _models(folder / "models")
+    _arrays(folder)
+    _coco(folder / "coco")
+    _settings(folder / "settings")
+    _llm(folder / "llm")
+    _runs(folder)
+
+
+def _models(folder: Path) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("x", "y")]
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["sum"], name="add"),
+        helper.make_node("MatMul", ["sum", "weight"], ["product"], name="product"),
+        helper.make_node("Div", ["numbers", "divisors"], ["whole"], name="whole"),
+        helper.make_node("Cast", ["whole"], ["real"], name="cast", to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["product", "real"], ["total"], name="scale"),
+        helper.make_node("Softmax", ["total"], ["share"], name="share", axis=-1),
+    ]
+    constants = {
+        "weight": np.eye(3, dtype=np.float32),
+        "numbers": np.array([6, 8, 9], np.int32),
+        "divisors": np.array([2, -1, 3], np.int32),
+    }
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in ("total", "share")]
+    graph = helper.make_graph(nodes, "small", values, results, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, folder / "plain.onnx")
+    onnx.save(model, folder / "outside.onnx", save_as_external_data=True, location="outside.data", size_threshold=0)
+    onnx.save(_with_branch_and_function(), folder / "branch.onnx")
+
+
+def _with_branch_and_function() -> onnx.ModelProto:
+    """A model with subgraphs, a function of its own and shape arithmetic."""
+    value = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
+    then = helper.make_graph([helper.make_node("Neg", ["x"], ["inner"])], "then", [], [value])
+    other = helper.make_graph([helper.make_node("Twice", ["x"], ["inner"], domain="own")], "other", [], [value])
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["rows"]),
+        helper.make_node("Greater", ["rows", "first"], ["many"]),
+        helper.make_node("If", ["many"], ["chosen"], then_branch=then, else_branch=other),
+        helper.make_node("Reshape", ["chosen", "flat"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(np.array(1, np.int64), "first"), numpy_helper.from_array(np.array([-1]), "flat")]
+    graph = helper.make_graph(
+        nodes,
+        "branch",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])],
+        tensors,
+    )
+    body = [helper.make_node("Add", ["a", "a"], ["b"])]
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    twice = helper.make_function("own", "Twice", ["a"], ["b"], body, sets[:1])
+    return helper.make_model(graph, opset_imports=sets, ir_version=9, functions=[twice])
+
+
+def _arrays(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("x", "y"):
+        np.save(folder / "arrays" / f"{name}.npy", rng.random((2, 3), np.float32))
+    np.savez_compressed(folder / "arrays" / "both.npz", x=np.ones((2, 3), np.float32), y=np.ones((2, 3), np.float32))
+    np.savez(folder / "calibration" / "data.npz", x=np.ones((8, 3), np.float32), y=np.ones((8, 3), np.float32))
+
+
+def _coco(folder: Path) -> None:
+    """A detector whose first box is as likely as the image is bright, and images for it."""
+    rows = np.array([[[4, 6, 20, 18, 0, 0], [0, 0, 9, 9, 0, 1]]], np.float32)
+    constants = {
+        "axes": np.array([1, 2, 3], np.int64),
+        "shape": np.array([-1, 1, 1], np.int64),
+        "rows": rows,
+        "gain": np.array([[[0, 0, 0, 0, 1, 0], [0] * 6]], np.float32),
+    }
+    nodes = [
+        helper.make_node("ReduceMean", ["images", "axes"], ["mean"]),
+        helper.make_node("Reshape", ["mean", "shape"], ["score"]),
+        helper.make_node("Mul", ["score", "gain"], ["scores"]),
+        helper.make_node("Add", ["rows", "scores"], ["output0"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "brightness",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", 3, 32, 32])],
+        [helper.make_tensor_value_info("output0", TensorProto.FLOAT, ["N", 2, 6])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    properties = {"family": "yolov10", "names": "['square', 'circle']", "task": "detect", "imgsz": "[32, 32]"}
+    helper.set_model_props(model, properties)
+    onnx.save(model, folder / "detector.onnx")
+    document = {
+        "images": [],
+        "annotations": [],
+        "categories": [{"id": 3, "name": "square"}, {"id": 9, "name": "circle"}],
+    }
+    for number, name in enumerate(("a.png", "b.jpg"), 1):
+        cv2.imwrite(str(folder / "images" / name), np.full((32, 40, 3), 90 * number, np.uint8))
+        document["images"].append({"id": number, "file_name": name, "width": 40, "height": 32})
+        box = {"bbox": [4, 6, 16, 12], "area": 192, "iscrowd": 0, "segmentation": [[4, 6, 20, 6, 20, 18]]}
+        document["annotations"].append({"id": number, "image_id": number, "category_id": 3, **box})
+    (folder / "annotations.json").write_text(json.dumps(document))
+
+
+def _settings(folder: Path) -> None:
+    shutil.copy(folder.parent / "models" / "plain.onnx", folder / "m.onnx")
+    (folder / "bench.yaml").write_text(
+        "title: small\nseed: 3\nrepetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
+        "models:\n  tiny: {path: m.onnx}\nruntimes:\n  - backend: ort-cpu\n"
+        "  - {backend: ort-cpu, name: one, threads: [1, 2], options: {allow_spinning: true}}\n"
+        "scenarios:\n  sweep: {kind: arrays, batch: [1, 2], saturation: 0.05}\n"
+        "  boxes: {kind: image-to-boxes, imgsz: [32, 48], models: [tiny]}\n"
+    )
+    (folder / "build.yaml").write_text(
+        "precision: [fp16]\nprofiles:\n  - x:1x3/2x3/4x3,y:1x3/2x3/4x3\nworkspace_mib: 64\noptimization_level: 1\n"
+        "timing_cache: cache.timing\n"
+    )
+    (folder / "cache.timing").write_bytes(b"cache" * 20)
+
+
+def _llm(folder: Path) -> None:
+    source = REPOSITORY / "models" / "tiny-lm"
+    for name in (
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ):
+        shutil.copy(source / name, folder / name)
+    (folder / "text.txt").write_text((source / "held-out.txt").read_text(encoding="utf-8")[:2000], encoding="utf-8")
+
+
+def _runs(folder: Path) -> None:
+    """Run directories of every command that has a report, and an engine, made by the commands."""
+    coco, plain = folder / "coco", folder / "models" / "plain.onnx"
+    data = ("--model", coco / "detector.onnx", "--images", coco / "images", "--annotations", coco / "annotations.json")
+    measured = ("--duration", "0.01", "--warmup", "0", "--iterations", "3")
+    text = ("--limit", "40", "--window", "16", "--backends", "torch", "--no-report")
+    for words in (
+        ("eval-coco", *data, "--backend", "ort-cpu", "--output", folder / "runs" / "eval-coco"),
+        ("bench", folder / "settings" / "bench.yaml", "--only", "sweep", "--output", folder / "runs" / "bench"),
+        ("profile", plain, "--backend", "ort-cpu", "--iterations", "2", "--output", folder / "runs" / "profile"),
+        ("infer-engine", plain, *measured, "--backend", "ort-cpu", "--output", folder / "runs" / "infer-engine"),
+        (
+            "eval-llm",
+            folder / "llm",
+            "--text",
+            folder / "llm" / "text.txt",
+            *text,
+            "--output",
+            folder / "runs" / "eval-llm",
+        ),
+        ("build-engine", plain, "--profile", "x:1x3/2x3/4x3,y:1x3/2x3/4x3", "-o", folder / "engine" / "model.plan"),
+    ):
+        _trtw(folder, *words)
+
+
+def _trtw(folder: Path, *words: object) -> None:
+    environment = {**os.environ, "TRTW_TMP": str(folder / "tmp")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), environment.get("PYTHONPATH", "")])
+    code = "from trt_workbench.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, words)], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        msg = f"The seed of {words[0]} could not be made: {done.stderr[-800:]}"
+        raise RuntimeError(msg)

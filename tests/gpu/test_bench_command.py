@@ -1,0 +1,55 @@
+"""`trtw bench` on a real GPU: every point's outputs are compared, and what others do to the card is recorded."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trt_workbench.backends.registry import availability
+from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.bench.records import read_records
+from trt_workbench.cli.app import app
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _needs_tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in (TrtBackend().availability(), availability("ort-cpu")):
+        if not found.ok:
+            pytest.skip(f"{found.reason} {found.mend}")
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+
+def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_path: Path) -> None:
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        "repetitions: 3\nmeasure: {warmup_ms: 20, duration_s: 0.1}\n"
+        "models: {detector: {embedded: shapes-yolov10}}\n"
+        "runtimes: [{backend: trt, precision: [fp32, fp16]}, {backend: trt, name: trt-two-slots, concurrency: 2}]\n"
+        "scenarios:\n"
+        "  arrays: {kind: arrays, batch: [1, 2, 3]}\n"
+        "  boxes: {kind: image-to-boxes, batch: 2}\n"
+    )
+    run = tmp_path / "run"
+    result = CliRunner().invoke(app, ["bench", str(config), "--output", str(run), "--json"])
+    records = read_records(run / "records.jsonl")
+    found = {(one.work, one.runtime): one.outputs for one in records}
+    disturbed = [[one.work, one.runtime, one.repetition, one.unstable, one.telemetry] for one in records]
+    # shown where it fails: how far each point is from the reference, and what disturbed it
+    seen = json.dumps([{" on ".join(key): outputs for key, outputs in found.items()}, disturbed], indent=1)
+    assert result.exit_code == 0, f"{result.output}\n{seen}"
+    assert {one.status for one in records} == {"ok"}
+    assert len(found) == 4 * 3
+    assert {outputs["state"] for outputs in found.values() if outputs} <= {"matched", "far"}, seen
+    assert all(
+        outputs["state"] == "matched" for (_, runtime), outputs in found.items() if outputs and "16" not in runtime
+    )
+    for one in records:
+        assert one.telemetry is not None
+        assert one.telemetry["cpu_wait_share"] is None or 0 <= one.telemetry["cpu_wait_share"] <= 1
+        assert one.telemetry["gpu_other_processes"] is None or one.telemetry["gpu_other_processes"] >= 0
+        assert one.p50_interval_ms is not None
+        assert one.latency_ms is not None
+        assert one.p50_interval_ms[0] <= one.latency_ms["p50"] * 1.05

@@ -1,0 +1,138 @@
+"""Outputs against a reference: what rounding explains matches, what is wrong in one row alone does not."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.bench.output_check import (
+    LOWEST,
+    TOLERANCES,
+    Tolerance,
+    chooses,
+    compare_outputs,
+    read_outputs,
+    refuse_random,
+    tolerance,
+    write_outputs,
+)
+from trt_workbench.errors import UsageProblem
+
+DRAW = np.random.default_rng(0)
+WANT = DRAW.normal(0, 1, (4, 300, 6)).astype(np.float32)
+
+
+def state(found: np.ndarray, want: np.ndarray = WANT, limit: float = 1e-3, *, any_order: bool = False) -> str:
+    return str(
+        compare_outputs({"y": found}, {"y": want}, Tolerance(limit, limit), len(want), any_order=any_order)["state"]
+    )
+
+
+def write(path: Path, nodes: list[onnx.NodeProto], kind: int = TensorProto.FLOAT) -> Path:
+    values = [helper.make_tensor_value_info(name, kind, ["n", 4]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def test_rounding_matches_and_one_wrong_row_does_not() -> None:
+    noise = DRAW.normal(0, 1, WANT.shape).astype(np.float32)
+    assert state(WANT + 1e-5 * noise) == "matched"
+    wrong = WANT.copy()
+    wrong[1:] += 2
+    found = compare_outputs({"y": wrong}, {"y": WANT}, TOLERANCES["bf16"], 4, any_order=True)
+    assert found["state"] == "wrong"
+    assert found["tensors"]["y"]["relative_l2"] > 1
+    assert found["tensors"]["y"]["row"] > 0
+    assert "y is off by 2" in found["reason"]
+    # over the whole tensor one row of 100 would be within the tolerance of fp16
+    many = DRAW.normal(0, 1, (600, 50))
+    one = many.copy()
+    one[7] = -one[7]
+    assert np.linalg.norm(one - many) / np.linalg.norm(many) < 0.1
+    assert (
+        compare_outputs({"y": one}, {"y": many}, TOLERANCES["bf16"], 600, any_order=False)["tensors"]["y"]["row"] == 7
+    )
+    assert state(one, many, 0.1) == "wrong"
+
+
+def test_figures_are_those_of_the_definition() -> None:
+    want, got = np.array([[3.0, 4.0]]), np.array([[3.0, 5.0]])
+    found = compare_outputs({"y": got}, {"y": want}, Tolerance(0.1, 1.0), 1, any_order=False)
+    assert (found["state"], found["reason"]) == ("far", "y is off by 0.2 (relative L2)")
+    tensor = found["tensors"]["y"]
+    assert tensor["relative_l2"] == pytest.approx(0.2)
+    assert tensor["cosine"] == pytest.approx(29 / (5 * np.hypot(3, 5)))
+
+
+def test_what_is_not_finite_has_to_be_so_on_both_sides() -> None:
+    holed = WANT.copy()
+    holed[0, 0, 0] = np.nan
+    assert state(holed) == "wrong"
+    assert state(WANT, holed) == "wrong"
+    assert state(holed.copy(), holed) == "matched"
+    assert state(np.full_like(WANT, np.inf), np.full_like(WANT, -np.inf)) == "wrong"
+
+
+def test_rows_of_zeros_are_measured_by_the_others() -> None:
+    want = np.stack([np.zeros(50), np.ones(50)])
+    assert state(want + 1e-7, want) == "matched"
+    assert state(want + 0.5, want) == "wrong"
+    assert state(np.zeros((2, 3)), np.zeros((2, 3))) == "matched"
+
+
+def test_integers_are_counted() -> None:
+    want = np.arange(1000).reshape(1, 1000)
+    got = want.copy()
+    got[0, :20] += 1
+    assert state(got, want, 5e-2) == "matched"
+    assert state(got, want, 1e-3) == "wrong"
+    assert state(~np.ones((2, 3), bool), np.ones((2, 3), bool), 5e-2) == "wrong"
+
+
+def test_candidates_may_come_in_another_order_where_the_model_chooses() -> None:
+    order = DRAW.permutation(300)
+    assert state(WANT[:, order]) == "wrong"
+    assert state(WANT[:, order], any_order=True) == "matched"
+    assert state(WANT[:, order] * np.float32(1.5), any_order=True) == "wrong"
+
+
+def test_names_and_shapes_have_to_be_the_same() -> None:
+    for found in ({"z": WANT}, {"y": WANT[:2]}, {}):
+        assert compare_outputs(found, {"y": WANT}, LOWEST, 4, any_order=True)["state"] == "wrong"
+
+
+def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])])
+    cast = [
+        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+        helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT),
+    ]
+    half = write(tmp_path / "half.onnx", cast)
+    cases = {"fp32": 1e-2, "fp16": 0.25, "bf16+fp16": 0.75, "int8+fp16": 0.75, "as exported": 0.75}
+    for precision, limit in cases.items():
+        assert tolerance(precision, plain, tf32=False, images=False).wrong == limit
+    assert tolerance("fp32", plain, tf32=True, images=False).wrong == 5e-2
+    assert tolerance("fp32", plain, tf32=False, images=True).wrong == 0.1
+    assert tolerance("fp32", half, tf32=False, images=False).wrong == 0.25
+    assert not chooses(plain)
+
+
+def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:
+    refuse_random(write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])]))
+    with pytest.raises(UsageProblem, match=r"draws random numbers \(RandomNormalLike\)"):
+        refuse_random(write(tmp_path / "random.onnx", [helper.make_node("RandomNormalLike", ["x"], ["y"])]))
+
+
+def test_outputs_come_back_and_damage_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.npz"
+    outputs = {"a/b:0": WANT, "names": np.arange(3)}
+    write_outputs(path, outputs)
+    found = read_outputs(path)
+    assert list(found) == list(outputs)
+    assert all(np.array_equal(found[name], outputs[name]) for name in outputs)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(UsageProblem, match="reference cannot be read"):
+        read_outputs(path)

@@ -1,0 +1,69 @@
+"""What an engine's layers compute in, from what TensorRT's inspector prints."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.engine.inspection import read_layers
+from trt_workbench.engine.layer_precision import layer_precision
+
+SAMPLES = Path(__file__).parents[1] / "bench" / "profiling" / "samples"
+
+
+def layer(
+    name: str, *inputs: str, kind: str = "CaskConvolution", weights: str = "", tactic: str = ""
+) -> dict[str, Any]:
+    tensors = [{"Name": f"{name}_{i}", "Format/Datatype": text} for i, text in enumerate(inputs)]
+    held = {"Weights": {"Type": weights, "Count": 64}} if weights else {}
+    return {"Name": name, "LayerType": kind, "Inputs": tensors, "Outputs": [], "TacticName": tactic, **held}
+
+
+INT8 = "Thirty-two wide channel vectorized row major Int8 format"
+FP16, FP32 = "Row major linear FP16", "Row major linear FP32"
+
+
+def test_a_mixed_engine() -> None:
+    layers = [
+        layer("Reformatting CopyNode for Input Tensor 0 to c1", FP32, kind="Reformat"),
+        layer("q", FP32, kind="Quantize"),
+        layer("c1", INT8, weights="Int8"),
+        layer("c2 + add", INT8, FP16, weights="Int8"),
+        layer("c3", INT8, weights="Int8"),
+        layer("soft", FP16, kind="SoftMax"),
+        layer("gather", "Row major linear INT32", kind="Gather"),
+    ]
+    found = layer_precision(layers)
+    assert found.text == "int8+fp16 (75 % of layers int8, 25 % fp16)"
+    assert (found.source, found.counted) == ("engine layers", 4)
+
+
+def test_kernels_that_multiply_in_tf32_are_not_fp32() -> None:
+    layers = [layer("c1", FP32, tactic="sm80_xmma_fprop_f32f32_tf32f32_f32"), layer("c2", FP32, tactic="f32f32_f32f32")]
+    assert layer_precision(layers).text == "tf32+fp32 (50 % of layers tf32, 50 % fp32)"
+
+
+def test_weights_of_four_bits_are_widened() -> None:
+    assert layer_precision([layer("m", FP16, "INT4", weights="Int4")]).label == "fp16"
+    assert layer_precision([layer("m", "FP4 E2M1", "FP4 E2M1")]).label == "fp4"
+
+
+@pytest.mark.parametrize(
+    ("sample", "text"),
+    [
+        ("inspector-fp16", "fp16"),
+        ("inspector-h200", "fp16"),
+        ("inspector-fp32", "tf32+fp32 (33 % of layers tf32, 67 % fp32)"),
+        ("inspector-11", "fp16"),
+    ],
+)
+def test_samples_of_the_inspector(sample: str, text: str) -> None:
+    found = layer_precision(read_layers((SAMPLES / f"{sample}.json").read_text())[0])
+    assert (found.text, found.source) == (text, "engine layers")
+
+
+def test_names_alone_do_not_tell_what_ran() -> None:
+    layers = read_layers((SAMPLES / "inspector-names.json").read_text())[0]
+    assert layer_precision(layers).label == "unknown"
+    found = layer_precision(layers, ["fp16"])
+    assert (found.label, found.source, found.shares) == ("fp16 or fp32, not told", "build options", {})

@@ -1,0 +1,64 @@
+"""Boxes that a family which does not fit the model makes of its output."""
+
+import numpy as np
+import pytest
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.plausible import BoxCheck
+from trt_workbench.pipeline.families import DecodeSettings, recognise
+
+SIZE = 64
+IMAGE = TensorSpec("images", "float32", (1, 3, SIZE, SIZE))
+
+
+def run(family: str, rows: np.ndarray, images: int = 1) -> None:
+    """Decode rows [K, 6] as `family` would and judge them."""
+    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, family=family)
+    check = BoxCheck(found)
+    for _ in range(images):
+        check.add(found.decode({"out": rows[None].astype(np.float32)}, DecodeSettings()))
+    check.finish()
+
+
+def rows(count: int, low: float, high: float, seed: int = 0) -> np.ndarray:
+    """Rows of centre, size, score, class with centres and sizes from low to high."""
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.uniform(low, high, (count, 4)), rng.uniform(0.1, 1, count), rng.integers(0, 3, count)])
+
+
+@pytest.mark.parametrize("count", [1, 7, 300])
+def test_shares_taken_for_pixels(count: int) -> None:
+    with pytest.raises(UsageProblem, match=r"shares of the image.*Try --family detr"):
+        run("yolov10", rows(count, 0.05, 0.95))
+
+
+def test_pixels_taken_for_shares() -> None:
+    with pytest.raises(UsageProblem, match=r"far outside the input.*Try --family yolov10 or yolov8"):
+        run("detr", rows(300, 4, 60))
+
+
+def test_centre_and_size_taken_for_corners() -> None:
+    boxes = rows(300, 30, 60)
+    boxes[:, 2:4] /= 4
+    with pytest.raises(UsageProblem, match=r"end before they begin.*Try --family yolov8 or detr"):
+        run("yolov10", boxes)
+
+
+@pytest.mark.parametrize("images", [1, 100])
+def test_a_tiny_object_and_one_wild_box_are_plausible(images: int) -> None:
+    boxes = np.array([[40, 40, 41, 41, 0.9, 0], [10, 10, 50, 50, 0.9, 0], [3e4, 0, 3e4, 2, 0.1, 1]])
+    run("yolov10", boxes, images)
+    run("yolov10", boxes[:1], images)
+    run("yolov10", boxes[:0], images)
+    run("detr", rows(30, 0.05, 0.95), images)
+
+
+def test_a_verdict_is_not_passed_before_there_are_boxes_enough() -> None:
+    """The first image of a dataset may be odd: 49 boxes in the corner, then usual ones."""
+    found = recognise([IMAGE], [TensorSpec("out", "float32", (1, None, 6))], {}, family="yolov10")
+    check = BoxCheck(found)
+    corner, usual = np.tile([0, 0, 1, 1, 0.9, 0], (49, 1)), np.tile([8, 8, 40, 40, 0.9, 0], (5, 1))
+    for part in (corner, usual):
+        check.add(found.decode({"out": part[None].astype(np.float32)}, DecodeSettings()))
+    check.finish()

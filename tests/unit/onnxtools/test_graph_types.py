@@ -1,0 +1,177 @@
+"""What an ONNX graph computes in, read from real files made with onnxruntime's own converters."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+from onnxruntime.transformers.float16 import convert_float_to_float16
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_types import read_precision
+
+RNG = np.random.default_rng(0)
+
+
+def weights(name: str, *shape: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(RNG.normal(0, 0.3, shape).astype(np.float32), name)
+
+
+def save(
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    initial: Sequence[onnx.TensorProto],
+    shape: Sequence[int] = (1, 3, 8, 8),
+) -> Path:
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        list(initial),
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """Two convolutions and a product of matrices."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w2"], ["c"], name="second"),
+        helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "w3"], ["y"], name="last"),
+    ]
+    initial = [weights("w1", 4, 3, 3, 3), weights("w2", 4, 4, 3, 3), weights("w3", 64, 5)]
+    return save(tmp_path / "network.onnx", nodes, initial)
+
+
+class Samples(CalibrationDataReader):
+    def __init__(self) -> None:
+        self.left = 4
+
+    def get_next(self) -> dict[str, Any] | None:
+        self.left -= 1
+        return {"x": RNG.normal(0, 1, (1, 3, 8, 8)).astype(np.float32)} if self.left >= 0 else None
+
+
+def test_a_plain_model(network: Path) -> None:
+    found = read_precision(network)
+    assert (found.label, found.text, found.unit, found.counted) == ("fp32", "fp32", "arithmetic nodes", 3)
+    assert found.weight_shares == {"fp32": 1.0}
+
+
+@pytest.mark.parametrize("io", [True, False])
+def test_an_fp16_model(network: Path, tmp_path: Path, *, io: bool) -> None:
+    half = tmp_path / "half.onnx"
+    onnx.save(convert_float_to_float16(onnx.load(network), keep_io_types=io), half)
+    found = read_precision(half)
+    assert (found.label, found.shares, found.weight_shares) == ("fp16", {"fp16": 1.0}, {"fp16": 1.0})
+
+
+def test_a_model_of_which_a_part_stays_in_fp32(network: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half.onnx"
+    model = convert_float_to_float16(onnx.load(network), keep_io_types=True, op_block_list=["MatMul"])
+    onnx.save(model, half)
+    found = read_precision(half)
+    assert found.label == "fp16+fp32"
+    assert found.text == "fp16+fp32 (67 % of arithmetic nodes fp16, 33 % fp32)"
+    assert found.document()["shares"] == {"fp16": pytest.approx(2 / 3), "fp32": pytest.approx(1 / 3)}
+
+
+@pytest.mark.parametrize("form", [QuantFormat.QDQ, QuantFormat.QOperator])
+@pytest.mark.parametrize("operators", [None, ["Conv"]])
+def test_a_quantised_model(network: Path, tmp_path: Path, form: QuantFormat, operators: list[str] | None) -> None:
+    path = tmp_path / "int8.onnx"
+    quantize_static(network, path, Samples(), quant_format=form, op_types_to_quantize=operators)
+    found = read_precision(path)
+    assert found.label == ("int8+fp32" if operators else "int8")
+    assert found.shares == ({"int8": pytest.approx(2 / 3), "fp32": pytest.approx(1 / 3)} if operators else {"int8": 1})
+    if not operators:
+        assert found.weight_shares["int8"] > 0.9
+
+
+def test_quantised_while_it_runs(network: Path, tmp_path: Path) -> None:
+    path = tmp_path / "dynamic.onnx"
+    quantize_dynamic(network, path, op_types_to_quantize=["MatMul"])
+    assert read_precision(path).text == "int8+fp32 (33 % of arithmetic nodes int8, 67 % fp32)"
+
+
+def test_weights_that_are_widened_before_they_are_used(tmp_path: Path) -> None:
+    """Quantised weights alone: fp32 is what is multiplied."""
+    for kind, name in ((TensorProto.INT8, "int8"), (TensorProto.INT4, "int4"), (TensorProto.FLOAT8E4M3FN, "fp8")):
+        tensor = helper.make_tensor("w", kind, [8, 4], [1] * 32)
+        nodes = [
+            helper.make_node("DequantizeLinear", ["w", "scale"], ["wide"]),
+            helper.make_node("Transpose", ["wide"], ["turned"]),
+            helper.make_node("MatMul", ["x", "turned"], ["y"]),
+        ]
+        scale = numpy_helper.from_array(np.array(0.5, np.float32), "scale")
+        found = read_precision(save(tmp_path / f"{name}.onnx", nodes, [tensor, scale], (2, 4)))
+        assert found.label == f"fp32, {name} weights"
+        assert found.weight_shares == {name: 1.0}
+
+
+def test_fp8_values_and_weights(tmp_path: Path) -> None:
+    kind = TensorProto.FLOAT8E4M3FN
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale"], ["wide"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["weights"]),
+        helper.make_node("MatMul", ["wide", "weights"], ["y"]),
+    ]
+    initial = [
+        helper.make_tensor("w", kind, [4, 8], [1.0] * 32),
+        helper.make_tensor("zero", kind, [], [0.0]),
+        numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
+    ]
+    assert read_precision(save(tmp_path / "fp8.onnx", nodes, initial, (2, 4))).label == "fp8"
+
+
+def test_a_graph_inside_an_if_and_shapes_that_are_multiplied(tmp_path: Path) -> None:
+    def branch(name: str, kind: int) -> onnx.GraphProto:
+        nodes = [
+            helper.make_node("Cast", ["x"], [f"{name}_x"], to=kind),
+            helper.make_node("Cast", ["w"], [f"{name}_w"], to=kind),
+            helper.make_node("MatMul", [f"{name}_x", f"{name}_w"], [f"{name}_y"]),
+            helper.make_node("Cast", [f"{name}_y"], [f"{name}_out"], to=TensorProto.FLOAT),
+        ]
+        return helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, None)]
+        )
+
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("MatMul", ["shape", "shape"], ["product"]),
+        helper.make_node("Cast", ["product"], ["yes"], to=TensorProto.BOOL),
+        helper.make_node(
+            "If",
+            ["yes"],
+            ["y"],
+            then_branch=branch("a", TensorProto.FLOAT16),
+            else_branch=branch("b", TensorProto.BFLOAT16),
+        ),
+    ]
+    found = read_precision(save(tmp_path / "if.onnx", nodes, [weights("w", 4, 4)], (2, 4)))
+    assert found.shares == {"bf16": 0.5, "fp16": 0.5}
+    assert found.label == "bf16+fp16"
+
+
+def test_without_arithmetic_every_node_on_floats_counts(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Sigmoid", ["a"], ["y"])]
+    found = read_precision(save(tmp_path / "m.onnx", nodes, []))
+    assert (found.label, found.unit, found.counted) == ("fp32", "nodes", 2)
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    assert read_precision(save(tmp_path / "m.onnx", nodes, [])).label == "unknown"
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="does not exist"):
+        read_precision(tmp_path / "m.onnx")

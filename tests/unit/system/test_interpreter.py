@@ -1,0 +1,67 @@
+"""A file of a standard module's name in the current folder must never be executed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trt_workbench
+from trt_workbench.backends import ort_libraries
+from trt_workbench.bench.profiling.capture import Capture, CaptureSettings
+from trt_workbench.bench.worker_process import WorkerProcess
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.system import tensorrt_wheel
+
+
+@pytest.fixture
+def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that planted modules leave when they are imported; the current folder holds such modules."""
+    tree, proof = tmp_path / "hostile", tmp_path / "executed"
+    tree.mkdir()
+    for name in ("json", "ctypes", "pip", "trt_workbench", "numpy"):
+        (tree / f"{name}.py").write_text(f"open({str(proof)!r}, 'w').close()\n")
+    monkeypatch.chdir(tree)
+    subprocess.run([sys.executable, "-c", "import json"], check=True)
+    assert proof.exists(), "the trap does not work"
+    proof.unlink()
+    return proof
+
+
+def test_workers(executed: Path, tmp_path: Path) -> None:
+    with WorkerProcess(tmp_path / "log") as worker:
+        answer = worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
+    assert "available" in answer
+    assert not executed.exists()
+
+
+def test_the_probe_of_onnxruntime(executed: Path, tmp_path: Path) -> None:
+    ort_libraries.probe_provider.cache_clear()
+    ort_libraries.probe_provider(tmp_path, ort_libraries.CUDA_PROVIDER)
+    assert not executed.exists()
+
+
+def test_the_download_of_the_wheel(executed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(ComponentMissing, match="pip could not download"):
+        tensorrt_wheel.download_wheel(tmp_path)
+    assert not executed.exists()
+
+
+def test_what_a_profiler_records(executed: Path, tmp_path: Path) -> None:
+    capture = Capture({}, tmp_path / "capture", CaptureSettings(1, 1.0, lambda _: None))
+    subprocess.run(capture.program, capture_output=True, timeout=60, check=False)
+    assert not executed.exists()
+
+
+def test_no_other_place_starts_python() -> None:
+    """`sys.executable` stands in the helper, and where `-I` isolates the interpreter altogether."""
+    allowed = {"system/interpreter.py", "system/tensorrt.py", "system/ort_build_plan.py"}
+    root = Path(trt_workbench.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr == "executable":
+                found.add(str(path.relative_to(root)))
+    assert found == allowed

@@ -1,0 +1,65 @@
+"""CMake modules of the native core, run by CMake itself."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MODULES = Path(__file__).parents[2] / "cpp" / "cmake"
+CMAKE = shutil.which("cmake")
+NVCC = shutil.which("nvcc") or Path("/usr/local/cuda/bin/nvcc").is_file()
+
+pytestmark = pytest.mark.skipif(CMAKE is None, reason="cmake is not installed")
+
+
+def default_architectures(known: str, folder: Path) -> list[str]:
+    script = folder / "ask.cmake"
+    script.write_text(
+        f'include("{MODULES}/CudaArchitectures.cmake")\n'
+        f'trtw_default_cuda_architectures("{known}" answer)\nmessage(STATUS "${{answer}}")\n',
+        encoding="utf-8",
+    )
+    done = subprocess.run([str(CMAKE), "-P", script], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip().removeprefix("-- ").split(";")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        # of CUDA 13.0, in its own order
+        ("75 80 86 87 88 89 90 100 110 103 120 121", "75 80 86 87 88 89 90 100 103 110 120"),
+        # of CUDA 12.4, which knows older and fewer GPUs
+        ("50 52 53 60 61 62 70 72 75 80 86 87 89 90", "75 80 86 87 89 90"),
+    ],
+)
+def test_kernels_are_compiled_for_every_gpu_from_turing_to_blackwell(
+    tmp_path: Path, numbers: str, expected: str
+) -> None:
+    found = default_architectures("\n".join(f"compute_{number}" for number in numbers.split()), tmp_path)
+    *real, newest = expected.split()
+    assert found == [*(f"{number}-real" for number in real), newest]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None or not NVCC, reason="g++ or nvcc is not installed")
+def test_an_archive_of_the_standard_library_beside_nvccs_compiler_is_noticed(tmp_path: Path) -> None:
+    """The folders of CUDA's host compiler are searched when the core is linked, before those of its own compiler."""
+    asked = ["g++", "-print-file-name=libstdc++.a"]
+    archive = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    if not archive.is_file():
+        pytest.skip("this g++ has no libstdc++.a")
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libstdc++.a").symlink_to(archive)
+    host = tmp_path / "hostg++"
+    host.write_text(f'#!/bin/sh\nexec g++ -L{folder} "$@"\n', encoding="utf-8")
+    host.chmod(0o755)
+    options = {"TRTW_PYTHON": "OFF", "TRTW_TENSORRT": "OFF", "CMAKE_CUDA_ARCHITECTURES": "90"}
+    words = [str(CMAKE), "-S", str(MODULES.parent), "-B", str(tmp_path / "build")]
+    words += [f"-D{name}={value}" for name, value in options.items()]
+    environment = {**os.environ, "CUDAHOSTCXX": str(host), "CXX": "g++"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "kernels for 90" in done.stdout
+    assert "libstdc++.so.6 is linked instead" in done.stdout
