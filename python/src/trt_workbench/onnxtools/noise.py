@@ -6,6 +6,8 @@ Carlo Arithmetic, UCLA CSD-970002, 1997): a correct engine differs from exact ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 from onnx import TensorProto, helper
 
@@ -19,18 +21,20 @@ _MOVES = frozenset(
     {"Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose"}
     | {"Unsqueeze", "Tile", "Where", "Pad", "Max", "Min", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Relu", "Neg"}
 )
-_INT8_STEPS = 254.0  # a symmetric range in 8 bits has 127 steps on each side of zero
 
 
-def with_rounding(model: onnx.ModelProto, unit: float, seed: int, *, ranged: bool = False) -> onnx.ModelProto:
+def with_rounding(
+    model: onnx.ModelProto, unit: float, seed: int, *, ranged: bool = False, held: int | None = None
+) -> onnx.ModelProto:
     """Return a copy of `model` in which every float that is computed from the inputs is disturbed at random.
 
     Args:
         model: with its weights; not changed.
         unit: largest relative disturbance, the unit roundoff of a precision.
         seed: of the disturbance.
-        ranged: disturb every element by up to half a step of the tensor's whole range in 8 bits instead, as integers
-            with one scale a tensor do.
+        ranged: the disturbance is relative to the tensor's largest value instead of to each element's own, as that of
+            integers with one scale a tensor.
+        held: element type that every disturbed tensor is held in for once, so that its range is felt; None for none.
 
     Returns:
         The copy; its inputs and outputs have the same names. Subgraphs are left as they are.
@@ -47,14 +51,22 @@ def with_rounding(model: onnx.ModelProto, unit: float, seed: int, *, ranged: boo
     def disturb(clean: str, name: str) -> None:
         nonlocal count
         count += 1
-        nodes.extend(_disturbed(clean, name, types[name], unit, seed * 100_003 + count, ranged=ranged))
+        nodes.extend(_disturbed(clean, name, types[name], unit, seed * 100_003 + count, ranged=ranged, held=held))
 
     renamed: dict[str, str] = {}
     for value in graph.input:
-        if value.name in live and types.get(value.name) in _FLOATS:
-            renamed[value.name] = f"{value.name}__rounded"
-            types[renamed[value.name]] = types[value.name]
-            disturb(value.name, renamed[value.name])
+        if not (value.name in live and types.get(value.name) in _FLOATS and (ranged or held)):
+            continue
+        # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros and ones are exact.
+        name = renamed[value.name] = f"{value.name}__rounded"
+        types[name] = types[value.name]
+        if ranged:
+            disturb(value.name, name)
+        else:
+            nodes += [
+                helper.make_node("Cast", [value.name], [f"{name}_held"], to=held),
+                helper.make_node("Cast", [f"{name}_held"], [name], to=types[name]),
+            ]
     for node in graph.node:
         reads = {name for name in node.input if name}
         node.input[:] = [renamed.get(name, name) for name in node.input]
@@ -81,36 +93,39 @@ def with_rounding(model: onnx.ModelProto, unit: float, seed: int, *, ranged: boo
     return copy
 
 
-def _disturbed(clean: str, name: str, kind: int, unit: float, seed: int, *, ranged: bool) -> list[onnx.NodeProto]:
+def _disturbed(
+    clean: str, name: str, kind: int, unit: float, seed: int, *, ranged: bool, held: int | None
+) -> list[onnx.NodeProto]:
     """Return the nodes that make `name` from `clean`."""
-    made = f"{name}__noise"
+    nodes: list[onnx.NodeProto] = []
+
+    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    bounds = (-unit, unit) if ranged else (1.0 - unit, 1.0 + unit)
     # ONNX Runtime draws float and double alone
     drawn = kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT
-    bounds = (-1.0, 1.0) if ranged else (1.0 - unit, 1.0 + unit)
-    nodes = [
-        helper.make_node(
-            "RandomUniformLike",
-            [clean],
-            [f"{made}_drawn"],
-            dtype=drawn,
-            low=bounds[0],
-            high=bounds[1],
-            seed=float(seed % (1 << 24)),
-        ),
-        helper.make_node("Cast", [f"{made}_drawn"], [made], to=kind),
-    ]
-    if not ranged:
-        return [*nodes, helper.make_node("Mul", [clean, made], [name])]
-    step = helper.make_tensor(f"{made}_step", kind, [], [1.0 / _INT8_STEPS])
-    return [
-        *nodes,
-        helper.make_node("Constant", [], [f"{made}_step"], value=step),
-        helper.make_node("Abs", [clean], [f"{made}_abs"]),
-        helper.make_node("ReduceMax", [f"{made}_abs"], [f"{made}_top"], keepdims=0),
-        helper.make_node("Mul", [f"{made}_top", f"{made}_step"], [f"{made}_half"]),
-        helper.make_node("Mul", [made, f"{made}_half"], [f"{made}_error"]),
-        helper.make_node("Add", [clean, f"{made}_error"], [name]),
-    ]
+    noise = node(
+        "RandomUniformLike",
+        [clean],
+        f"{name}__drawn",
+        dtype=drawn,
+        low=bounds[0],
+        high=bounds[1],
+        seed=float(seed % (1 << 24)),
+    )
+    noise = node("Cast", [noise], f"{name}__noise", to=kind)
+    last = name if held is None or held == kind else f"{name}__wide"
+    if ranged:
+        size = node("Abs", [clean], f"{name}__abs")
+        top = node("ReduceMax", [size], f"{name}__top", keepdims=0)
+        node("Add", [clean, node("Mul", [noise, top], f"{name}__error")], last)
+    else:
+        node("Mul", [clean, noise], last)
+    if last != name:
+        node("Cast", [node("Cast", [last], f"{name}__held", to=held)], name, to=kind)
+    return nodes
 
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Difference:
         changed: share of elements that differ, of integers and booleans; 0 for floats.
         nonfinite: elements where one is NaN or infinite and the other is not the same.
         worst_row: index of the worst row; 0 where there are no rows.
-        shape_differs: whether the shapes differ; nothing else is told then.
+        shape_differs: whether the shapes differ; nothing else is known then.
     """
 
     rel_l2: float = 0.0
@@ -51,49 +52,36 @@ class Difference:
         return max(self.rel_l2, self.changed)
 
 
-def difference(found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Difference:
+def difference(
+    found: NDArray[Any], expected: NDArray[Any], *, rows: bool, left_out: Collection[int] = ()
+) -> Difference:
     """Compare an output with its reference.
 
     Args:
         found: what was computed.
         expected: the reference.
         rows: whether the first dimension holds independent rows.
+        left_out: rows that are not compared.
     """
     if found.shape != expected.shape:
         return Difference(rel_l2=np.inf, max_abs=np.inf, max_rel=np.inf, shape_differs=True)
-    if not expected.size:
-        return Difference()
     count = expected.shape[0] if rows and expected.ndim else 1
-    if expected.dtype.kind in "biu" and found.dtype.kind in "biu":
-        return _of_integers(found.reshape(count, -1), expected.reshape(count, -1))
-    a, b = found.astype(np.float64).reshape(count, -1), expected.astype(np.float64).reshape(count, -1)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    odd = ~(np.isfinite(a) & np.isfinite(b)) & ~same
-    known = np.isfinite(a) & np.isfinite(b)
-    error = np.where(known, a - np.where(known, b, 0.0), 0.0)
-    size = np.where(known, b, 0.0)
-    lengths = np.linalg.norm(size, axis=1)
-    whole = np.linalg.norm(lengths) / np.sqrt(count)
-    # a row of zeros is measured by the others
-    rel = (
-        np.linalg.norm(error, axis=1) / np.maximum(lengths, whole or 1.0)
-        if not lengths.all()
-        else (np.linalg.norm(error, axis=1) / lengths)
-    )
-    tops = np.abs(size).max(axis=1)
-    max_rel = np.abs(error).max(axis=1) / np.where(tops > 0, tops, tops.max() or 1.0)
-    rel = np.where(odd.any(axis=1), np.inf, rel)
-    agreement, ties = _argmax(np.where(known, a, 0.0), size, expected.shape, float(np.abs(error).max()))
-    product = np.linalg.norm(np.where(known, a, 0.0)) * np.linalg.norm(size)
-    return Difference(
-        rel_l2=float(rel.max()),
-        max_abs=float(np.abs(error).max()) if not odd.any() else np.inf,
-        max_rel=float(max_rel.max()) if not odd.any() else np.inf,
-        cosine=float(np.sum(np.where(known, a, 0.0) * size) / product) if product else None,
-        argmax_agreement=agreement,
-        near_ties=ties,
-        nonfinite=int(odd.sum()),
-        worst_row=int(rel.argmax()),
+    kept = [row for row in range(count) if row not in left_out]
+    if not expected.size or not kept:
+        return Difference()
+    if expected.dtype.kind in "biuOUS":
+        one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept])
+    else:
+        a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected))
+        one = _of_floats(a, b, expected.shape[-1] if expected.ndim > 1 or not rows else 1)
+    return replace(one, worst_row=kept[one.worst_row])
+
+
+def row_sizes(found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> NDArray[np.float64]:
+    """Return `Difference.size` of every row."""
+    count = expected.shape[0] if rows and expected.ndim else 1
+    return np.array(
+        [difference(found, expected, rows=rows, left_out=set(range(count)) - {i}).size for i in range(count)]
     )
 
 
@@ -126,17 +114,43 @@ def can_match(array: NDArray[Any]) -> bool:
     return array.ndim > 1 and 1 < array.shape[1] <= _MOST_MATCHED
 
 
-def _of_integers(found: NDArray[Any], expected: NDArray[Any]) -> Difference:
+def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int) -> Difference:
+    """Compare rows [N,K], whose elements are vectors of `last` elements one after the other."""
+    known = np.isfinite(a) & np.isfinite(b)
+    odd = ~known & (a != b) & ~(np.isnan(a) & np.isnan(b))
+    a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
+    error = np.abs(a - b)
+    lengths, tops = np.linalg.norm(b, axis=1), np.abs(b).max(axis=1)
+    # a row of zeros is measured by the others, and where all are zeros absolutely
+    lengths = np.where(lengths > 0, lengths, lengths.max() or 1.0)
+    tops = np.where(tops > 0, tops, tops.max() or 1.0)
+    rel = np.where(odd.any(axis=1), np.inf, np.linalg.norm(error, axis=1) / lengths)
+    agreement, ties = _argmax(a, b, last, float(error.max()))
+    product = np.linalg.norm(a) * np.linalg.norm(b)
+    return Difference(
+        rel_l2=float(rel.max()),
+        max_abs=np.inf if odd.any() else float(error.max()),
+        max_rel=np.inf if odd.any() else float((error.max(axis=1) / tops).max()),
+        cosine=float(np.sum(a * b) / product) if product else None,
+        argmax_agreement=agreement,
+        near_ties=ties,
+        nonfinite=int(odd.sum()),
+        worst_row=int(rel.argmax()),
+    )
+
+
+def _of_values(found: NDArray[Any], expected: NDArray[Any]) -> Difference:
+    """Compare rows of integers, booleans or strings."""
     changed = found != expected
     by_row = changed.mean(axis=1)
-    apart = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max()
+    numbers = expected.dtype.kind in "biu"
+    apart = np.abs(found.astype(np.float64) - expected.astype(np.float64)).max() if numbers else 0.0
     return Difference(changed=float(by_row.max()), max_abs=float(apart), worst_row=int(by_row.argmax()))
 
 
 def _argmax(
-    found: NDArray[np.float64], expected: NDArray[np.float64], shape: tuple[int, ...], error: float
+    found: NDArray[np.float64], expected: NDArray[np.float64], last: int, error: float
 ) -> tuple[float | None, int]:
-    last = shape[-1] if shape else 1
     if last < 2:
         return None, 0
     a, b = found.reshape(-1, last), expected.reshape(-1, last)

@@ -17,7 +17,6 @@ from trt_workbench.errors import UsageProblem
 
 Arrays = dict[str, NDArray[np.generic]]
 Kind = Literal["random", "zeros", "large"]
-KINDS: tuple[Kind, ...] = ("random", "zeros", "large")
 
 # Token ids are drawn below this: every vocabulary in use is larger.
 _SMALLEST_VOCABULARY = 256

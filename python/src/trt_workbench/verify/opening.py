@@ -28,10 +28,12 @@ class VerifyRequest:
 
     Attributes:
         target: an ONNX model, or a plan.
-        model: ONNX model that a plan was built from; None where it is not at hand.
+        model: ONNX model that the target was made from, for the reference; None for the target itself where it is a
+            model, and for the one that a plan's manifest names where that is still the same.
         backend: that executes the target.
         precision: that it is asked for.
         reference: backend that executes the model beside it, or "none".
+        inputs: array files as `infer-engine --input` takes them; none to draw inputs at random.
         ranges: sizes of dynamic dimensions by symbol or `input.axis`.
         options: of the backend.
         quick: fewer shapes and no further sessions.
@@ -45,6 +47,7 @@ class VerifyRequest:
     backend: str = TENSORRT
     precision: str = "fp32"
     reference: str = "ort-cpu"
+    inputs: tuple[str, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     quick: bool = False
@@ -55,7 +58,7 @@ class VerifyRequest:
     @property
     def graph(self) -> Path | None:
         """Return the ONNX model, where there is one."""
-        return self.target if self.target.suffix == MODEL_SUFFIX else self.model
+        return self.model or (self.target if self.target.suffix == MODEL_SUFFIX else None)
 
 
 class Opened:
