@@ -131,7 +131,7 @@ FAULTS: dict[str, Fault] = {
     "dimensions transposed": _each(lambda array: np.ascontiguousarray(np.swapaxes(array, 1, 2))),
     "second session": _where(lambda session, _: session._number > 1),
     "rows after the first": _each(_after_the_first),
-    "only the last row": _each(_set(lambda array: (-1,), lambda row: row * 0.5)),
+    "only the last row": _each(_set(lambda _: (-1,), lambda row: row * 0.5)),
     "one element": _each(_set(lambda array: (-1,) * array.ndim, lambda one: one + 0.01)),
     "wrong shape": _each(lambda array: array[..., :-1]),
     "columns shifted": _each(lambda array: np.roll(array, 1, axis=-1)),

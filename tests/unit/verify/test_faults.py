@@ -68,6 +68,12 @@ def test_some_are_found_without_a_reference(fault: str, masked_model: Path, tmp_
     assert result.document["verdict"] == "wrong"
 
 
+@pytest.mark.parametrize("fault", ["rows swapped", "rows after the first", "stale", "one NaN", "dimensions transposed"])
+def test_coarse_faults_are_found_within_fp16_too(fault: str, masked_model: Path, tmp_path: Path) -> None:
+    result = found(masked_model, tmp_path / "run", fault, precision="fp16", quick=True)
+    assert any(NAMED[fault] in text for text in result.failures), "\n".join(result.failures[:12])
+
+
 @pytest.mark.parametrize("reference", ["ort-cpu", "none"])
 def test_a_healthy_one_is_right(reference: str, masked_model: Path, tmp_path: Path) -> None:
     result = found(masked_model, tmp_path / "run", "", reference=reference)

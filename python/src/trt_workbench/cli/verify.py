@@ -26,12 +26,14 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.cli.drawing import draw
+from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.verify.space import Range
 
 _SHOWN = 20
+Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 @handled
@@ -40,8 +42,20 @@ def verify(
     *,
     backend: Annotated[str, panel_option("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt",
     precision: Annotated[str, panel_option("Precision that the backend is asked for.")] = "fp32",
-    reference: Annotated[str, panel_option("Runtime of the reference, or none for properties alone.")] = "ort-cpu",
-    model: Annotated[Path | None, panel_option("ONNX model that a plan was built from.")] = None,
+    reference: Annotated[
+        str, panel_option("Runtime of the reference: ort-cpu, torch; or none for properties alone.")
+    ] = "ort-cpu",
+    model: Annotated[
+        Path | None, panel_option("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        panel_option(
+            "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; drawn at random without it.",
+            "Options",
+            "--inputs",
+        ),
+    ] = None,
     dim: Annotated[
         list[str] | None,
         panel_option("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", "Options", "--dim"),
@@ -55,15 +69,17 @@ def verify(
     output: OutputOption = None,
     as_json: JsonOption = False,
     seed: SeedOption = 0,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Prove an engine right at every batch and shape, or show where it is wrong.
 
     Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
-    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong.
+    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong, 4 if the device failed at
+    a shape.
     """
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
+    from trt_workbench.report.verify import write_report
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.run import verify as run_verify
 
@@ -73,6 +89,7 @@ def verify(
         backend=backend,
         precision=precision,
         reference=reference,
+        inputs=tuple(inputs or ()),
         ranges={name: _range(name, text) for name, text in parse_pairs("--dim", dim).items()},
         options=parse_options(option),
         quick=quick,
@@ -89,13 +106,18 @@ def verify(
             found = run_verify(request, run.path, partial(print_note, notes))
         write_json(run.path / "verify.json", found.document)
         directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+    drawing = draw(write_report, directory, debug=debug)
     if as_json:
         print_json({**found.document, "directory": str(directory)})
     else:
         _show(found.document, directory)
     if found.failures:
-        msg = f"{target.name} is wrong: {found.failures[0]}. All of it: {directory / 'verify.json'}"
+        msg = f"{target.name} is wrong: {found.failures[0]}. All of it: {directory / 'report.html'}"
         raise CheckFailed(msg)
+    if found.failed_shapes:
+        msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"
+        raise DeviceFailure(msg)
+    drawing.end()
 
 
 def _range(name: str, text: str) -> Range:
@@ -124,22 +146,33 @@ def _show(document: dict[str, Any], directory: Path) -> None:
     )
     table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
     rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
-    shown = [pair for pair in rows if pair[1].get("verdict", "unverified") == "wrong"] or rows
+    shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
     for case, row in shown[:_SHOWN]:
         apart = (row.get("difference") or {}).get("rel_l2")
-        limits = list((row.get("limits") or {}).values())
+        limit = (row.get("limits") or {}).get(document["precision"], {}).get("rel_l2")
         table.add_row(
             case["label"],
             row.get("output", "-"),
             row.get("inputs", "-"),
             row.get("verdict", case["verdict"]),
             "-" if apart is None else f"{apart:.2e}",
-            f"{limits[-1]['rel_l2']:.2e}" if limits else "-",
+            "-" if limit is None else f"{limit:.2e}",
             row.get("reason") or case["reason"],
         )
     console.print(table)
     if len(shown) > _SHOWN:
         say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
-    if document["cases_unverified"]:
-        say(f"{document['cases_unverified']} shapes could not be run and are not verified; verify.json says why.")
+    if count := document["cases_unverified"]:
+        say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
     say(f"Run directory: {directory}")
+
+
+def _worst_of_each(rows: list[Pair]) -> list[Pair]:
+    """Return of every shape and output the inputs with the largest difference."""
+    worst: dict[tuple[str, str], Pair] = {}
+    for case, row in rows:
+        key = (case["label"], row.get("output", ""))
+        apart = (row.get("difference") or {}).get("rel_l2") or 0.0
+        if key not in worst or apart > ((worst[key][1].get("difference") or {}).get("rel_l2") or 0.0):
+            worst[key] = (case, row)
+    return list(worst.values())

@@ -10,8 +10,10 @@ from typing import Any
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile, ShapeRange
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
 
@@ -55,16 +57,12 @@ class VerifyRequest:
     trust: bool = False
     device: int = 0
 
-    @property
-    def graph(self) -> Path | None:
-        """Return the ONNX model, where there is one."""
-        return self.model or (self.target if self.target.suffix == MODEL_SUFFIX else None)
-
 
 class Opened:
     """The sessions of a request. A context manager that closes them.
 
     Attributes:
+        graph: the ONNX model that the target is or was made from; None where it is not at hand.
         facts: of the model; None without one.
         session: of the target.
         reference: of the model; None without one.
@@ -80,7 +78,8 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        graph = request.graph
+        self.graph = request.model or _own_model(request.target)
+        graph = self.graph
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
         if self.facts:
             _refuse_random(self.facts, request.target)
@@ -131,10 +130,18 @@ class Opened:
         self.close()
 
     def _open_reference(self) -> Session | None:
-        request, graph = self._request, self._request.graph
-        if request.reference == NO_REFERENCE or graph is None:
+        request, graph = self._request, self.graph
+        if request.reference == NO_REFERENCE:
             return None
-        session = require_backend(request.reference, MODEL_SUFFIX).load(graph, SessionOptions())
+        if graph is None:
+            self._note("The model of the plan is not at hand (--model names it): properties alone are verified.")
+            return None
+        backend = require_backend(request.reference, MODEL_SUFFIX)
+        try:
+            session = backend.load(graph, SessionOptions())
+        except WorkbenchError as error:
+            msg = f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"
+            raise type(error)(msg) from error
         self._sessions.append(session)
         return session
 
@@ -169,6 +176,15 @@ class Opened:
         dynamic = [spec.name for spec in specs if None in spec.shape]
         ranges = {name: ShapeRange(min=ends[0][name], opt=ends[1][name], max=ends[2][name]) for name in dynamic}
         return {"profiles": [str(Profile(shapes=ranges))]}
+
+
+def _own_model(target: Path) -> Path | None:
+    """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same."""
+    if target.suffix == MODEL_SUFFIX:
+        return target
+    manifest = read_manifest(target) if target.is_file() else None
+    beside = target.with_name(manifest.model.file) if manifest else None
+    return beside if manifest and beside and beside.is_file() and hash_model(beside) == manifest.model.sha256 else None
 
 
 def _refuse_random(facts: ModelFacts, model: Path) -> None:

@@ -157,7 +157,9 @@ def calls_at_once(run: Run, trial: Trial) -> Iterator[Finding]:
         yield from _compared("calls at once", f"call {number}", trial, expected, found)
 
 
-EVERY_CALL = (
+Check = Callable[[Run, Trial], Iterator[Finding]]
+
+EVERY_CALL: tuple[Check, ...] = (
     rows_equal_single_runs,
     permuted_rows_permute,
     other_rows_do_not_matter,

@@ -33,6 +33,7 @@ _STRENGTH = {"fp32": 16.0, "tf32": 4.0, "fp16": 4.0, "bf16": 4.0, "int8": 2.0}
 _MARGIN = 2.0  # on top, as the worst of a few copies is not the worst there is
 _FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing
 _COPIES = 2
+_CLOSELY = 12  # runs of each copy before an output is called wrong
 # Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
 # seen from outside. The known faults are ten times as large.
 _BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
@@ -112,7 +113,9 @@ class Yardstick:
         self._model: onnx.ModelProto | None = None
         self._sessions: dict[str, list[Session]] = {}
 
-    def limits(self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool]) -> dict[str, Limit]:
+    def limits(
+        self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool], *, closely: bool = False
+    ) -> dict[str, Limit]:
         """Return the limit of every output for one set of inputs.
 
         Args:
@@ -120,11 +123,13 @@ class Yardstick:
             inputs: of the call.
             expected: what the model itself gives for them.
             rows: by output, whether its first dimension holds independent rows.
+            closely: run the copies again and again, with other noise each time, to see what jumps now and then.
 
         Raises:
             UsageProblem: a noisy copy does not run.
         """
-        noisy = [session.run(inputs) for session in self._noisy(precision)]
+        times = _CLOSELY if closely else 1
+        noisy = [session.run(inputs) for session in self._noisy(precision) for _ in range(times)]
         return {
             name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
             for name, array in expected.items()
