@@ -71,7 +71,7 @@ def test_a_dimension_of_no_elements(tmp_path: Path) -> None:
 def test_strings_are_named(tmp_path: Path) -> None:
     kind = (TensorProto.STRING, ["N"])
     path = model(tmp_path / "m.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": kind}, {"y": kind})
-    with pytest.raises(UsageProblem, match="x .*no values can be drawn"):
+    with pytest.raises(UsageProblem, match=r"x .*no values can be drawn"):
         found(path)
 
 

@@ -112,7 +112,7 @@ def verify(
     else:
         _show(found.document, directory)
     if found.failures:
-        msg = f"{target.name} is wrong: {found.failures[0]}. All of it: {directory / 'report.html'}"
+        msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
         raise CheckFailed(msg)
     if found.failed_shapes:
         msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"
@@ -157,7 +157,7 @@ def _show(document: dict[str, Any], directory: Path) -> None:
             row.get("verdict", case["verdict"]),
             "-" if apart is None else f"{apart:.2e}",
             "-" if limit is None else f"{limit:.2e}",
-            row.get("reason") or case["reason"],
+            _short(row.get("reason") or case["reason"]),
         )
     console.print(table)
     if len(shown) > _SHOWN:
@@ -165,6 +165,12 @@ def _show(document: dict[str, Any], directory: Path) -> None:
     if count := document["cases_unverified"]:
         say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
     say(f"Run directory: {directory}")
+
+
+def _short(reasons: str) -> str:
+    """Return the first of several reasons; the page has all."""
+    first, *more = reasons.split("; ")
+    return f"{first} (and {len(more)} more)" if more else first
 
 
 def _worst_of_each(rows: list[Pair]) -> list[Pair]:

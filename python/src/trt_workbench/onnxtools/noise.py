@@ -48,25 +48,21 @@ def with_rounding(
     nodes: list[onnx.NodeProto] = []
     count = 0
 
-    def disturb(clean: str, name: str) -> None:
+    def disturb(clean: str, name: str, *, spared: bool = False) -> None:
         nonlocal count
         count += 1
-        nodes.extend(_disturbed(clean, name, types[name], unit, seed * 100_003 + count, ranged=ranged, held=held))
+        number = seed * 100_003 + count
+        nodes.extend(_disturbed(clean, name, types[name], unit, number, ranged=ranged, held=held, spared=spared))
 
     renamed: dict[str, str] = {}
     for value in graph.input:
         if not (value.name in live and types.get(value.name) in _FLOATS and (ranged or held)):
             continue
-        # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros and ones are exact.
+        # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
+        # small integers are exact: masks and lengths.
         name = renamed[value.name] = f"{value.name}__rounded"
         types[name] = types[value.name]
-        if ranged:
-            disturb(value.name, name)
-        else:
-            nodes += [
-                helper.make_node("Cast", [value.name], [f"{name}_held"], to=held),
-                helper.make_node("Cast", [f"{name}_held"], [name], to=types[name]),
-            ]
+        disturb(value.name, name, spared=not ranged)
     for node in graph.node:
         reads = {name for name in node.input if name}
         node.input[:] = [renamed.get(name, name) for name in node.input]
@@ -94,16 +90,16 @@ def with_rounding(
 
 
 def _disturbed(
-    clean: str, name: str, kind: int, unit: float, seed: int, *, ranged: bool, held: int | None
+    clean: str, name: str, kind: int, unit: float, seed: int, *, ranged: bool, held: int | None, spared: bool
 ) -> list[onnx.NodeProto]:
-    """Return the nodes that make `name` from `clean`."""
+    """Return the nodes that make `name` from `clean`; integers are spared where that is asked for."""
     nodes: list[onnx.NodeProto] = []
 
     def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(operator, inputs, [output], **attributes))
         return output
 
-    bounds = (-unit, unit) if ranged else (1.0 - unit, 1.0 + unit)
+    bounds = (-unit, unit) if ranged or spared else (1.0 - unit, 1.0 + unit)
     # ONNX Runtime draws float and double alone
     drawn = kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT
     noise = node(
@@ -121,6 +117,10 @@ def _disturbed(
         size = node("Abs", [clean], f"{name}__abs")
         top = node("ReduceMax", [size], f"{name}__top", keepdims=0)
         node("Add", [clean, node("Mul", [noise, top], f"{name}__error")], last)
+    elif spared:
+        rest = node("Sub", [clean, node("Floor", [clean], f"{name}__floor")], f"{name}__rest")
+        size = node("Mul", [clean, node("Sign", [rest], f"{name}__sign")], f"{name}__size")
+        node("Add", [clean, node("Mul", [noise, size], f"{name}__error")], last)
     else:
         node("Mul", [clean, noise], last)
     if last != name:

@@ -44,8 +44,8 @@ class Data:
             msg = f"No sample of --inputs has shapes that are offered; the first one has {shapes}."
             raise UsageProblem(msg)
         fixed = []
-        for sizes, samples in found.items():
-            here = {name: Range(size, size, size) for name, size in sizes}
+        for key, samples in found.items():
+            here = {name: Range(size, size, size) for name, size in key}
             ranges = {name: here.get(name, around) for name, around in space.ranges.items()}
             fixed.append((dataclasses.replace(space, ranges=ranges), samples))
         return fixed

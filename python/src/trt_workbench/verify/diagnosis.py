@@ -49,7 +49,7 @@ def diagnose(
         return text
     if expected.dtype.kind == "f":
         gain = _gain(found, expected)
-        if gain and same((found / gain).astype(found.dtype), expected):
+        if gain and same((found.astype(np.float64) / gain).astype(found.dtype), expected):
             return f"it is scaled by {gain:.6g}"
     for first, second in itertools.combinations(range(expected.ndim), 2):
         if expected.shape[first] == expected.shape[second] > 1 and same(np.swapaxes(found, first, second), expected):
@@ -97,7 +97,7 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
     a, b = found.reshape(count, -1), expected.reshape(count, -1)
 
     def same(i: int, j: int) -> bool:
-        return limit.allows(difference(a[i : i + 1], b[j : j + 1], rows=True))
+        return limit.allows(difference(a[i : i + 1], b[j : j + 1], rows=True, typical=limit.typical))
 
     wrong = [i for i in range(count) if i not in limit.left_out and not same(i, i)]
     if not wrong or count > 64:

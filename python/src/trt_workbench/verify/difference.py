@@ -26,6 +26,7 @@ class Difference:
         near_ties: of the vectors that do not agree, those whose two largest references lie within max_abs of one
             another twice.
         changed: share of elements that differ, of integers and booleans; 0 for floats.
+        beyond: share of the elements of a row that are further apart than was asked, of floats.
         nonfinite: elements where one is NaN or infinite and the other is not the same.
         worst_row: index of the worst row; 0 where there are no rows.
         shape_differs: whether the shapes differ; nothing else is known then.
@@ -38,6 +39,7 @@ class Difference:
     argmax_agreement: float | None = None
     near_ties: int = 0
     changed: float = 0.0
+    beyond: float = 0.0
     nonfinite: int = 0
     worst_row: int = 0
     shape_differs: bool = False
@@ -53,7 +55,12 @@ class Difference:
 
 
 def difference(
-    found: NDArray[Any], expected: NDArray[Any], *, rows: bool, left_out: Collection[int] = ()
+    found: NDArray[Any],
+    expected: NDArray[Any],
+    *,
+    rows: bool,
+    left_out: Collection[int] = (),
+    typical: float = np.inf,
 ) -> Difference:
     """Compare an output with its reference.
 
@@ -62,6 +69,7 @@ def difference(
         expected: the reference.
         rows: whether the first dimension holds independent rows.
         left_out: rows that are not compared.
+        typical: elements further apart than this, over the largest value of their row, are counted in `beyond`.
     """
     if found.shape != expected.shape:
         return Difference(rel_l2=np.inf, max_abs=np.inf, max_rel=np.inf, shape_differs=True)
@@ -73,7 +81,7 @@ def difference(
         one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept])
     else:
         a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected))
-        one = _of_floats(a, b, expected.shape[-1] if expected.ndim > 1 or not rows else 1)
+        one = _of_floats(a, b, expected.shape[-1] if expected.ndim > 1 or not rows else 1, typical)
     return replace(one, worst_row=kept[one.worst_row])
 
 
@@ -83,6 +91,16 @@ def row_sizes(found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> NDA
     return np.array(
         [difference(found, expected, rows=rows, left_out=set(range(count)) - {i}).size for i in range(count)]
     )
+
+
+def typical_error(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return what nine in ten elements are apart at most, over the largest value; 0 where that is not known."""
+    if found.shape != expected.shape or not expected.size or expected.dtype.kind in "biuOUS":
+        return 0.0
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    known = np.isfinite(a) & np.isfinite(b)
+    top = float(np.abs(b[known]).max(initial=0.0)) or 1.0
+    return float(np.quantile(np.abs(a[known] - b[known]), 0.9)) / top if known.any() else 0.0
 
 
 def matched(found: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
@@ -114,7 +132,7 @@ def can_match(array: NDArray[Any]) -> bool:
     return array.ndim > 1 and 1 < array.shape[1] <= _MOST_MATCHED
 
 
-def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int) -> Difference:
+def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int, typical: float) -> Difference:
     """Compare rows [N,K], whose elements are vectors of `last` elements one after the other."""
     known = np.isfinite(a) & np.isfinite(b)
     odd = ~known & (a != b) & ~(np.isnan(a) & np.isnan(b))
@@ -134,6 +152,7 @@ def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int) -> Dif
         cosine=float(np.sum(a * b) / product) if product else None,
         argmax_agreement=agreement,
         near_ties=ties,
+        beyond=float((error / tops[:, None] > typical).mean(axis=1).max()),
         nonfinite=int(odd.sum()),
         worst_row=int(rel.argmax()),
     )

@@ -83,6 +83,7 @@ def permuted_rows_permute(run: Run, trial: Trial) -> Iterator[Finding]:
     """Yield whether permuted rows give permuted outputs."""
     if not _has_rows(trial):
         return
+    assert trial.case.batch is not None
     order = np.roll(np.arange(trial.case.batch), 1)
     found = run(_rows(trial, lambda array: array[order]))
     expected = {name: array[order] for name, array in trial.outputs.items() if trial.rows[name]}
@@ -205,7 +206,7 @@ def _compared(
         if not holds:
             earlier = {"the one before": stale[output]} if stale else None
             how = diagnose(got, want, limit, rows=trial.rows[output], earlier=earlier)
-            text = f"{detail}: {how}" if how else f"{detail} differs by {apart.size:.3g}"
+            text = f"{detail}: {how or limit.excess(apart)}"
         yield Finding(name, output, holds, apart, text)
 
 

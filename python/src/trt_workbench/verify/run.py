@@ -136,7 +136,7 @@ def _calls(request: VerifyRequest, opened: Opened) -> Iterator[_Call]:
                         "given": lambda c=case, f=fixed, s=samples: at(s, f, c, 0),
                         "given, the next rows": lambda c=case, f=fixed, s=samples: at(s, f, c, 1),
                     }
-                    yield _Call(fixed, case, given)  # type: ignore[arg-type]
+                    yield _Call(fixed, case, given)
             continue
         labels = list(_DRAWN)[: _QUICK if request.quick else None]
         for case in cases(space, request.seed, quick=request.quick):
@@ -144,7 +144,7 @@ def _calls(request: VerifyRequest, opened: Opened) -> Iterator[_Call]:
                 label: lambda c=case, k=_DRAWN[label]: draw(specs, c.shapes, k[0], request.seed + k[1])
                 for label in labels
             }
-            yield _Call(space, case, drawn)  # type: ignore[arg-type]
+            yield _Call(space, case, drawn)
 
 
 class _Run:
@@ -265,10 +265,7 @@ class _Run:
             if not passed and (own.decides or (broken and np.isfinite(own.noise))):
                 earlier = {label: arrays[name] for label, arrays in self._earlier.items() if name in arrays}
                 how = diagnose(found, expected, own, rows=rows, earlier=earlier)
-                apart_text = (
-                    f"differs by {apart.size:.3g} where {own.precision} explains {max(own.rel_l2, own.changed):.3g}"
-                )
-                reasons.insert(0, how or apart_text)
+                reasons.insert(0, how or own.excess(apart))
         if reasons:
             return {**row, "verdict": WRONG, "reason": "; ".join(reasons)}
         if not own.decides:

@@ -17,7 +17,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.noise import with_rounding
-from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes
+from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -32,6 +32,7 @@ PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
 _STRENGTH = {"fp32": 16.0, "tf32": 4.0, "fp16": 4.0, "bf16": 4.0, "int8": 2.0}
 _MARGIN = 2.0  # on top, as the worst of a few copies is not the worst there is
 _FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing
+_JUMPS = 3  # elements of a row that may jump where none of the copies did
 _COPIES = 2
 _CLOSELY = 12  # runs of each copy before an output is called wrong
 # Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
@@ -52,6 +53,9 @@ class Limit:
         rel_l2: of floats, of each row.
         max_rel: of floats, the largest difference of an element over the largest value of its row.
         changed: share of elements, of integers and booleans.
+        typical: what nine in ten elements of the copies differ by at most, with the margin.
+        beyond: share of a row's elements that may differ by more: of an output that jumps, such as a list whose last
+            places change hands, few do, and a fault in all of them must not pass for a jump.
         noise: relative L2 (share changed) of the noisy copies alone.
         matched: whether the vectors along the second dimension are put in order first, as rounding swaps them.
         left_out: rows that rounding alone turns over, such as one with a tie at a limit; they are not compared.
@@ -62,6 +66,8 @@ class Limit:
     max_rel: float
     changed: float
     noise: float
+    typical: float = np.inf
+    beyond: float = 1.0
     matched: bool = False
     left_out: tuple[int, ...] = ()
 
@@ -73,12 +79,31 @@ class Limit:
     def apart(self, found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Difference:
         """Return the difference that the limit is for."""
         ordered = matched(found, expected) if self.matched and found.shape == expected.shape else found
-        return difference(ordered, expected, rows=rows, left_out=self.left_out)
+        return difference(ordered, expected, rows=rows, left_out=self.left_out, typical=self.typical)
 
     def allows(self, found: Difference) -> bool:
         """Whether a difference is within the limit; shapes and NaN never are."""
-        within = found.rel_l2 <= self.rel_l2 and found.max_rel <= self.max_rel and found.changed <= self.changed
-        return within and not found.shape_differs
+        return not self.excess(found)
+
+    def excess(self, found: Difference) -> str:
+        """Say in a clause by what a difference is beyond the limit; an empty text where it is not."""
+        if found.shape_differs:
+            return "its shape differs"
+        if found.beyond > self.beyond:
+            return f"{found.beyond:.0%} of a row's elements differ by more than {self.typical:.2g} of its largest"
+        figures = [
+            ("relative L2", found.rel_l2, self.rel_l2),
+            ("the largest element", found.max_rel, self.max_rel),
+            ("the share of changed elements", found.changed, self.changed),
+        ]
+        return next(
+            (
+                f"{name} of the difference is {apart:.3g}, {self.precision} explains {most:.3g}"
+                for name, apart, most in figures
+                if not apart <= most
+            ),
+            "",
+        )
 
     def of_rows(self, order: Sequence[int]) -> Limit:
         """Return the limit for an array that holds these rows, in this order."""
@@ -91,11 +116,13 @@ class Limit:
             rel_l2=self.rel_l2 * _TIGHTER,
             max_rel=self.max_rel * _TIGHTER,
             changed=self.changed * _TIGHTER,
+            typical=self.typical * _TIGHTER,
         )
 
     def document(self) -> dict[str, Any]:
         """Return JSON values, without what is not finite."""
         values = {"rel_l2": self.rel_l2, "max_rel": self.max_rel, "changed": self.changed, "noise": self.noise}
+        values |= {"typical": self.typical, "beyond": self.beyond}
         numbers = {name: value if np.isfinite(value) else None for name, value in values.items()}
         return {**numbers, "matched": self.matched, "left_out": list(self.left_out)}
 
@@ -111,7 +138,7 @@ class Yardstick:
         """
         self._path, self._folder, self._seed = model, folder, seed
         self._model: onnx.ModelProto | None = None
-        self._sessions: dict[str, list[Session]] = {}
+        self._sessions: dict[tuple[str, float], list[Session]] = {}
 
     def limits(
         self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool], *, closely: bool = False
@@ -123,13 +150,16 @@ class Yardstick:
             inputs: of the call.
             expected: what the model itself gives for them.
             rows: by output, whether its first dimension holds independent rows.
-            closely: run the copies again and again, with other noise each time, to see what jumps now and then.
+            closely: run the copies again and again, with other noise each time, and weaker ones too, to see what jumps
+                now and then; a strong disturbance can lead away from a place where a weak one jumps.
 
         Raises:
             UsageProblem: a noisy copy does not run.
         """
+        strengths = (_STRENGTH[precision], 1.0) if closely else (_STRENGTH[precision],)
         times = _CLOSELY if closely else 1
-        noisy = [session.run(inputs) for session in self._noisy(precision) for _ in range(times)]
+        sessions = [session for strength in strengths for session in self._noisy(precision, strength)]
+        noisy = [session.run(inputs) for session in sessions for _ in range(times)]
         return {
             name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
             for name, array in expected.items()
@@ -141,20 +171,21 @@ class Yardstick:
             session.close()
         self._sessions.clear()
 
-    def _noisy(self, precision: str) -> list[Session]:
-        if precision not in self._sessions:
+    def _noisy(self, precision: str, strength: float) -> list[Session]:
+        key = (precision, strength)
+        if key not in self._sessions:
             if self._model is None:
                 self._model = onnx.load(self._path)
-            self._sessions[precision] = [self._open(precision, number) for number in range(_COPIES)]
-        return self._sessions[precision]
+            self._sessions[key] = [self._open(precision, strength, number) for number in range(_COPIES)]
+        return self._sessions[key]
 
-    def _open(self, precision: str, number: int) -> Session:
+    def _open(self, precision: str, strength: float, number: int) -> Session:
         assert self._model is not None
         ranged = precision == "int8" and not _has_scales(self._model)
-        unit = UNITS[precision] * _STRENGTH[precision]
+        unit = UNITS[precision] * strength
         held = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}.get(precision)
         noisy = with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
-        path = self._folder / f"noisy-{precision}-{number}.onnx"
+        path = self._folder / f"noisy-{precision}-{strength:g}-{number}.onnx"
         big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(noisy, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
         return require_backend("ort-cpu").load(path, SessionOptions())
@@ -187,13 +218,17 @@ def _limit(
         over = np.flatnonzero(_MARGIN * worst >= min(_MOST_REL_L2, _MOST_CHANGED))
         if 0 < len(over) <= len(worst) / 2:
             left_out = tuple(int(row) for row in over)
-    noise = [difference(one, clean, rows=rows, left_out=left_out) for one in noisy]
     floor = _FLOOR * UNITS[precision]
+    typical = _MARGIN * max((typical_error(one, clean) for one in noisy), default=0.0) + floor
+    noise = [difference(one, clean, rows=rows, left_out=left_out, typical=typical) for one in noisy]
+    in_row = max(1, clean.size // (clean.shape[0] if rows else 1))
     return Limit(
         precision,
         rel_l2=_MARGIN * max((one.rel_l2 for one in noise), default=0.0) + floor,
         max_rel=_MARGIN * max((one.max_rel for one in noise), default=0.0) + floor,
         changed=min(1.0, _MARGIN * max((one.changed for one in noise), default=0.0)),
+        typical=typical,
+        beyond=_MARGIN * max((one.beyond for one in noise), default=0.0) + _JUMPS / in_row,
         noise=max((one.size for one in noise), default=0.0),
         matched=is_matched,
         left_out=left_out,
