@@ -25,6 +25,7 @@ from trt_workbench.cli import (
     report,
     sanitize_onnx,
     setup_tensorrt,
+    verify,
 )
 from trt_workbench.cli.common import PanelCommand
 
@@ -71,6 +72,7 @@ app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
+app.command("verify", cls=PanelCommand)(verify.verify)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """Write `overview.html` and `overview.md` into `output`.
 
     Args:
-        directories: run directories of bench, eval-coco, eval-llm and profile, in any number and mixture.
+        directories: run directories of bench, eval-coco, eval-llm, profile and verify, in any number and mixture.
         output: folder, made if absent.
 
     Returns:
@@ -88,6 +88,8 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
         metrics = read_json_object(directory / "metrics.json")
         overview.accuracy += _accuracy(command, metrics)
         overview.problems += _not_timed(metrics)
+    elif command == "verify" and run.get("verdict") == "wrong":
+        overview.problems.append(_wrong(read_json_object(directory / "verify.json")))
 
 
 def _of_run(table: Table, directory: Path) -> Table:
@@ -108,6 +110,14 @@ def _not_timed(metrics: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for row in metrics.get("timing_failures", [])
     ]
+
+
+def _wrong(document: dict[str, Any]) -> dict[str, Any]:
+    """Return what verify found to be wrong, in the form of the problems of a bench."""
+    works = [case["label"] for case in document["cases"] if case["verdict"] == "wrong"]
+    runtime = f"{document['backend']}:{document['precision']}, {Path(document['target']).name}"
+    first = document["failures"][0]
+    return {"runtime": runtime, "works": works, "status": "wrong", "error": first, "count": None}
 
 
 def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,184 @@
+"""`trtw verify`: whether an engine computes what its model says, at every batch and shape."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trt_workbench.cli.common import (
+    BackendExtraOption,
+    DebugOption,
+    DeviceOption,
+    JsonOption,
+    OutputOption,
+    SeedOption,
+    TrustOption,
+    handled,
+    panel_option,
+    parse_options,
+    parse_pairs,
+    print_json,
+    print_line,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.cli.drawing import draw
+from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
+
+if TYPE_CHECKING:
+    from trt_workbench.verify.space import Range
+
+_SHOWN = 20
+Pair = tuple[dict[str, Any], dict[str, Any]]
+
+
+@handled
+def verify(
+    target: Annotated[Path, typer.Argument(help="ONNX model, or TensorRT plan.", metavar="MODEL|PLAN")],
+    *,
+    backend: Annotated[str, panel_option("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt",
+    precision: Annotated[str, panel_option("Precision that the backend is asked for.")] = "fp32",
+    reference: Annotated[
+        str, panel_option("Runtime of the reference: ort-cpu, torch; or none for properties alone.")
+    ] = "ort-cpu",
+    model: Annotated[
+        Path | None, panel_option("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        panel_option(
+            "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; drawn at random without it.",
+            "Options",
+            "--inputs",
+        ),
+    ] = None,
+    dim: Annotated[
+        list[str] | None,
+        panel_option("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", "Options", "--dim"),
+    ] = None,
+    quick: Annotated[
+        bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
+    ] = False,
+    option: BackendExtraOption = None,
+    trust: TrustOption = False,
+    device: DeviceOption = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    seed: SeedOption = 0,
+    debug: DebugOption = False,
+) -> None:
+    """Prove an engine right at every batch and shape, or show where it is wrong.
+
+    Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
+    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong, 4 if the device failed at
+    a shape.
+    """
+    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.engine.files import write_json
+    from trt_workbench.report.verify import write_report
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.run import verify as run_verify
+
+    request = VerifyRequest(
+        target=target,
+        model=model,
+        backend=backend,
+        precision=precision,
+        reference=reference,
+        inputs=tuple(inputs or ()),
+        ranges={name: _range(name, text) for name, text in parse_pairs("--dim", dim).items()},
+        options=parse_options(option),
+        quick=quick,
+        seed=seed,
+        trust=trust,
+        device=device,
+    )
+    notes = stderr_console()
+    with run_directory("verify", output) as run:
+        if notes.is_terminal:
+            with notes.status("Opening") as waiting:
+                found = run_verify(request, run.path, partial(print_note, notes), waiting.update)
+        else:
+            found = run_verify(request, run.path, partial(print_note, notes))
+        write_json(run.path / "verify.json", found.document)
+        directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+    drawing = draw(write_report, directory, debug=debug)
+    if as_json:
+        print_json({**found.document, "directory": str(directory)})
+    else:
+        _show(found.document, directory)
+    if found.failures:
+        msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
+        raise CheckFailed(msg)
+    if found.failed_shapes:
+        msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"
+        raise DeviceFailure(msg)
+    drawing.end()
+
+
+def _range(name: str, text: str) -> Range:
+    from trt_workbench.verify.space import Range
+
+    parts = text.split(":")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
+        msg = f"--dim takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}."
+        raise UsageProblem(msg)
+    low, best, high = [int(part) for part in parts] * (3 // len(parts))
+    if not 1 <= low <= best <= high:
+        msg = f"--dim {name}: 1 <= low <= best <= high must hold, not {text}."
+        raise UsageProblem(msg)
+    return Range(low, best, high)
+
+
+def _show(document: dict[str, Any], directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    beside = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    say(
+        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
+        f"({document['precision']}), {document['cases_tried']} shapes {beside}"
+    )
+    table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
+    rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
+    shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)
+    for case, row in shown[:_SHOWN]:
+        apart = (row.get("difference") or {}).get("rel_l2")
+        limit = (row.get("limits") or {}).get(document["precision"], {}).get("rel_l2")
+        table.add_row(
+            case["label"],
+            row.get("output", "-"),
+            row.get("inputs", "-"),
+            row.get("verdict", case["verdict"]),
+            "-" if apart is None else f"{apart:.2e}",
+            "-" if limit is None else f"{limit:.2e}",
+            _short(row.get("reason") or case["reason"]),
+        )
+    console.print(table)
+    if len(shown) > _SHOWN:
+        say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
+    if count := document["cases_unverified"]:
+        say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+    say(f"Run directory: {directory}")
+
+
+def _short(reasons: str) -> str:
+    """Return the first of several reasons; the page has all."""
+    first, *more = reasons.split("; ")
+    return f"{first} (and {len(more)} more)" if more else first
+
+
+def _worst_of_each(rows: list[Pair]) -> list[Pair]:
+    """Return of every shape and output the inputs with the largest difference."""
+    worst: dict[tuple[str, str], Pair] = {}
+    for case, row in rows:
+        key = (case["label"], row.get("output", ""))
+        apart = (row.get("difference") or {}).get("rel_l2") or 0.0
+        if key not in worst or apart > ((worst[key][1].get("difference") or {}).get("rel_l2") or 0.0):
+            worst[key] = (case, row)
+    return list(worst.values())

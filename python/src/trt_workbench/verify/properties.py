@@ -1,0 +1,232 @@
+"""What holds for every right engine, whatever it computes: no reference is needed.
+
+A property that the model itself does not have, such as rows that depend on each other by design, is no property of its
+engine either: where there is a reference, it is asked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.verify.diagnosis import diagnose
+from trt_workbench.verify.difference import Difference
+from trt_workbench.verify.space import Case, Space
+from trt_workbench.verify.yardstick import Limit
+
+Arrays = dict[str, NDArray[Any]]
+Run = Callable[[Mapping[str, NDArray[Any]]], Mapping[str, NDArray[Any]]]
+
+_MOST_ROWS = 8
+_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One call that was made, for the properties to start from.
+
+    Attributes:
+        space: of shapes.
+        case: its shapes.
+        inputs: what it was given.
+        outputs: what came back.
+        rows: by output, whether its first dimension is the batch.
+        limits: by output, within which two results count as the same.
+        other: inputs of the same shapes with other values.
+    """
+
+    space: Space
+    case: Case
+    inputs: Arrays
+    outputs: Arrays
+    rows: Mapping[str, bool]
+    limits: Mapping[str, Limit]
+    other: Arrays
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Whether a property holds for one output.
+
+    Attributes:
+        name: of the property.
+        output: name of the output.
+        holds: whether it does.
+        difference: the largest that was seen.
+        detail: where it does not hold, how.
+    """
+
+    name: str
+    output: str
+    holds: bool
+    difference: Difference
+    detail: str = ""
+
+
+def rows_equal_single_runs(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether every row of the batch is what a run of that row alone gives."""
+    space, case = trial.space, trial.case
+    if space.batch is None or case.batch is None or case.batch < 2 or space.ranges[space.batch].low > 1:
+        return
+    for row in _some_rows(case.batch):
+        single = run(_rows(trial, lambda array, row=row: array[row : row + 1]))  # type: ignore[misc]
+        expected = {name: array[row : row + 1] for name, array in trial.outputs.items() if trial.rows[name]}
+        yield from _compared("row = single run", f"row {row} of {case.batch}", trial, expected, single, order=[row])
+
+
+def permuted_rows_permute(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether permuted rows give permuted outputs."""
+    if not _has_rows(trial):
+        return
+    assert trial.case.batch is not None
+    order = np.roll(np.arange(trial.case.batch), 1)
+    found = run(_rows(trial, lambda array: array[order]))
+    expected = {name: array[order] for name, array in trial.outputs.items() if trial.rows[name]}
+    yield from _compared("permuted rows", "rows moved on by one", trial, expected, found, order=list(order))
+
+
+def other_rows_do_not_matter(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether a row stays what it is when all others change."""
+    if not _has_rows(trial):
+        return
+    assert trial.case.batch is not None
+    for kept in {0, trial.case.batch - 1}:
+        inputs = {**trial.inputs}
+        for name, array in trial.inputs.items():
+            if trial.space.is_batched(name):
+                inputs[name] = trial.other[name].copy()
+                inputs[name][kept] = array[kept]
+        found = {name: array[kept : kept + 1] for name, array in run(inputs).items() if trial.rows.get(name)}
+        expected = {name: array[kept : kept + 1] for name, array in trial.outputs.items() if trial.rows[name]}
+        what = f"row {kept} with other rows around it"
+        yield from _compared("other rows", what, trial, expected, found, order=[kept])
+
+
+def padding_does_not_matter(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether values under a mask of zeros leave what is not masked as it is."""
+    for name, mask in trial.inputs.items():
+        if "mask" not in name.lower() or mask.ndim != 2 or mask.all():
+            continue
+        seen = mask.astype(bool)
+        inputs = {
+            other: np.where(_spread(seen, array.ndim), array, trial.other[other])
+            if other != name and array.shape[:2] == mask.shape and "mask" not in other.lower()
+            else array
+            for other, array in trial.inputs.items()
+        }
+        if all(np.array_equal(inputs[other], trial.inputs[other]) for other in inputs):
+            continue
+        found = run(inputs)
+        shown = {
+            output: (
+                np.where(_spread(seen, array.ndim), array, 0) if array.shape[:2] == mask.shape else array,
+                np.where(_spread(seen, array.ndim), trial.outputs[output], 0)
+                if array.shape[:2] == mask.shape
+                else trial.outputs[output],
+            )
+            for output, array in found.items()
+        }
+        expected = {output: pair[1] for output, pair in shown.items()}
+        yield from _compared(
+            "padding", f"other values where {name} is 0", trial, expected, {k: v[0] for k, v in shown.items()}
+        )
+
+
+def calls_repeat(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether the same call gives the same again, also after a call with other values."""
+    for number in range(_REPEATS):
+        yield from _compared("repeated call", f"call {number + 2}", trial, trial.outputs, run(trial.inputs))
+    run(trial.other)
+    stale = run(trial.other)  # what is stale by one call comes with the second
+    found = run(trial.inputs)
+    yield from _compared("repeated call", "after a call with other values", trial, trial.outputs, found, stale)
+
+
+def calls_at_once(run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether calls in flight at once leave each other alone; for sessions with two calls in flight."""
+    alone = run(trial.other)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(run, inputs) for _ in range(_REPEATS) for inputs in (trial.inputs, trial.other)]
+        results = [call.result() for call in calls]
+    for number, found in enumerate(results):
+        expected = trial.outputs if number % 2 == 0 else alone
+        yield from _compared("calls at once", f"call {number}", trial, expected, found)
+
+
+Check = Callable[[Run, Trial], Iterator[Finding]]
+
+EVERY_CALL: tuple[Check, ...] = (
+    rows_equal_single_runs,
+    permuted_rows_permute,
+    other_rows_do_not_matter,
+    padding_does_not_matter,
+    calls_repeat,
+)
+
+
+def agrees(name: str, detail: str, run: Run, trial: Trial) -> Iterator[Finding]:
+    """Yield whether another way to run the same engine, such as without a CUDA graph, gives the same."""
+    yield from _compared(name, detail, trial, trial.outputs, run(trial.inputs))
+
+
+def worst(findings: Iterator[Finding]) -> list[Finding]:
+    """Return one finding for every property and output: one that does not hold, else the largest difference."""
+    found: dict[tuple[str, str], Finding] = {}
+    for one in findings:
+        key = (one.name, one.output)
+        before = found.get(key)
+        if before is None or (before.holds, -before.difference.size) > (one.holds, -one.difference.size):
+            found[key] = one
+    return list(found.values())
+
+
+def _compared(
+    name: str,
+    detail: str,
+    trial: Trial,
+    expected: Mapping[str, NDArray[Any]],
+    found: Mapping[str, NDArray[Any]],
+    stale: Mapping[str, NDArray[Any]] | None = None,
+    order: Sequence[int] | None = None,
+) -> Iterator[Finding]:
+    for output, want in expected.items():
+        got, limit = found[output], trial.limits[output]
+        if not limit.decides:
+            continue
+        if order is not None:
+            limit = limit.of_rows(order)
+        apart = limit.apart(got, want, rows=trial.rows[output])
+        holds = limit.allows(apart)
+        text = ""
+        if not holds:
+            earlier = {"the one before": stale[output]} if stale else None
+            how = diagnose(got, want, limit, rows=trial.rows[output], earlier=earlier)
+            text = f"{detail}: {how or limit.excess(apart)}"
+        yield Finding(name, output, holds, apart, text)
+
+
+def _has_rows(trial: Trial) -> bool:
+    batch = trial.case.batch
+    return batch is not None and batch > 1 and any(trial.rows.values())
+
+
+def _rows(trial: Trial, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Arrays:
+    return {
+        name: np.ascontiguousarray(pick(array)) if trial.space.is_batched(name) else array
+        for name, array in trial.inputs.items()
+    }
+
+
+def _some_rows(batch: int) -> list[int]:
+    if batch <= _MOST_ROWS:
+        return list(range(batch))
+    return sorted({*range(_MOST_ROWS // 2), batch // 2, batch - 2, batch - 1})
+
+
+def _spread(mask: NDArray[np.bool_], rank: int) -> NDArray[np.bool_]:
+    return mask.reshape(*mask.shape, *([1] * (rank - 2)))

@@ -1,0 +1,236 @@
+"""The shapes that a model or engine is offered at, and those of them that are tried.
+
+Which shapes show faults is known from reports of wrong engines (NVIDIA/TensorRT #842, #1548, #3689, #4826, #4853): a
+batch of 1 is right where 2 is wrong, and a profile's ends take other kernels than its middle. So every batch up to 8
+and every power of two beyond is tried, and of other dimensions the ends, the corners and points between.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+
+Dim = int | str
+Symbols = Mapping[str, Sequence[int | str | None] | None]
+
+_EVERY_BATCH = 8
+_INNER_POINTS = 3
+_MOST_CORNERS = 8
+# Where nothing says how large a dynamic dimension may be.
+DEFAULT_BATCH = (1, 4, 16)
+DEFAULT_DIM = (1, 16, 64)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Least, best-tuned and largest size of a dynamic dimension."""
+
+    low: int
+    best: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of input shapes.
+
+    Attributes:
+        values: sizes by symbol.
+        shapes: by input name.
+        batch: size of the batch; None where the inputs have none in common.
+        profile: of the engine; None where it is chosen by the shapes.
+    """
+
+    values: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    batch: int | None
+    profile: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Return the sizes for a person, such as `batch=2 sequence=17`."""
+        sizes = " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
+        return sizes if self.profile is None else f"{sizes} (profile {self.profile})"
+
+
+@dataclass(frozen=True)
+class Space:
+    """The shapes that one profile, or a model, accepts.
+
+    Attributes:
+        inputs: shape of every input; a dynamic dimension is a symbol.
+        ranges: sizes by symbol.
+        batch: symbol of the first dimension of every input that has one of its own; None without it.
+        profile: of an engine with several.
+    """
+
+    inputs: Mapping[str, tuple[Dim, ...]]
+    ranges: Mapping[str, Range]
+    batch: str | None
+    profile: int | None = None
+    fixed_batch: int | None = field(default=None)
+
+    def case(self, values: Mapping[str, int]) -> Case:
+        """Return the case of these sizes, those that are not named being the best-tuned."""
+        sizes = {name: values.get(name, around.best) for name, around in self.ranges.items()}
+        shapes = {name: tuple(_size(dim, sizes) for dim in dims) for name, dims in self.inputs.items()}
+        batch = self.fixed_batch if self.batch is None else sizes[self.batch]
+        return Case(sizes, shapes, batch, self.profile)
+
+    def is_batched(self, name: str) -> bool:
+        """Whether the first dimension of an input is the batch."""
+        dims = self.inputs[name]
+        return bool(dims) and dims[0] == (self.fixed_batch if self.batch is None else self.batch)
+
+
+def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[str, Range]) -> Space:
+    """Return the space of a model without profiles.
+
+    Args:
+        specs: the inputs; a dynamic dimension is None.
+        symbols: names of dynamic dimensions by input, as the ONNX file has them.
+        asked: ranges by symbol or `input.axis`; a dynamic batch is 1 to 16 otherwise, another dimension 1 to 64.
+
+    Raises:
+        UsageProblem: a range names no dynamic dimension.
+    """
+    inputs = {spec.name: _named(spec.name, spec.shape, symbols.get(spec.name)) for spec in specs}
+    first = {dims[0] for dims in inputs.values() if dims}
+    ranges, used = {}, set()
+    for name, dims in inputs.items():
+        for axis, dim in enumerate(dims):
+            if not isinstance(dim, str) or len(_parts(dim)) > 1:
+                continue
+            default = DEFAULT_BATCH if dim in first and axis == 0 else DEFAULT_DIM
+            known = [key for key in (dim, f"{name}.{axis}") if key in asked]
+            used.update(known)
+            if known or dim not in ranges:
+                ranges[dim] = asked[known[0]] if known else Range(*default)
+    if unused := sorted(asked.keys() - used):
+        there = ", ".join(ranges) or "none"
+        msg = f"There is no dynamic dimension {unused[0]!r}; the model has: {there}."
+        raise UsageProblem(msg)
+    return _space(inputs, ranges, None)
+
+
+def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
+    """Return the space of every profile of an engine.
+
+    Args:
+        tensors: the native engine's inputs.
+        symbols: names of dynamic dimensions, where the model is known. Without them, dimensions with the same range on
+            the same axis are taken for one.
+    """
+    count = max((len(tensor.profiles) for tensor in tensors), default=0) or 1
+    spaces = []
+    for profile in range(count):
+        inputs: dict[str, tuple[Dim, ...]] = {}
+        ranges: dict[str, Range] = {}
+        for tensor in tensors:
+            known = symbols.get(tensor.name)
+            dims: list[Dim] = []
+            for axis, size in enumerate(tensor.shape):
+                if size >= 0:
+                    dims.append(int(size))
+                    continue
+                low, best, high = (int(dims_of[axis]) for dims_of in tensor.profiles[profile])
+                if low == high:
+                    dims.append(low)
+                    continue
+                told = known[axis] if known else None
+                anonymous = "batch" if axis == 0 else f"dim{axis}_{low}_{best}_{high}"
+                symbol = told if isinstance(told, str) else anonymous
+                if ranges.setdefault(symbol, Range(low, best, high)) != Range(low, best, high):
+                    symbol = f"{tensor.name}.{axis}"  # another range: not the same dimension after all
+                    ranges[symbol] = Range(low, best, high)
+                dims.append(symbol)
+            inputs[tensor.name] = tuple(dims)
+        spaces.append(_space(inputs, ranges, profile if count > 1 else None))
+    return spaces
+
+
+def cases(space: Space, seed: int, *, quick: bool = False) -> Iterator[Case]:
+    """Yield the cases to try, each once: batches, then ends and corners of other dimensions, then points between.
+
+    Args:
+        space: what is offered.
+        seed: of the points between.
+        quick: only a batch of 1, 2, 3 and the largest, and the ends of other dimensions.
+    """
+    seen = set()
+    for values in _values(space, seed, quick=quick):
+        case = space.case(values)
+        key = tuple(case.values.items())
+        if key not in seen:
+            seen.add(key)
+            yield case
+
+
+def batches(around: Range, *, quick: bool) -> list[int]:
+    """Return the batches to try: every one up to 8, then powers of two, and both ends."""
+    sizes = {1, 2, 3} if quick else set(range(1, _EVERY_BATCH + 1))
+    if not quick:
+        sizes |= {2**power for power in range(3, around.high.bit_length())}
+    within = {size for size in sizes if around.low <= size <= around.high}
+    return sorted(within | {around.low, around.high} | (set() if quick else {around.best}))
+
+
+def _values(space: Space, seed: int, *, quick: bool) -> Iterator[dict[str, int]]:
+    others = {name: around for name, around in space.ranges.items() if name != space.batch}
+    sizes = batches(space.ranges[space.batch], quick=quick) if space.batch else [None]
+    for size in sizes:
+        yield _with_batch(space, {}, size)
+    ends = list(itertools.islice(itertools.product(*((r.low, r.high) for r in others.values())), _MOST_CORNERS))
+    several = sizes[min(1, len(sizes) - 1)]
+    for corner in ends if others else ():
+        for size in dict.fromkeys((sizes[0], several) if quick else (sizes[0], several, sizes[-1])):
+            yield _with_batch(space, dict(zip(others, corner, strict=True)), size)
+    draw = np.random.default_rng(seed)
+    for _ in range(_INNER_POINTS if others and not quick else 0):
+        inner = {name: int(draw.integers(around.low, around.high + 1)) for name, around in others.items()}
+        yield _with_batch(space, inner, sizes[int(draw.integers(len(sizes)))])
+
+
+def _with_batch(space: Space, values: dict[str, int], size: int | None) -> dict[str, int]:
+    return values if space.batch is None or size is None else {space.batch: size, **values}
+
+
+def _space(inputs: dict[str, tuple[Dim, ...]], ranges: dict[str, Range], profile: int | None) -> Space:
+    first = {dims[0] for dims in inputs.values() if len(dims) > 1}
+    symbols = {dim for dim in first if isinstance(dim, str)}
+    if len(symbols) == 1:
+        return Space(inputs, ranges, symbols.pop(), profile)
+    alike = first.pop() if len(first) == 1 else None
+    return Space(inputs, ranges, None, profile, alike if isinstance(alike, int) and alike > 1 else None)
+
+
+def _named(name: str, shape: Sequence[int | None], symbols: Sequence[int | str | None] | None) -> tuple[Dim, ...]:
+    told = symbols if symbols is not None and len(symbols) == len(shape) else [None] * len(shape)
+    return tuple(
+        dim if dim is not None else symbol if isinstance(symbol, str) else f"{name}.{axis}"
+        for axis, (dim, symbol) in enumerate(zip(shape, told, strict=True))
+    )
+
+
+def _parts(symbol: str) -> list[str]:
+    """Return what a symbolic dimension is the sum of: exporters write `past + 1` into one."""
+    return [part.strip() for part in symbol.split("+")]
+
+
+def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
+    if isinstance(dim, int):
+        return dim
+    if dim in sizes:
+        return sizes[dim]
+    parts = [int(part) if part.isdecimal() else sizes.get(part) for part in _parts(dim)]
+    if None in parts:
+        msg = f"Dimension {dim!r} has no size; give its range with --dim."
+        raise UsageProblem(msg)
+    return sum(part for part in parts if part is not None)

@@ -1,0 +1,286 @@
+"""What a correct engine may differ by: the error that the asked precision itself makes on the same inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.noise import with_rounding
+from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
+
+Arrays = Mapping[str, NDArray[Any]]
+
+# Unit roundoff: half the distance between neighbouring numbers (IEEE 754-2019; bfloat16 and TF32 have 8 and 11 bits).
+UNITS = {"fp32": 2.0**-24, "tf32": 2.0**-11, "fp16": 2.0**-11, "bf16": 2.0**-8, "int8": 2.0**-8}
+# From the tightest to the loosest.
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
+# How much stronger than by the unit roundoff the copies are disturbed: a runtime rounds otherwise, and more often than
+# once an operation: products are summed in parts, convolutions are transformed (Winograd), functions approximated. It
+# is the copy that is disturbed more, not its result that is multiplied, so that what jumps (a rounding to integers, a
+# comparison, an order) jumps in the copies first.
+_STRENGTH = {"fp32": 16.0, "tf32": 4.0, "fp16": 4.0, "bf16": 4.0, "int8": 2.0}
+_MARGIN = 2.0  # on top, as the worst of a few copies is not the worst there is
+_FLOOR = 8.0  # units of roundoff that are allowed where the noise changes nothing
+_JUMPS = 3  # elements of a row that may jump where none of the copies did
+_COPIES = 2
+_CLOSELY = 12  # runs of each copy before an output is called wrong
+# Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
+# seen from outside. The known faults are ten times as large.
+_BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
+# Beyond these a limit says nothing.
+_MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
+# What properties that a model itself barely has are measured by: see `Limit.tighter`.
+_TIGHTER = 0.25
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much an output may differ.
+
+    Attributes:
+        precision: whose error it is.
+        rel_l2: of floats, of each row.
+        max_rel: of floats, the largest difference of an element over the largest value of its row.
+        changed: share of elements, of integers and booleans.
+        typical: what nine in ten elements of the copies differ by at most, with the margin.
+        beyond: share of a row's elements that may differ by more: of an output that jumps, such as a list whose last
+            places change hands, few do, and a fault in all of them must not pass for a jump.
+        noise: relative L2 (share changed) of the noisy copies alone.
+        matched: whether the vectors along the second dimension are put in order first, as rounding swaps them.
+        left_out: rows that rounding alone turns over, such as one with a tie at a limit; they are not compared.
+    """
+
+    precision: str
+    rel_l2: float
+    max_rel: float
+    changed: float
+    noise: float
+    typical: float = np.inf
+    beyond: float = 1.0
+    matched: bool = False
+    left_out: tuple[int, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether a wrong output would be distinguished from a right one; if not, rounding alone turns it over."""
+        return self.rel_l2 < _MOST_REL_L2 and self.changed < _MOST_CHANGED
+
+    def apart(self, found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> Difference:
+        """Return the difference that the limit is for."""
+        ordered = matched(found, expected) if self.matched and found.shape == expected.shape else found
+        return difference(ordered, expected, rows=rows, left_out=self.left_out, typical=self.typical)
+
+    def allows(self, found: Difference) -> bool:
+        """Whether a difference is within the limit; shapes and NaN never are."""
+        return not self.excess(found)
+
+    def excess(self, found: Difference) -> str:
+        """Say in a clause by what a difference is beyond the limit; an empty text where it is not."""
+        if found.shape_differs:
+            return "its shape differs"
+        if found.beyond > self.beyond:
+            return f"{found.beyond:.0%} of a row's elements differ by more than {self.typical:.2g} of its largest"
+        figures = [
+            ("relative L2", found.rel_l2, self.rel_l2),
+            ("the largest element", found.max_rel, self.max_rel),
+            ("the share of changed elements", found.changed, self.changed),
+        ]
+        return next(
+            (
+                f"{name} of the difference is {apart:.3g}, {self.precision} explains {most:.3g}"
+                for name, apart, most in figures
+                if not apart <= most
+            ),
+            "",
+        )
+
+    def of_rows(self, order: Sequence[int]) -> Limit:
+        """Return the limit for an array that holds these rows, in this order."""
+        return replace(self, left_out=tuple(place for place, row in enumerate(order) if row in self.left_out))
+
+    def tighter(self) -> Limit:
+        """Return a quarter of the limit: a model that breaks it lacks the property that is asked of its engine."""
+        return replace(
+            self,
+            rel_l2=self.rel_l2 * _TIGHTER,
+            max_rel=self.max_rel * _TIGHTER,
+            changed=self.changed * _TIGHTER,
+            typical=self.typical * _TIGHTER,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values, without what is not finite."""
+        values = {"rel_l2": self.rel_l2, "max_rel": self.max_rel, "changed": self.changed, "noise": self.noise}
+        values |= {"typical": self.typical, "beyond": self.beyond}
+        numbers = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        return {**numbers, "matched": self.matched, "left_out": list(self.left_out)}
+
+
+class Yardstick:
+    """Noisy copies of a model on ONNX Runtime's CPU provider, by precision; made when they are first asked for."""
+
+    def __init__(self, model: Path, folder: Path, seed: int) -> None:
+        """Take the model; copies are written to `folder`.
+
+        Raises:
+            UsageProblem: the model cannot be read.
+        """
+        self._path, self._folder, self._seed = model, folder, seed
+        self._model: onnx.ModelProto | None = None
+        self._sessions: dict[tuple[str, float], list[Session]] = {}
+
+    def limits(
+        self, precision: str, inputs: Arrays, expected: Arrays, rows: Mapping[str, bool], *, closely: bool = False
+    ) -> dict[str, Limit]:
+        """Return the limit of every output for one set of inputs.
+
+        Args:
+            precision: a key of UNITS.
+            inputs: of the call.
+            expected: what the model itself gives for them.
+            rows: by output, whether its first dimension holds independent rows.
+            closely: run the copies again and again, with other noise each time, and weaker ones too, to see what jumps
+                now and then; a strong disturbance can lead away from a place where a weak one jumps.
+
+        Raises:
+            UsageProblem: a noisy copy does not run.
+        """
+        strengths = (_STRENGTH[precision], 1.0) if closely else (_STRENGTH[precision],)
+        times = _CLOSELY if closely else 1
+        sessions = [session for strength in strengths for session in self._noisy(precision, strength)]
+        noisy = [session.run(inputs) for session in sessions for _ in range(times)]
+        return {
+            name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
+            for name, array in expected.items()
+        }
+
+    def close(self) -> None:
+        """Close the copies' sessions."""
+        for session in (one for several in self._sessions.values() for one in several):
+            session.close()
+        self._sessions.clear()
+
+    def _noisy(self, precision: str, strength: float) -> list[Session]:
+        key = (precision, strength)
+        if key not in self._sessions:
+            if self._model is None:
+                self._model = onnx.load(self._path)
+            self._sessions[key] = [self._open(precision, strength, number) for number in range(_COPIES)]
+        return self._sessions[key]
+
+    def _open(self, precision: str, strength: float, number: int) -> Session:
+        assert self._model is not None
+        ranged = precision == "int8" and not _has_scales(self._model)
+        unit = UNITS[precision] * strength
+        held = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}.get(precision)
+        noisy = with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
+        path = self._folder / f"noisy-{precision}-{strength:g}-{number}.onnx"
+        big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
+        onnx.save(noisy, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
+        return require_backend("ort-cpu").load(path, SessionOptions())
+
+
+def limit(precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool) -> Limit:
+    """Return the limit that disturbed results give; of results that rounding swaps, for the matched ones.
+
+    Args:
+        precision: a key of UNITS.
+        noisy: disturbed results.
+        clean: the undisturbed one.
+        rows: whether the first dimension holds independent rows.
+    """
+    plain = _limit(precision, noisy, clean, rows=rows, is_matched=False)
+    if (plain.decides and not plain.left_out) or not can_match(clean):
+        return plain
+    ordered = [matched(one, clean) if one.shape == clean.shape else one for one in noisy]
+    sorted_out = _limit(precision, ordered, clean, rows=rows, is_matched=True)
+    better = sorted_out.decides and (not plain.decides or len(sorted_out.left_out) < len(plain.left_out))
+    return sorted_out if better else plain
+
+
+def _limit(
+    precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool, is_matched: bool
+) -> Limit:
+    left_out: tuple[int, ...] = ()
+    if rows and all(one.shape == clean.shape for one in noisy):
+        worst = np.max([row_sizes(one, clean, rows=True) for one in noisy], axis=0, initial=0.0)
+        over = np.flatnonzero(_MARGIN * worst >= min(_MOST_REL_L2, _MOST_CHANGED))
+        if 0 < len(over) <= len(worst) / 2:
+            left_out = tuple(int(row) for row in over)
+    floor = _FLOOR * UNITS[precision]
+    typical = _MARGIN * max((typical_error(one, clean) for one in noisy), default=0.0) + floor
+    noise = [difference(one, clean, rows=rows, left_out=left_out, typical=typical) for one in noisy]
+    in_row = max(1, clean.size // (clean.shape[0] if rows else 1))
+    return Limit(
+        precision,
+        rel_l2=_MARGIN * max((one.rel_l2 for one in noise), default=0.0) + floor,
+        max_rel=_MARGIN * max((one.max_rel for one in noise), default=0.0) + floor,
+        changed=min(1.0, _MARGIN * max((one.changed for one in noise), default=0.0)),
+        typical=typical,
+        beyond=_MARGIN * max((one.beyond for one in noise), default=0.0) + _JUMPS / in_row,
+        noise=max((one.size for one in noise), default=0.0),
+        matched=is_matched,
+        left_out=left_out,
+    )
+
+
+def sensitivity(
+    session: Session, inputs: Arrays, precision: str, rows: Mapping[str, bool], seed: int
+) -> dict[str, Limit]:
+    """Return limits for an engine without its model: what rounding its inputs changes in its own outputs.
+
+    Args:
+        session: the engine.
+        inputs: of the call.
+        precision: that it computes in.
+        rows: by output, whether its first dimension holds independent rows.
+        seed: of the disturbance.
+    """
+    generator = np.random.default_rng(seed)
+    unit = UNITS[precision] * _STRENGTH[precision]
+    clean = session.run(inputs)
+    several = []
+    for _ in range(_COPIES):
+        disturbed = {
+            name: (array * (1 + unit * generator.uniform(-1, 1, array.shape))).astype(array.dtype)
+            if array.dtype.kind == "f"
+            else array
+            for name, array in inputs.items()
+        }
+        noisy = session.run(disturbed)
+        several.append({name: limit(precision, [noisy[name]], array, rows=rows[name]) for name, array in clean.items()})
+    # the least of them: an engine whose every second call is wrong must not pass for a sensitive one
+    least = {name: min((one[name] for one in several), key=lambda one: max(one.rel_l2, one.changed)) for name in clean}
+    blind = _BLIND[precision]
+    return {
+        name: replace(one, rel_l2=max(one.rel_l2, blind), max_rel=max(one.max_rel, blind))
+        for name, one in least.items()
+    }
+
+
+def precision_of(text: str) -> str:
+    """Return the loosest precision of a text such as `int8+fp16`, whose error an engine may make.
+
+    Raises:
+        UsageProblem: it names none that has a yardstick.
+    """
+    named = [part for part in re.split(r"\W+", text) if part in UNITS]
+    if not named:
+        msg = f"There is no yardstick for precision {text!r}; known are {', '.join(PRECISIONS)}."
+        raise UsageProblem(msg)
+    return max(named, key=PRECISIONS.index)
+
+
+def _has_scales(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)

@@ -1,0 +1,162 @@
+"""A backend with planted faults: ort-cpu, whose outputs are spoiled in one of the ways in which engines are wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.errors import DeviceFailure, UsageProblem
+
+Array = NDArray[Any]
+
+
+class FaultySession(Session):
+    """Takes the fault from the option of that name. Faults see inputs and outputs of every call."""
+
+    opened = 0  # sessions so far, of all
+
+    def __init__(self, inner: Session, fault: str, concurrency: int) -> None:
+        self._inner, self._fault = inner, fault
+        self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
+        self.provenance, self.concurrency = {}, concurrency
+        type(self).opened += 1
+        self._number = type(self).opened
+        self._calls = 0
+        self._before: dict[tuple[Any, ...], dict[str, Array]] = {}
+        self._running: list[dict[str, Array]] = []
+        self._lock = threading.Lock()
+
+    def _infer(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        self._calls += 1
+        if self._fault == "padding leaks":  # the mask is forgotten
+            inputs = {name: np.ones_like(array) if name == "mask" else array for name, array in inputs.items()}
+        outputs = self._inner.run(inputs)
+        if self._fault == "calls mixed up":
+            return self._mixed(outputs)
+        if self._fault == "stale":
+            key = tuple(array.shape for array in inputs.values())
+            before = self._before.get(key, outputs)
+            self._before[key] = outputs
+            return before
+        if self._fault == "stuck":  # the first result of a shape, for ever
+            return self._before.setdefault(tuple(array.shape for array in inputs.values()), outputs)
+        spoil = FAULTS.get(self._fault)
+        return spoil(self, inputs, outputs) if spoil else outputs
+
+    def _mixed(self, outputs: dict[str, Array]) -> dict[str, Array]:
+        """Give a call the result of the one that runs beside it."""
+        with self._lock:
+            self._running.append(outputs)
+        time.sleep(0.005)
+        with self._lock:
+            others = [one for one in self._running if one is not outputs]
+            self._running = [one for one in self._running if one is not outputs]
+        same = [
+            one for one in others if {k: v.shape for k, v in one.items()} == {k: v.shape for k, v in outputs.items()}
+        ]
+        return same[0] if same else outputs
+
+    def _close(self) -> None:
+        self._inner.close()
+
+
+Fault = Callable[[FaultySession, dict[str, Array], dict[str, Array]], dict[str, Array]]
+
+
+def _each(change: Callable[[Array], Array]) -> Fault:
+    return lambda _session, _inputs, outputs: {name: change(array) for name, array in outputs.items()}
+
+
+def _where(condition: Callable[[FaultySession, dict[str, Array]], bool]) -> Fault:
+    """Negate all outputs where a condition holds."""
+
+    def spoil(session: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+        return {name: -array for name, array in outputs.items()} if condition(session, inputs) else outputs
+
+    return spoil
+
+
+def _batch(inputs: dict[str, Array]) -> int:
+    return int(next(iter(inputs.values())).shape[0])
+
+
+def _set(place: Callable[[Array], tuple[int, ...]], value: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    def change(array: Array) -> Array:
+        changed = array.copy()
+        changed[place(array)] = value(array[place(array)])
+        return changed
+
+    return change
+
+
+def _swapped(array: Array) -> Array:
+    return array if len(array) < 2 else np.concatenate([array[1::-1], array[2:]])
+
+
+def _after_the_first(array: Array) -> Array:
+    return np.concatenate([array[:1], array[1:] + 1])
+
+
+def _out_of_memory(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+    if _batch(inputs) == 16:
+        msg = "Out of memory on the device."
+        raise DeviceFailure(msg)
+    return outputs
+
+
+def _refuses_three(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
+    if _batch(inputs) == 3:
+        msg = "no kernel for this shape"
+        raise UsageProblem(msg)
+    return outputs
+
+
+FAULTS: dict[str, Fault] = {
+    "rows swapped": _each(_swapped),
+    "rows shifted": _each(lambda array: np.roll(array, 1, axis=0)),
+    "every second call": _where(lambda session, _: session._calls % 2 == 0),
+    "only batch 3": _where(lambda _, inputs: _batch(inputs) == 3),
+    "only the largest shape": _where(lambda _, inputs: _batch(inputs) == 16),
+    "scaled": _each(lambda array: (array * array.dtype.type(1.002)) if array.dtype.kind == "f" else array),
+    "one NaN": _each(_set(lambda array: tuple(size // 2 for size in array.shape), lambda _: np.nan)),
+    "one infinite": _each(_set(lambda array: (0,) * array.ndim, lambda _: np.inf)),
+    "dimensions transposed": _each(lambda array: np.ascontiguousarray(np.swapaxes(array, 1, 2))),
+    "second session": _where(lambda session, _: session._number > 1),
+    "rows after the first": _each(_after_the_first),
+    "only the last row": _each(_set(lambda _: (-1,), lambda row: row * 0.5)),
+    "one element": _each(_set(lambda array: (-1,) * array.ndim, lambda one: one + 0.01)),
+    "wrong shape": _each(lambda array: array[..., :-1]),
+    "columns shifted": _each(lambda array: np.roll(array, 1, axis=-1)),
+    "zeros only": lambda _, inputs, outputs: (
+        outputs if inputs["x"].any() else {name: array + 1 for name, array in outputs.items()}
+    ),
+    "large only": _where(lambda _, inputs: float(np.abs(inputs["x"]).max()) > 10),
+    "rows depend": _each(lambda array: array + array.mean(axis=0, keepdims=True)),
+    "all zeros": _each(np.zeros_like),
+    "off by one": _each(lambda array: array + 1),
+    "out of memory": _out_of_memory,
+    "refuses batch 3": _refuses_three,
+}
+
+
+class FaultyBackend(Backend):
+    """ort-cpu with the fault that `--option fault=NAME` plants; without one it is healthy."""
+
+    name = "faulty"
+    file_kinds = (".onnx",)
+
+    def availability(self) -> Availability:
+        """It always serves."""
+        return Availability(ok=True)
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        inner = OrtCpuBackend().load(model, SessionOptions(threads=1))
+        return FaultySession(inner, str(options.extra.get("fault", "")), options.concurrency)

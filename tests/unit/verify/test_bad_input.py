@@ -1,0 +1,139 @@
+"""Models and inputs that cannot be verified as they are: said, never passed over."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.space import Range
+
+FLOAT = TensorProto.FLOAT
+
+
+def model(
+    path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: dict[str, Any], constants: Any = ()
+) -> Path:
+    values = [
+        [helper.make_tensor_value_info(name, *kind) for name, kind in several.items()] for several in (inputs, outputs)
+    ]
+    graph = helper.make_graph(nodes, "small", *values, list(constants))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def found(target: Path, **more: Any) -> Verified:
+    folder = target.parent / "run"
+    folder.mkdir()
+    request = VerifyRequest(target=target, backend="ort-cpu", **more)
+    return verify(request, folder)
+
+
+def test_a_model_that_is_random_by_design_is_refused(tmp_path: Path) -> None:
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["n"]), helper.make_node("Add", ["x", "n"], ["y"])]
+    path = model(tmp_path / "m.onnx", nodes, {"x": (FLOAT, ["N", 4])}, {"y": (FLOAT, ["N", 4])})
+    with pytest.raises(UsageProblem, match=r"random by design \(RandomNormalLike\)"):
+        found(path)
+
+
+def test_an_output_whose_shape_depends_on_data(tmp_path: Path) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
+    path = model(tmp_path / "m.onnx", nodes, {"x": (FLOAT, ["N", 4])}, {"y": (TensorProto.INT64, [2, "K"])})
+    document = found(path, quick=True).document
+    assert document["verdict"] == "right"
+    # with zeros there is none, and 2 is not the batch
+    assert {tuple(row["shape"]) for case in document["cases"] for row in case["outputs"]} >= {(2, 4), (2, 8)}
+
+
+def test_a_model_without_inputs(tmp_path: Path) -> None:
+    value = numpy_helper.from_array(np.ones(3, np.float32))
+    path = model(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value=value)], {}, {"y": (FLOAT, [3])})
+    assert found(path).document["verdict"] == "right"
+
+
+def test_a_constant_output_beside_another(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Sub", ["x", "x"], ["z"])]
+    kind = (FLOAT, ["N", 4])
+    assert found(model(tmp_path / "m.onnx", nodes, {"x": kind}, {"y": kind, "z": kind})).failures == ()
+
+
+def test_a_dimension_of_no_elements(tmp_path: Path) -> None:
+    kind = (FLOAT, ["N", 0])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    assert found(path).document["verdict"] == "right"
+
+
+def test_strings_are_named(tmp_path: Path) -> None:
+    kind = (TensorProto.STRING, ["N"])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    with pytest.raises(UsageProblem, match=r"x .*no values can be drawn"):
+        found(path)
+
+
+def test_gigabytes_are_said_and_the_rest_is_verified(tmp_path: Path) -> None:
+    kind = (FLOAT, ["N", 4])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    document = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 29)}).document
+    last = document["cases"][-1]
+    assert last["verdict"] == "unverified"
+    assert last["reason"] == "its inputs take 8 GiB, at most 4 GiB are tried"
+    assert document["verdict"] == "right"
+
+
+def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:
+    reshape = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    shape = numpy_helper.from_array(np.array([2, -1]), "shape")  # rows of an odd number of elements do not fit
+    path = model(tmp_path / "m.onnx", [reshape], {"x": (FLOAT, ["N", 3])}, {"y": (FLOAT, [2, "K"])}, [shape])
+    document = found(path, quick=True).document
+    assert {case["label"]: case["verdict"] for case in document["cases"]} == {
+        "N=1": "unverified",
+        "N=2": "right",
+        "N=3": "unverified",
+        "N=16": "right",
+    }
+    assert document["cases"][0]["reason"].startswith("the reference ort-cpu does not run it: ")
+
+
+def test_ranges_that_no_input_fits(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)]
+    inputs = {"x": (FLOAT, ["N", 3]), "z": (FLOAT, ["M", 3])}
+    path = model(tmp_path / "m.onnx", nodes, inputs, {"y": (FLOAT, ["N", 6])})
+    with pytest.raises(UsageProblem, match="No shape could be run; the first answer was: the reference"):
+        found(path, ranges={"N": Range(2, 2, 2), "M": Range(3, 3, 3)})
+
+
+def test_a_range_of_nothing(tmp_path: Path) -> None:
+    kind = (FLOAT, ["N", 4])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    with pytest.raises(UsageProblem, match="no dynamic dimension 'batch'; the model has: N"):
+        found(path, ranges={"batch": Range(1, 2, 3)})
+
+
+def test_a_reference_that_cannot_open_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    kind = (FLOAT, ["N", 4, 4])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Det", ["x"], ["y"])], {"x": kind}, {"y": (FLOAT, ["N"])})
+    with pytest.raises(UsageProblem, match="reference torch cannot be opened; choose another with --reference"):
+        found(path, reference="torch")
+
+
+def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -> None:
+    kind = (FLOAT, ["N", "T"])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Softmax", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for number, length in enumerate((5, 5, 9)):
+        np.save(samples / f"{number}.npy", np.full((1, length), number, np.float32))
+    document = found(path, inputs=(str(samples),), quick=True).document
+    shapes = [case["shapes"]["x"] for case in document["cases"]]
+    assert shapes == [[n, length] for length in (5, 9) for n in (1, 2, 3, 16)]
+    assert {row["inputs"] for case in document["cases"] for row in case["outputs"]} == {"given", "given, the next rows"}
+    np.save(samples / "3.npy", np.zeros((1, 65), np.float32))
+    (tmp_path / "run").rmdir()
+    with pytest.raises(UsageProblem, match=r"No sample of --inputs has shapes that are offered.*\[1, 65\]"):
+        found(path, inputs=(str(samples / "3.npy"),))
