@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +63,9 @@ def profiled_runs(
         inputs = dict(feed([tensor_spec(node, model, backend) for node in session.get_inputs()]))
         for _ in range(runs):
             session.run(None, inputs)
-        trace = Path(session.end_profiling())
+        with contextlib.suppress(UnicodeDecodeError):  # of the file's name, where the folder's is no text
+            session.end_profiling()
+        trace = max(folder.glob("onnxruntime*.json"), key=lambda file: file.stat().st_mtime_ns)
     except Exception as error:
         if problem := translated(error, "ONNX Runtime cannot profile the model", model):
             raise problem from error
