@@ -346,7 +346,7 @@ def mutate_file(path: Path, rng: Rng) -> str:
     data = path.read_bytes()
     try:
         made = mutate(data, rng)
-    except (ValueError, TypeError, OverflowError, KeyError, RecursionError):  # what cannot even be written down
+    except (ValueError, TypeError, OverflowError, KeyError, RecursionError, yaml.YAMLError):  # mutated once already
         mutate, made = mutate_bytes, mutate_bytes(data, rng)
     path.unlink()  # it may be a link to the seed
     path.write_bytes(made)
