@@ -409,6 +409,15 @@ def test_altered_run_directories(coco: Any, name: str, path: list[Any], value: A
     refused("report", coco.output, text=str(coco.output))
 
 
+def test_an_earlier_profile_without_its_sides(tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, "command": "profile"}))
+    (run / "records.jsonl").touch()
+    refused("profile", tmp_path / "m.onnx", "--backend", "ort-cpu", "--against", run, text=str(run))
+
+
 def test_a_deeply_nested_run_directory(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"a":' * 100_000)
     refused("report", tmp_path, text="nested too deeply")

@@ -32,7 +32,7 @@ def preload(*, torch: bool) -> None:
     """
     sys.path.insert(0, str(DOUBLES))
     import cv2
-    import scipy.stats  # noqa: F401 - imported for their sake
+    import scipy.optimize  # noqa: F401 - imported for their sake
     from typer.core import TyperGroup
     from typer.main import get_command
 

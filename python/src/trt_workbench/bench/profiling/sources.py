@@ -12,7 +12,7 @@ from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_options import RunnerChoice
-from trt_workbench.bench.artefacts import read_json_object
+from trt_workbench.bench.artefacts import foreign_files, read_json_object
 from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.machines import other_machine
 from trt_workbench.bench.profiling.layers import join_layers
@@ -87,7 +87,8 @@ def earlier_run(directory: Path) -> Profile:
         raise UsageProblem(msg)
     records = read_records(directory / "records.jsonl")
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
-    facts = dict(run["sides"]["target"])
+    with foreign_files(directory):
+        facts = dict(run["sides"]["target"])
     facts["run"] = str(directory)
     environment = read_json_object(directory / "env.json")
     facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
