@@ -23,21 +23,9 @@ from trt_workbench.cli.app import app
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.letterbox import preprocess
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 Trtw = Callable[..., Result]
 SIDE = 32
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _needs_tensorrt() -> None:
-    found = TrtBackend().availability()
-    if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
-
-
-@pytest.fixture(autouse=True)
-def _own_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
 @pytest.fixture

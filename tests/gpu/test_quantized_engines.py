@@ -18,7 +18,7 @@ from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.errors import UsageProblem
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 Array = NDArray[Any]
 SIDE, WIDTH, ROWS = 16, 64, 12
 SAMPLES = 64
@@ -26,18 +26,6 @@ SAMPLES = 64
 COARSE = 4
 # INT8 against fp32: root mean square of the difference as a share of the answer's. Without fitting scales it is near 1.
 CALIBRATED = 0.1
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _needs_tensorrt() -> None:
-    found = TrtBackend().availability()
-    if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
-
-
-@pytest.fixture(autouse=True)
-def _own_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
 @pytest.fixture
