@@ -36,7 +36,7 @@ _JUMPS = 3  # elements of a row that may jump where none of the copies did
 _COPIES = 2
 _CLOSELY = 12  # runs of each copy before an output is called wrong
 # Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
-# seen from outside. The known faults are ten times as large.
+# seen from outside. Chosen, not measured.
 _BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
 # Beyond these a limit says nothing.
 _MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
