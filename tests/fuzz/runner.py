@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import json
 import os
 import resource
@@ -11,6 +12,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
         problems.append("control characters on stderr")
     if len(said) > 40_000:
         problems.append(f"{len(said)} bytes on stderr")
-    after = _listing(folder, place)
+    after = _listing(folder, place, case.words)
     if changed := sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)):
         problems.append(f"files outside: {changed[:3]}")
     return case, {
@@ -166,9 +168,11 @@ def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
     os._exit(code)
 
 
-def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of every file below `folder` but for those that a command may write."""
-    own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
+def _listing(folder: Path, place: Path, words: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file below `folder` but for those that a command, `words`, may write."""
+    # a mutated name of an output in the case's own folder is still the output that was asked for
+    asked = [word for flag, word in itertools.pairwise(words) if flag in ("--output", "-o") and Path(word).name == word]
+    own = {str(place / name) for name in (*_OWN, *asked)} | {str(folder / name) for name in ("stdout", "stderr")}
     found: dict[str, tuple[int, int]] = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if str(Path(parent) / name) not in own]
