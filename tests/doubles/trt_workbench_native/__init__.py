@@ -175,7 +175,9 @@ class Engine:
         if version != _version():
             raise UsageProblem(f"The plan was made by TensorRT {version}.")
         try:
-            self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+            quiet = ort.SessionOptions()
+            quiet.log_severity_level = 4
+            self.session = ort.InferenceSession(plan[end:], quiet, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
         self.inputs = tuple(_tensor(node, True, profiles) for node in self.session.get_inputs())
