@@ -348,7 +348,15 @@ def mutate_file(path: Path, rng: Rng) -> str:
     data = path.read_bytes()
     try:
         made = mutate(data, rng)
-    except (ValueError, TypeError, OverflowError, KeyError, RecursionError, yaml.YAMLError):  # mutated once already
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        KeyError,
+        RecursionError,
+        yaml.YAMLError,
+        zipfile.BadZipFile,
+    ):  # mutated once already
         mutate, made = mutate_bytes, mutate_bytes(data, rng)
     path.unlink()  # it may be a link to the seed
     path.write_bytes(made)
