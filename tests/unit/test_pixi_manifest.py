@@ -170,10 +170,10 @@ def bad_requirements(manifest):
 
 def foreign_indexes(manifest):
     """Return what is fetched from an index of its own: where that one is blocked, no environment can be resolved."""
-    named = [name for _, name, spec in tables(manifest, "pypi-dependencies") if isinstance(spec, dict) and "index" in spec]
-    stubs = [name for _, name, _ in tables(manifest, "pypi-dependencies") if name.startswith("tensorrt")]
-    options = [layer for layer, table in layers(manifest) if "pypi-options" in table]
-    return named + stubs + options
+    requirements = list(tables(manifest, "pypi-dependencies"))
+    named = [name for _, name, spec in requirements if isinstance(spec, dict) and "index" in spec]
+    stubs = [name for _, name, _ in requirements if name.startswith("tensorrt")]
+    return named + stubs + [layer for layer, table in layers(manifest) if "pypi-options" in table]
 
 
 def deprecated_tables(manifest):
@@ -307,7 +307,11 @@ def spoil(manifest, path, value):
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), ["absent"]),
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), [{"task": "doctor", "environment": "absent"}]),
         (deprecated_tables, ("feature", "cuda", "system-requirements"), {"cuda": "13"}),
-        (foreign_indexes, ("feature", "cpu", "pypi-dependencies", "x"), {"version": "*", "index": "https://example.org"}),
+        (
+            foreign_indexes,
+            ("feature", "cpu", "pypi-dependencies", "x"),
+            {"version": "*", "index": "https://example.org"},
+        ),
         (foreign_indexes, ("feature", "ort-gpu", "pypi-dependencies", "tensorrt-cu13-libs"), "==10.16.1.11"),
         (heavy_packages_without_gpu, ("feature", "cpu", "pypi-dependencies", "torch"), "*"),
         (platforms_out_of_order, ("workspace", "platforms", 0, "cuda", "arch"), "8.0"),
@@ -342,7 +346,7 @@ def test_where_a_bare_task_runs(task, machine, environment, loaded):
 
 
 def where_pixi_runs(loaded, task, machine):
-    """Return the environment of a bare task by pixi 0.77's rules (pixi_task/src/task_environment.rs, pixi_cli's run.rs).
+    """Return the environment of a bare task by pixi 0.77's rules (its task_environment.rs and run.rs).
 
     Where the default environment lacks the task, whether the machine can run an environment plays no part.
     """
