@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Messages name commands in the words of how the user started us; tests expect those of pip, wherever they run.
     """
-    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN"):
+    for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):

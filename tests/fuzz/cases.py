@@ -417,5 +417,8 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "backends": (0.3, _plain("backends")),
     "doctor": (0.3, _plain("doctor")),
     "build-ort": (0.7, _plain("build-ort", "--dry-run")),
-    "setup-tensorrt": (0.3, _plain("setup-tensorrt", "--from", "models", "--no-allow-8-6", "--headers-git", "none")),
+    "setup-tensorrt": (
+        0.3,
+        _plain("setup-tensorrt", "--from", "models", "--headers-git", "none", "--index-url", "http://127.0.0.1:9/"),
+    ),
 }

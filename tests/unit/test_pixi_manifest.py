@@ -16,17 +16,28 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from rattler.exceptions import InvalidMatchSpecError
 
-from taskrunner import Machine, all_tasks, load, resolve, version_tuple
+from taskrunner import Machine, all_tasks, lacking, load, resolve, version_tuple
 from trt_workbench.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(os.environ.get("TRTW_SHARED", ROOT.parent / "shared"))
-MACHINES = {
-    "cpu": Machine("linux-64", glibc="2.36"),
-    "rtx5090": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="12.0"),
-    "rtx4090": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="8.9"),
-    "h200": Machine("linux-64", glibc="2.39", cuda_driver="13.0", cuda_arch="9.0"),
+# Where a bare `eval-coco` runs, by compute capability and the newest CUDA that the driver serves, and which of the
+# environments for GPUs are made for the card. Capabilities are those of NVIDIA's list of CUDA GPUs.
+CARDS = {
+    "no GPU": (None, None, "default", ()),
+    "GTX 1080 (Pascal)": ("6.1", "12.9", "default", ()),
+    "V100": ("7.0", "12.9", "default", ()),
+    "T4": ("7.5", "13.0", "gpu", ("gpu",)),
+    "A100": ("8.0", "13.0", "gpu", ("gpu",)),
+    "RTX 3090": ("8.6", "13.0", "gpu", ("gpu",)),
+    "L4, RTX 4090": ("8.9", "13.1", "gpu", ("gpu",)),
+    "H200": ("9.0", "13.0", "gpu", ("gpu", "h200")),
+    "B200": ("10.0", "13.0", "gpu", ("gpu", "h200")),
+    "RTX 5090": ("12.0", "13.0", "gpu", ("gpu", "h200", "rtx5090")),
+    "RTX 4090, driver 570": ("8.9", "12.8", "default", ()),
+    "RTX 5090, driver 570": ("12.0", "12.8", "default", ()),
 }
+MACHINES = {name: Machine("linux-64", "2.39", driver, arch) for name, (arch, driver, _, _) in CARDS.items()}
 # Executables that tasks call and the package that brings each.
 BROUGHT_BY = {
     "cmake": "cmake",
@@ -154,6 +165,14 @@ def bad_requirements(manifest):
     return bad
 
 
+def foreign_indexes(manifest):
+    """Return what is fetched from an index of its own: where that one is blocked, no environment can be resolved."""
+    requirements = list(tables(manifest, "pypi-dependencies"))
+    named = [name for _, name, spec in requirements if isinstance(spec, dict) and "index" in spec]
+    stubs = [name for _, name, _ in requirements if name.startswith("tensorrt")]
+    return named + stubs + [layer for layer, table in layers(manifest) if "pypi-options" in table]
+
+
 def deprecated_tables(manifest):
     return [layer for layer, table in layers(manifest) if "system-requirements" in table or "project" in table]
 
@@ -233,6 +252,7 @@ CHECKS = (
     commands_without_a_task,
     dangling_dependencies,
     deprecated_tables,
+    foreign_indexes,
     heavy_packages_without_gpu,
     platforms_out_of_order,
     quarrelling_wheels,
@@ -284,6 +304,12 @@ def spoil(manifest, path, value):
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), ["absent"]),
         (dangling_dependencies, ("tasks", "trtw", "depends-on"), [{"task": "doctor", "environment": "absent"}]),
         (deprecated_tables, ("feature", "cuda", "system-requirements"), {"cuda": "13"}),
+        (
+            foreign_indexes,
+            ("feature", "cpu", "pypi-dependencies", "x"),
+            {"version": "*", "index": "https://example.org"},
+        ),
+        (foreign_indexes, ("feature", "ort-gpu", "pypi-dependencies", "tensorrt-cu13-libs"), "==10.16.1.11"),
         (heavy_packages_without_gpu, ("feature", "cpu", "pypi-dependencies", "torch"), "*"),
         (platforms_out_of_order, ("workspace", "platforms", 0, "cuda", "arch"), "8.0"),
         (quarrelling_wheels, ("feature", "base", "pypi-dependencies", "onnxruntime"), "*"),
@@ -304,27 +330,46 @@ def test_a_spoiled_manifest_is_caught(check, path, value, manifest):
 @pytest.mark.parametrize(
     ("task", "machine", "environment"),
     [
-        ("eval-coco", "cpu", "default"),
-        ("eval-coco", "rtx5090", "rtx5090"),
-        ("eval-coco", "h200", "default"),
-        ("setup-tensorrt", "rtx5090", "rtx5090"),
-        ("setup-tensorrt", "h200", "h200"),
-        ("setup-tensorrt", "cpu", "rtx5090"),
-        ("build-engine", "rtx4090", "rtx5090"),
-        ("eval-llm", "cpu", "llm"),
-        ("eval-llm", "h200", "llm"),
-        ("test", "cpu", "dev"),
-        ("test", "rtx5090", "dev"),
+        *(("eval-coco", card, environment) for card, (_, _, environment, _) in CARDS.items()),
+        *((task, card, "gpu") for task in ("setup-tensorrt", "build-engine", "test-gpu") for card in CARDS),
+        *(("build-ort", card, "gpu-trt11") for card in CARDS),
+        *(("eval-llm", card, "llm") for card in CARDS),
+        *(("test", card, "dev") for card in CARDS),
     ],
 )
 def test_where_a_bare_task_runs(task, machine, environment, loaded):
     assert resolve(loaded, task, None, MACHINES[machine]).name == environment
+    assert where_pixi_runs(loaded, task, MACHINES[machine]) == environment
+
+
+def where_pixi_runs(loaded, task, machine):
+    """Return the environment of a bare task by pixi 0.77's rules (its task_environment.rs and run.rs).
+
+    Where the default environment lacks the task, whether the machine can run an environment plays no part.
+    """
+    environments = loaded
+    if found := environments["default"].tasks.get(task):
+        named = environments.get(found.default_environment)
+        return named.name if named and task in named.tasks and not lacking(named, machine) else "default"
+    hits = [environment for environment in environments.values() if task in environment.tasks]
+    return next(hit.name for hit in hits if len(hits) == 1 or hit.tasks[task].default_environment == hit.name)
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_a_card_can_run_the_environments_that_are_made_for_it(card, loaded):
+    runnable = {name for name, environment in loaded.items() if not lacking(environment, MACHINES[card])}
+    assert runnable & {"gpu", "h200", "rtx5090"} == {*CARDS[card][3]}
 
 
 def test_setup_tensorrt_runs_where_it_is_asked_to(loaded):
-    for name in ("rtx5090", "rtx5090-trt11"):
-        assert resolve(loaded, "setup-tensorrt", name, MACHINES["rtx5090"]).name == name
-    assert resolve(loaded, "setup-tensorrt", "h200", MACHINES["h200"]).name == "h200"
+    for name in ("gpu", "gpu-trt11", "h200", "rtx5090", "rtx5090-trt11"):
+        assert resolve(loaded, "setup-tensorrt", name, MACHINES["RTX 5090"]).name == name
+
+
+def test_starting_needs_no_index_but_those_of_conda_forge_and_pypi(manifest):
+    """pixi resolves every environment before it runs any."""
+    assert manifest["workspace"]["channels"] == ["conda-forge"]
+    assert manifest["workspace"]["conda-pypi-map"] is False
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)

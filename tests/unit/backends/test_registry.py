@@ -1,6 +1,7 @@
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,19 @@ def test_auto_says_what_each_candidate_lacks(monkeypatch: pytest.MonkeyPatch, su
 def test_auto_knows_its_kinds_of_files(suffix: str) -> None:
     with pytest.raises(UsageProblem, match=r"only for \.onnx, \.plan, \.engine"):
         registry.require_backend("auto", suffix)
+
+
+def test_auto_says_first_which_environment_is_made_for_the_gpu(
+    monkeypatch: pytest.MonkeyPatch, gpus: Callable[..., None], started_by: Callable[..., None]
+) -> None:
+    only(monkeypatch, "ort-cuda", "ort-cpu")
+    gpus("9.0", names=("NVIDIA H200",))
+    started_by("pixi", "gpu", "eval-coco")
+    said: list[str] = []
+    assert registry.require_backend("auto", ".onnx", said.append).name == "ort-cuda"
+    assert said == [
+        "The environment gpu is for any GPU; the one for this NVIDIA H200 is h200: `pixi run -e h200 eval-coco`."
+    ]
 
 
 def test_auto_candidates_load_the_kind_they_stand_for() -> None:

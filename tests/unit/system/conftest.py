@@ -1,7 +1,13 @@
-"""The fixture `trees` makes TensorRT trees: small real shared libraries, and a git repository with tags."""
+"""`trees` makes TensorRT trees: small real libraries, a git repository with tags. `index` offers wheels to pip."""
 
+import http.server
+import os
 import shutil
 import subprocess
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,3 +81,83 @@ def trees() -> SimpleNamespace:
         git=git,
         headers_repository=headers_repository,
     )
+
+
+class Index:
+    """A package index at `url` with one wheel, whose bytes it sends as slowly as is wished."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.seconds, self.downloads, self.size, self.wheel = folder, 0.0, 0, 0, Path()
+        index = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = self.path.strip("/").split("/")[-1]
+                if asked == index.wheel.name:
+                    index.send(self)
+                elif asked.replace("-", "_") == index.wheel.name.split("-")[0]:
+                    self.answer(f'<a href="/{index.wheel.name}">{index.wheel.name}</a>'.encode(), "text/html")
+                else:
+                    self.send_error(404)
+
+            def answer(self, body: bytes, kind: str) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Keep the tests' output clean."""
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/simple/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def offer(
+        self,
+        name: str,
+        number: str,
+        version: tuple[int, int, int],
+        *,
+        seconds: float = 0.0,
+        tags: str = "py3-none-any",
+    ) -> None:
+        """Offer a wheel of small libraries and a large file, to be sent within about `seconds`."""
+        self.wheel, self.seconds = self.folder / f"{name.replace('-', '_')}-{number}-{tags}.whl", seconds
+        make_libraries(self.folder / "lib", version)
+        about = f"{name.replace('-', '_')}-{number}.dist-info"
+        with zipfile.ZipFile(self.wheel, "w") as archive:
+            for library in (self.folder / "lib").iterdir():
+                archive.write(library, f"tensorrt_libs/{library.name}")
+            archive.writestr("tensorrt_libs/large", os.urandom(2_000_000))
+            archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+            archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tags}\n")
+            archive.writestr(f"{about}/RECORD", "")
+        self.size = self.wheel.stat().st_size
+
+    def send(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        """Send the wheel in twenty parts."""
+        self.downloads += 1
+        body = self.wheel.read_bytes()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        part = len(body) // 20 + 1
+        for start in range(0, len(body), part):
+            handler.wfile.write(body[start : start + part])
+            time.sleep(self.seconds / 20)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    (tmp_path / "index").mkdir()
+    served = Index(tmp_path / "index")
+    yield served
+    served.server.shutdown()
+    served.server.server_close()

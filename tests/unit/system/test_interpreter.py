@@ -45,7 +45,7 @@ def test_the_probe_of_onnxruntime(executed: Path, tmp_path: Path) -> None:
 def test_the_download_of_the_wheel(executed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(ComponentMissing, match="pip could not download"):
-        tensorrt_wheel.download_wheel(tmp_path)
+        tensorrt_wheel.download_wheel(tensorrt_wheel.PINNED, tmp_path)
     assert not executed.exists()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taskrunner import load, version_tuple
+from taskrunner import load
 from trt_workbench.system import launcher
 
 ENVIRONMENTS = load(Path(__file__).parents[3])
@@ -18,9 +18,10 @@ def test_a_package_is_in_the_environments_that_messages_name(package: str) -> No
 
 
 def test_environments_for_gpus_are_made_for_what_the_table_says() -> None:
-    table = {name: floor for floor, names in launcher._GPU_ENVIRONMENTS for name in names}
+    table = {name: card for card, names in launcher._CARD_ENVIRONMENTS.items() for name in names}
+    table |= dict.fromkeys(launcher._ANY_CARD, "7.5")
     floors = {name: environment.platforms[0].cuda_arch for name, environment in ENVIRONMENTS.items()}
-    assert table == {name: version_tuple(floor) for name, floor in floors.items() if floor}
+    assert table == {name: floor for name, floor in floors.items() if floor}
     for task in ("setup-tensorrt", "build-native", "build-ort"):
         assert all(task in ENVIRONMENTS[name].tasks for name in table)
 
@@ -30,10 +31,11 @@ def test_environments_for_gpus_are_made_for_what_the_table_says() -> None:
     [
         ("12.0", "default", "rtx5090"),
         ("12.0", "rtx5090-trt11", "rtx5090-trt11"),  # the one that is active is for GPUs
-        ("10.0", "default", "h200"),
+        ("10.0", "default", "gpu"),
         ("9.0", "llm", "h200"),
-        ("8.6", "default", "rtx5090"),
-        (None, "dev", "rtx5090"),
+        ("9.0", "gpu", "gpu"),
+        ("8.6", "default", "gpu"),
+        (None, "dev", "gpu"),
         (None, "h200", "h200"),
     ],
 )
@@ -54,6 +56,23 @@ def test_tensorrt_is_set_up_in_an_environment_for_the_gpu(
     assert launcher.task("doctor") == f"`{program} -e {environment} doctor`"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "environment", "wanted"),
+    [
+        ("12.0", "default", "rtx5090-trt11"),
+        ("12.0", "gpu-trt11", "gpu-trt11"),
+        ("9.0", "h200", "gpu-trt11"),
+        (None, "default", "gpu-trt11"),
+    ],
+)
+def test_onnxruntime_is_built_in_an_environment_with_tensorrt_11(
+    gpus: Callable[..., None], started_by: Callable[..., None], gpu: str | None, environment: str, wanted: str
+) -> None:
+    gpus(*([gpu] if gpu else []))
+    started_by("pixi", environment)
+    assert launcher.task("build-ort") == f"`pixi run -e {wanted} build-ort`"
+
+
 def test_without_an_environment_it_is_pip() -> None:
     assert launcher.task("setup-tensorrt") == "`trtw setup-tensorrt`"
     assert launcher.task("build-native") == "`pip install ./cpp`"
@@ -66,7 +85,8 @@ def test_without_an_environment_it_is_pip() -> None:
     [
         ("onnxruntime-gpu", "12.0", "default", "rtx5090"),
         ("onnxruntime-gpu", "9.0", "default", "h200"),
-        ("onnxruntime-gpu", "8.9", "default", "rtx5090"),
+        ("onnxruntime-gpu", "8.9", "default", "gpu"),
+        ("torch", "8.9", "gpu", "gpu-llm"),
         ("onnxruntime", None, "rtx5090-trt11", "default"),
         ("torch", None, "default", "llm"),
         ("torch", "9.0", "default", "h200"),

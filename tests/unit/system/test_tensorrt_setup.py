@@ -1,16 +1,20 @@
 import dataclasses
+import json
+import re
 import subprocess
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from trt_workbench.cli.app import app
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system import tensorrt_wheel
 from trt_workbench.system.tensorrt_headers import fetch_headers, fetch_parser_header
 from trt_workbench.system.tensorrt_setup import SetupRequest, setup_tensorrt
-from trt_workbench.system.tensorrt_sources import Source
 from trt_workbench.system.tensorrt_wheel import unpack_libraries
 
 
@@ -119,47 +123,111 @@ def test_a_lying_tag_is_refused(tmp_path: Path, trees: SimpleNamespace) -> None:
         fetch_headers((10, 16, 1), str(repository), tmp_path / "include")
 
 
-def test_nothing_found(tmp_path: Path) -> None:
-    with pytest.raises(ComponentMissing, match="--from DIR"):
-        setup_tensorrt(SetupRequest(root=tmp_path / "extern", allow_8_6=False))
+def test_the_pinned_wheel_is_downloaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace, index: SimpleNamespace
+) -> None:
+    monkeypatch.setattr(tensorrt_wheel, "_POLL_S", 0.1)
+    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
+    repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
+    request = SetupRequest(root=tmp_path / "extern", headers_git=str(repository), index=index.url)
+    notes: list[str] = []
+    arrived: list[tuple[int, int]] = []
+    result = setup_tensorrt(request, notes.append, lambda done, total: arrived.append((done, total)))
+    assert result.changed
+    assert (result.version, result.source) == ((10, 16, 1), "pinned")
+    assert notes[0] == "Downloading TensorRT 10.16.1 (tensorrt-cu13-libs==10.16.1.11)."
+    assert not (tmp_path / "extern" / "current" / "lib" / "libnvinfer.so.10").is_symlink()
+    # what pip writes grows from its first bytes to the whole, whose size pip rounds
+    assert arrived[0][0] < arrived[-1][0]
+    assert arrived[-1][1] == pytest.approx(index.size, rel=0.05)
+    assert not list((tmp_path / "extern").glob(".staging*"))
+    assert not setup_tensorrt(request, notes.append).changed
+    assert index.downloads == 1
 
 
-def test_the_last_resort_is_stated_and_downloaded_once(
+def test_the_command_says_how_far_a_download_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace, index: SimpleNamespace
+) -> None:
+    monkeypatch.setattr(tensorrt_wheel, "_POLL_S", 0.1)
+    monkeypatch.setattr("trt_workbench.cli.progress._EVERY_S", 0.3)
+    monkeypatch.setattr("trt_workbench.system.workspace.tensorrt_root", lambda: tmp_path / "extern")
+    index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
+    repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
+    words = ["setup-tensorrt", "--json", "--index-url", index.url, "--headers-git", str(repository)]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["source"] == "pinned"
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Downloaded ")]
+    assert len(lines) >= 3
+    assert all(re.fullmatch(r"Downloaded [\d.]+ [kM]B of 2\.0 MB in \d+ s\.", line) for line in lines)
+
+
+def test_what_the_environment_has_comes_before_a_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trees: SimpleNamespace
 ) -> None:
-    from trt_workbench.system import tensorrt_setup
-
-    downloads = []
-
-    def download(folder: Path) -> Source:
-        downloads.append(folder)
-        trees.make_libraries(folder / "lib", (8, 6, 0))
-        return Source(tensorrt_wheel.WHEEL_KIND, folder / "lib", copy=True)
-
-    monkeypatch.setattr(tensorrt_setup, "download_wheel", download)
-    repository = trees.headers_repository(tmp_path / "repository", {"v8.6.0": (8, 6, 0)})
-    request = SetupRequest(root=tmp_path / "extern", headers_git=str(repository))
+    trees.make_libraries(tmp_path / "site" / "tensorrt_libs", (11, 1, 0))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    repository = trees.headers_repository(tmp_path / "repository", {"v11.1": (11, 1, 0)})
     notes: list[str] = []
-    assert setup_tensorrt(request, notes.append).changed
-    assert "last resort" in notes[0]
-    assert not (tmp_path / "extern" / "current" / "lib" / "libnvinfer.so.8").is_symlink()
-    assert not setup_tensorrt(request, notes.append).changed
-    assert len(downloads) == 1
+    request = SetupRequest(root=tmp_path / "extern", headers_git=str(repository), index="http://127.0.0.1:9/")
+    assert setup_tensorrt(request, notes.append).source == "wheels"
+    assert "links TensorRT 10.16.1: --source pinned fetches it." in notes[1]
+
+
+def test_an_index_that_cannot_be_had_never_ends_with_8_6(tmp_path: Path, index: SimpleNamespace) -> None:
+    index.offer("tensorrt", "8.6.0", (8, 6, 0))
+    notes: list[str] = []
+    with pytest.raises(ComponentMissing, match=r"could not download tensorrt-cu13-libs==10\.16\.1\.11 .*--from DIR"):
+        setup_tensorrt(SetupRequest(root=tmp_path / "extern", index=index.url), notes.append)
+    assert index.downloads == 0
+    assert [path.name for path in (tmp_path / "extern").iterdir()] in ([".lock"], [])
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ComponentMissing, match=r"no TensorRT of conda-forge\. .*--from DIR"):
+        setup_tensorrt(SetupRequest(root=tmp_path / "extern", source="conda-forge"))
+
+
+@pytest.mark.parametrize("card", ["10.0", "12.0"])
+def test_8_6_is_refused_for_a_card_that_it_does_not_know(
+    tmp_path: Path, gpus: Callable[..., None], index: SimpleNamespace, card: str
+) -> None:
+    gpus(card)
+    index.offer("tensorrt", "8.6.0", (8, 6, 0))
+    request = SetupRequest(root=tmp_path / "extern", source="pypi-8.6.0", index=index.url)
+    with pytest.raises(UsageProblem, match=f"8.6.0 is too old for compute capability {card}.*take 10.16.1"):
+        setup_tensorrt(request)
+    assert index.downloads == 0
+
+
+@pytest.mark.parametrize("card", ["9.0", None])
+def test_8_6_is_downloaded_where_it_was_asked_for(
+    tmp_path: Path, gpus: Callable[..., None], trees: SimpleNamespace, index: SimpleNamespace, card: str | None
+) -> None:
+    gpus(*([card] if card else []))
+    index.offer("tensorrt", "8.6.0", (8, 6, 0), tags="cp310-none-manylinux_2_17_x86_64")
+    repository = trees.headers_repository(tmp_path / "repository", {"v8.6.0": (8, 6, 0)})
+    request = SetupRequest(root=tmp_path / "extern", source="pypi-8.6.0", headers_git=str(repository), index=index.url)
+    notes: list[str] = []
+    assert setup_tensorrt(request, notes.append).version == (8, 6, 0)
+    assert "security fixes" in notes[0]
 
 
 def test_only_the_libraries_leave_the_wheel(tmp_path: Path) -> None:
+    libraries = ["libnvinfer.so.8", "libnvinfer_builder_resource.so.8.6.0", "libnvinfer_plugin.so.8"]
+    libraries += ["libnvonnxparser.so.8"]
     wheel = tmp_path / "tensorrt-8.6.0.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for name in tensorrt_wheel.LIBRARIES:
+        for name in libraries:
             archive.writestr(f"tensorrt/{name}", name)
         archive.writestr("../escape.so", "bad")
         archive.writestr("tensorrt/tensorrt.so", "python module")
     unpack_libraries(wheel, tmp_path / "out" / "lib")
-    assert sorted(path.name for path in (tmp_path / "out" / "lib").iterdir()) == sorted(tensorrt_wheel.LIBRARIES)
+    assert sorted(path.name for path in (tmp_path / "out" / "lib").iterdir()) == libraries
     assert not (tmp_path / "out" / "escape.so").exists()
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tensorrt/libnvinfer.so.8", "one")
-    with pytest.raises(ComponentMissing, match="lacks"):
+    with pytest.raises(ComponentMissing, match=r"lacks libnvinfer_plugin\.so\.N, libnvonnxparser\.so\.N"):
         unpack_libraries(wheel, tmp_path / "again")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from trt_workbench.system.gpu import driver_report, first_gpu, why_no_gpu
-from trt_workbench.system.unused_gpu import unused_gpu
+from trt_workbench.system.unused_gpu import other_environment, unused_gpu
 
 Fixture = Callable[..., None]
 REASON = ("No CUDA provider.", "Install it.")
@@ -32,7 +32,7 @@ def test_the_first_visible_gpu_is_named(gpus: Fixture, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("gpu", "environment"), [("8.6", "rtx5090"), ("8.9", "rtx5090"), ("9.0", "h200"), ("10.0", "h200")]
+    ("gpu", "environment"), [("8.6", "gpu"), ("8.9", "gpu"), ("9.0", "h200"), ("10.0", "gpu"), ("12.0", "rtx5090")]
 )
 @pytest.mark.parametrize(("start", "program"), [("pixi", "pixi run"), ("tasks/run", "tasks/run")])
 def test_in_the_environment_for_the_cpu(
@@ -64,3 +64,29 @@ def test_elsewhere_the_backends_own_reason_is_given(gpus: Fixture, started_by: F
     assert str(unused_gpu(*REASON)).endswith("is left unused: No CUDA provider. Install it.")
     started_by("pixi", "h200", "eval-coco")
     assert str(unused_gpu(*REASON)).endswith("is left unused: No CUDA provider. Install it.")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "environment", "other"),
+    [
+        ("9.0", "gpu", "h200"),
+        ("12.0", "gpu", "rtx5090"),
+        ("12.0", "gpu-llm", None),
+        ("8.9", "gpu", None),
+        ("9.0", "h200", None),
+        ("9.0", "default", None),  # `unused_gpu` says it there
+    ],
+)
+def test_a_card_with_an_environment_of_its_own(
+    gpus: Fixture, started_by: Fixture, gpu: str, environment: str, other: str | None
+) -> None:
+    gpus(gpu)
+    started_by("pixi", environment, "eval-coco", "--limit", "5")
+    text = other_environment()
+    assert (text is None) == (other is None)
+    assert other is None or str(text).endswith(f" is {other}: `pixi run -e {other} eval-coco --limit 5`.")
+
+
+def test_without_a_manager_of_environments_there_is_no_other(gpus: Fixture) -> None:
+    gpus("9.0")
+    assert other_environment() is None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trt_workbench.backends.base import Availability, Backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.system.launcher import task
-from trt_workbench.system.unused_gpu import unused_gpu
+from trt_workbench.system.unused_gpu import other_environment, unused_gpu
 
 AUTO = "auto"
 
@@ -88,7 +88,7 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     Args:
         name: of the backend, or "auto".
         suffix: of the file to load.
-        say: called with a sentence about a GPU that `auto` leaves unused.
+        say: called with a sentence about a GPU that `auto` leaves unused, or that has an environment of its own.
 
     Raises:
         UsageProblem: there is no such backend, or `auto` knows none for the suffix.
@@ -124,7 +124,7 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
         found = availability(name)
         if found.ok:
             better = refused.get("ort-cuda")
-            if better and (note := unused_gpu(better.reason, better.mend)):
+            if note := unused_gpu(better.reason, better.mend) if better else other_environment():
                 say(note)
             return get_backend(name)
         refused[name] = found

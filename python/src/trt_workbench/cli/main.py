@@ -43,8 +43,10 @@ def _code(module: str) -> int:
         from importlib import import_module
 
         from trt_workbench.cli.streams import guard
+        from trt_workbench.system.workspace import enter_users_folder
 
         guard()
+        enter_users_folder()
         import_module(f"trt_workbench.cli.{module}").main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -17,6 +17,7 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.cli.progress import download_progress
 from trt_workbench.system.tensorrt_headers import HEADERS_GIT, PARSER_GIT
 
 
@@ -26,6 +27,7 @@ class Origin(enum.StrEnum):
     auto = "auto"
     conda_forge = "conda-forge"
     wheels = "wheels"
+    pinned = "pinned"
     pypi = "pypi-8.6.0"
 
 
@@ -37,11 +39,15 @@ def setup_tensorrt(
         typer.Option("--from", help="An installed TensorRT: unpacked archive, /usr of Debian packages or a container."),
     ] = None,
     source: Annotated[
-        Origin, typer.Option("--source", help="Kind of source to take where no folder is named.")
+        Origin,
+        typer.Option(
+            "--source",
+            help="Kind of source where no folder is named: auto takes what the environment has, else the pinned wheel.",
+        ),
     ] = Origin.auto,
-    allow_8_6: Annotated[
-        bool, typer.Option("--allow-8-6/--no-allow-8-6", help="Download TensorRT 8.6.0 from PyPI as the last resort.")
-    ] = True,
+    index_url: Annotated[
+        str | None, typer.Option(help="Package index to download the wheel from; NVIDIA's for the pinned one.")
+    ] = None,
     headers_git: Annotated[
         str, typer.Option(help="Repository with TensorRT's include/ at a tag per version: URL or path.")
     ] = HEADERS_GIT,
@@ -61,14 +67,15 @@ def setup_tensorrt(
         root=tensorrt_root(),
         folder=folder,
         source=source.value,
-        allow_8_6=allow_8_6,
+        index=index_url,
         headers_git=headers_git,
         parser_headers_git=parser_headers_git,
         copy=copy,
         force=force,
     )
-    notes = stderr_console()
-    result = setup.setup_tensorrt(request, lambda text: notes.print(text, highlight=False))
+    console = stderr_console()
+    with download_progress(console) as progress:
+        result = setup.setup_tensorrt(request, lambda text: print_line(console, text), progress)
     if as_json:
         print_json(_document(result))
     else:

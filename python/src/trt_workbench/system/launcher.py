@@ -19,10 +19,10 @@ _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
 # Tasks that are not `trtw TASK` without pixi.
 _WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
 
-# The environments of pixi.toml that hold CUDA's stack, by the least compute capability they are made for, newest first.
-# The last resort serves every GPU that CUDA 13 serves; test_launcher.py holds this and the next table to the manifest.
-_GPU_ENVIRONMENTS = (((12, 0), ("rtx5090", "rtx5090-llm", "rtx5090-trt11")), ((9, 0), ("h200",)))
-_LAST_RESORT = "rtx5090"
+# The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one
+# first, and those for every card that CUDA 13 serves. test_launcher.py holds these tables to the manifest.
+_CARD_ENVIRONMENTS = {"12.0": ("rtx5090", "rtx5090-llm", "rtx5090-trt11"), "9.0": ("h200",)}
+_ANY_CARD = ("gpu", "gpu-llm", "gpu-trt11")
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ _PACKAGES = {
     "onnxruntime": _Package(f"pip install onnxruntime=={ONNXRUNTIME_VERSION}", ("default", "dev", "dev-llm", "llm")),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
-        ("rtx5090", "rtx5090-llm", "h200"),
+        ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200"),
     ),
-    "tensorrt-cu13-libs": _Package("pip install tensorrt-cu13-libs==10.16.1.11", ("rtx5090", "rtx5090-llm", "h200")),
-    "torch": _Package("pip install 'torch>=2.10'", ("llm", "rtx5090-llm", "h200", "dev-llm")),
-    "transformers": _Package("pip install './python[llm]'", ("llm", "rtx5090-llm", "h200", "dev-llm")),
+    "torch": _Package("pip install 'torch>=2.10'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
+    "transformers": _Package("pip install './python[llm]'", ("llm", "gpu-llm", "rtx5090-llm", "h200", "dev-llm")),
 }
 
 
@@ -71,7 +70,7 @@ def launcher() -> Launcher:
 
 
 def task(name: str, *arguments: str) -> str:
-    """Return the command, in backquotes, that runs a task here: `pixi run -e rtx5090 setup-tensorrt`.
+    """Return the command, in backquotes, that runs a task here: `pixi run -e gpu setup-tensorrt`.
 
     Tasks around TensorRT and the C++ core go to an environment for GPUs, all others to the one that is active.
     """
@@ -81,7 +80,7 @@ def task(name: str, *arguments: str) -> str:
         return f"`{' '.join([_WITHOUT_TASKS.get(name, f'trtw {name}'), *arguments])}`"
     environment = started.environment
     if name == "build-ort":
-        environment = "rtx5090-trt11"
+        environment = next(name for name in (environment, *_suited(), *_ANY_CARD) if name.endswith("-trt11"))
     elif name in ("setup-tensorrt", "build-native") and environment not in _gpu_environments():
         environment = gpu_environment()
     return f"`{started.in_environment(environment, words)}`"
@@ -112,7 +111,13 @@ def repair(pip: str) -> str:
 
 def gpu_environment() -> str:
     """Return the environment of pixi.toml for this machine's GPU."""
-    return next(iter(_suited()), _LAST_RESORT)
+    return next(iter(_suited()), _ANY_CARD[0])
+
+
+def card_environment() -> str | None:
+    """Return the environment that is made for this machine's GPU where the active one is `gpu`, else None."""
+    usual = gpu_environment()
+    return usual if launcher().environment == _ANY_CARD[0] != usual else None
 
 
 def this_command() -> str:
@@ -128,14 +133,11 @@ def _remake(started: Launcher) -> str:
 
 
 def _gpu_environments() -> tuple[str, ...]:
-    return tuple(name for _, names in _GPU_ENVIRONMENTS for name in names)
+    return (*_ANY_CARD, *(name for names in _CARD_ENVIRONMENTS.values() for name in names))
 
 
 def _suited() -> tuple[str, ...]:
-    """Return the environments that are made for this machine's GPU, the usual one first."""
+    """Return the environments that serve this machine's GPU, best first; none without a GPU."""
     gpu = first_gpu()
     capability = gpu["compute_capability"] if gpu else None
-    if not capability:
-        return ()
-    major, minor = map(int, capability.split("."))
-    return next((names for floor, names in _GPU_ENVIRONMENTS if (major, minor) >= floor), ())
+    return (*_CARD_ENVIRONMENTS.get(capability, ()), *_ANY_CARD) if capability else ()

@@ -23,8 +23,8 @@ _ASK_VERSION = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).getInferLibVe
 
 Version = tuple[int, int, int]
 
-# GeForce RTX 50 (SM 12.0); an older TensorRT has no kernels for it.
-_BLACKWELL_MAJOR, _BLACKWELL_VERSION = 12, (10, 8, 0)
+# Blackwell (SM 10.0 and 12.0); an older TensorRT has no kernels for it.
+_BLACKWELL_MAJOR, _BLACKWELL_VERSION = 10, (10, 8, 0)
 
 
 def setup_advice(*arguments: str) -> str:
@@ -216,7 +216,7 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
         ),
     ]
     mend = unset if named else f"{setup_advice()} Use --from DIR to choose another TensorRT."
-    problems = [*tree.problems(), *_unknown_gpus(tree.library_version, compute_capabilities)]
+    problems = [*tree.problems(), *unknown_gpus(tree.library_version, compute_capabilities)]
     return rows + [("TensorRT", "problem", problem, mend) for problem in problems]
 
 
@@ -228,7 +228,8 @@ def _is_default(root: Path) -> bool:
         return False
 
 
-def _unknown_gpus(library: Version | None, compute_capabilities: Iterable[str]) -> list[str]:
+def unknown_gpus(library: Version | None, compute_capabilities: Iterable[str]) -> list[str]:
+    """Return a sentence for each compute capability, such as "12.0", that a version of TensorRT does not know."""
     if library is None or library >= _BLACKWELL_VERSION:
         return []
     unknown = {text for text in compute_capabilities if int(text.partition(".")[0]) >= _BLACKWELL_MAJOR}

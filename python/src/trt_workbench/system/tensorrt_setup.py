@@ -9,12 +9,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import filelock
 
-from trt_workbench.errors import ComponentMissing
-from trt_workbench.system.launcher import package
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.system.gpu import first_gpu
+from trt_workbench.system.launcher import ONNXRUNTIME_VERSION, task
 from trt_workbench.system.tensorrt import (
     TensorRTTree,
     Version,
@@ -23,6 +24,7 @@ from trt_workbench.system.tensorrt import (
     format_version,
     headers_version,
     library_version,
+    unknown_gpus,
     version_mismatch,
 )
 from trt_workbench.system.tensorrt_headers import (
@@ -33,16 +35,11 @@ from trt_workbench.system.tensorrt_headers import (
     fetch_parser_header,
 )
 from trt_workbench.system.tensorrt_sources import Source, installed_sources, require_source
-from trt_workbench.system.tensorrt_wheel import WHEEL_KIND, WHEEL_VERSION, download_wheel
+from trt_workbench.system.tensorrt_wheel import LIBRARY_PATTERNS, OLD, PINNED, Progress, Wheel, download_wheel
 
 RECORD = "setup.json"
 SCHEMA_VERSION = 1
-SourceChoice = Literal["auto", "conda-forge", "wheels", "pypi-8.6.0"]
-_LIBRARY_PATTERNS = ("libnvinfer*.so*", "libnvonnxparser*.so*")
-LAST_RESORT = (
-    "Taking TensorRT 8.6.0 from PyPI, the last resort: it dates from 2023, knows no GPU newer than Hopper and misses "
-    "security fixes. Name a newer one with --from DIR, or install conda-forge's libnvinfer packages."
-)
+OLD_WARNING = "TensorRT 8.6.0 dates from 2023, knows no GPU newer than Hopper and misses security fixes."
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,9 @@ class SetupRequest:
     Attributes:
         root: `extern/tensorrt` of the workspace.
         folder: an existing TensorRT; None to look in the environment.
-        source: which kind of source to use where no folder is named.
-        allow_8_6: whether PyPI's TensorRT 8.6.0 may be downloaded as the last resort.
+        source: which kind of source to use where no folder is named: "conda-forge", "wheels", "pinned",
+            "pypi-8.6.0", or "auto" for the first of these that serves, 8.6.0 not among them.
+        index: package index that has the wheel to download; None for the wheel's own.
         headers_git: repository with `include/` at a tag per version.
         parser_headers_git: repository with `NvOnnxParser.h`.
         copy: copy files instead of linking to them.
@@ -62,8 +60,8 @@ class SetupRequest:
 
     root: Path
     folder: Path | None = None
-    source: SourceChoice = "auto"
-    allow_8_6: bool = True
+    source: str = "auto"
+    index: str | None = None
     headers_git: str = HEADERS_GIT
     parser_headers_git: str = PARSER_GIT
     copy: bool = False
@@ -81,32 +79,38 @@ class SetupResult:
     notes: list[str] = field(default_factory=list)
 
 
-def setup_tensorrt(request: SetupRequest, note: Callable[[str], None] = lambda _: None) -> SetupResult:
+def setup_tensorrt(
+    request: SetupRequest, note: Callable[[str], None] = lambda _: None, progress: Progress | None = None
+) -> SetupResult:
     """Make `<root>/<version>/{include,lib,bin}` and point `<root>/current` at it. Safe to run again.
 
     Args:
         request: where to look and where to put it.
         note: called with each step, for a person who waits.
+        progress: called with the bytes of a download that have arrived, and all there will be (0 if that is unknown).
 
     Raises:
-        UsageProblem: the folder holds no TensorRT, or the headers' repository has no fitting tag.
+        UsageProblem: the folder holds no TensorRT, the version does not know this machine's GPU, or the headers'
+            repository has no fitting tag.
         ComponentMissing: no TensorRT was found, or headers and libraries are not one version.
     """
     request.root.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(request.root / ".lock"), _staging(request.root) as work:
         source = _choose(request)
-        if source is None:
-            note(LAST_RESORT)
-            earlier = request.root / WHEEL_VERSION
-            if not request.force and _read_record(earlier).get("source") == WHEEL_KIND and not _problems(earlier):
+        if isinstance(source, Wheel):
+            wheel = source
+            earlier = request.root / format_version(wheel.version)
+            if not request.force and _read_record(earlier).get("source") == wheel.kind and not _problems(earlier):
                 _point_current(request.root, earlier.name)
-                return _unchanged(earlier, WHEEL_KIND)
-            note(f"Downloading TensorRT {WHEEL_VERSION} from PyPI (about 700 MB).")
-            source = download_wheel(work / "wheel")
+                return _unchanged(earlier, wheel.kind)
+            source = _download(wheel, request, work / "wheel", note, progress)
         library = find_library(source.libraries, "libnvinfer")
         assert library is not None
         version = library_version(library)
         note(f"TensorRT {format_version(version)} from {source.kind}: {source.libraries}")
+        if source.kind == "wheels" and version[:2] != PINNED.version[:2]:
+            pinned = format_version(PINNED.version)
+            note(f"ONNX Runtime {ONNXRUNTIME_VERSION} links TensorRT {pinned}: --source {PINNED.kind} fetches it.")
         destination = request.root / format_version(version)
         if not request.force and _is_whole(destination, source):
             _point_current(request.root, destination.name)
@@ -135,26 +139,49 @@ def _unchanged(tree: Path, kind: str) -> SetupResult:
     return SetupResult(examined, examined.library_version, kind, changed=False)
 
 
-def _choose(request: SetupRequest) -> Source | None:
-    """Return the source to take; None for PyPI's wheel, which must be downloaded first."""
+def _choose(request: SetupRequest) -> Source | Wheel:
+    """Return the source to take, or the wheel that must be downloaded first."""
     if request.folder is not None:
         return require_source(request.folder.absolute())
-    if request.source != WHEEL_KIND:
+    if request.source == OLD.kind:
+        _require_known_gpu(OLD)
+        return OLD
+    if request.source != PINNED.kind:
         for source in installed_sources():
             if request.source in ("auto", source.kind):
                 return source
-    if request.source == WHEEL_KIND or (request.source == "auto" and request.allow_8_6):
-        return None
-    searched = "conda-forge's libnvinfer packages or TensorRT wheels" if request.source == "auto" else request.source
+    if request.source in ("auto", PINNED.kind):
+        return PINNED
     msg = (
-        f"No TensorRT was found: looked for {searched} in the active environment. "
-        f"{package('tensorrt-cu13-libs')} Or name an unpacked archive with --from DIR."
+        f"The active environment holds no TensorRT of {request.source}. {task('setup-tensorrt')} fetches "
+        f"{format_version(PINNED.version)}; --from DIR takes an unpacked archive."
     )
     raise ComponentMissing(msg)
 
 
+def _require_known_gpu(wheel: Wheel) -> None:
+    gpu = first_gpu()
+    capability = gpu and gpu["compute_capability"]
+    if capability and (problems := unknown_gpus(wheel.version, [capability])):
+        msg = f"{problems[0]} Leave --source out to take {format_version(PINNED.version)}."
+        raise UsageProblem(msg)
+
+
+def _download(
+    wheel: Wheel, request: SetupRequest, folder: Path, note: Callable[[str], None], progress: Progress | None
+) -> Source:
+    if wheel is OLD:
+        note(OLD_WARNING)
+    note(f"Downloading TensorRT {format_version(wheel.version)} ({wheel.requirement}).")
+    try:
+        return download_wheel(wheel, folder, request.index, progress)
+    except ComponentMissing as error:
+        msg = f"{error} Name another index with --index-url, or an unpacked archive with --from DIR."
+        raise ComponentMissing(msg) from error
+
+
 def _place_libraries(source: Source, destination: Path, *, copy: bool) -> None:
-    for pattern in _LIBRARY_PATTERNS:
+    for pattern in LIBRARY_PATTERNS:
         for path in sorted(source.libraries.glob(pattern)):
             if path.is_file():
                 _place(path, destination / path.name, copy=copy)
@@ -223,7 +250,7 @@ def _record(source: Source, version: Version, headers: str) -> dict[str, Any]:
 
 
 def _files(source: Source) -> dict[str, int]:
-    paths = [path for pattern in _LIBRARY_PATTERNS for path in source.libraries.glob(pattern) if path.is_file()]
+    paths = [path for pattern in LIBRARY_PATTERNS for path in source.libraries.glob(pattern) if path.is_file()]
     return {path.name: path.stat().st_size for path in sorted(paths)}
 
 

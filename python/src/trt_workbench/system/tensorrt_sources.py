@@ -40,7 +40,7 @@ class Source:
     """A place that holds TensorRT's libraries, and perhaps headers and trtexec.
 
     Attributes:
-        kind: "folder", "conda-forge", "wheels" or "pypi-8.6.0".
+        kind: "folder", "conda-forge", "wheels", "pinned" or "pypi-8.6.0".
         libraries: folder with `libnvinfer.so.N`.
         headers: folder with `NvInferVersion.h`; None where there is none.
         trtexec: the tool; None where there is none.

@@ -1,9 +1,9 @@
-"""What is said where a backend for the CPU was chosen on a machine with a GPU."""
+"""What is said where a GPU is left unused, or has an environment of its own."""
 
 from __future__ import annotations
 
 from trt_workbench.system.gpu import driver_report, first_gpu
-from trt_workbench.system.launcher import holds, launcher, package
+from trt_workbench.system.launcher import card_environment, holds, launcher, package, this_command
 
 # Of ONNX Runtime's GPU wheel: CUDA 13, whose libraries have no kernels for an older GPU (CUDA 13.0 release notes).
 _CUDA, _CAPABILITY = (13, 0), (7, 5)
@@ -34,6 +34,18 @@ def unused_gpu(reason: str, advice: str) -> str | None:
     if environment and not holds(environment, "onnxruntime-gpu"):
         reason, advice = f"the environment {environment} is for the CPU.", package("onnxruntime-gpu")
     return f"{what}: {reason} {advice}"
+
+
+def other_environment() -> str | None:
+    """Return a sentence with the environment made for this GPU where one for any GPU is active; None elsewhere."""
+    started, made_for_it, gpu = launcher(), card_environment(), first_gpu()
+    if made_for_it is None or gpu is None:
+        return None
+    command = started.in_environment(made_for_it, this_command())
+    return (
+        f"The environment {started.environment} is for any GPU; the one for this {gpu['name']} is {made_for_it}: "
+        f"`{command}`."
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -41,6 +42,20 @@ def _repository(candidates: Iterable[Path]) -> Path | None:
     return next(
         (folder for folder in candidates if (folder / _MARKER).is_file() and (folder / "models").is_dir()), None
     )
+
+
+def enter_users_folder() -> None:
+    """Go to the folder in which the user stands, so that paths on the command line mean that one.
+
+    pixi and tasks/run start a task in the root of the repository and leave the user's folder in `$INIT_CWD`. Any other
+    folder was chosen: by `cd` in a shell that pixi started, or by a task of another project, whose paths are its own.
+    """
+    root, folder = os.environ.get("PIXI_PROJECT_ROOT"), os.environ.get("INIT_CWD")
+    if not root or not folder or Path(root).resolve() not in Path(__file__).resolve().parents:
+        return
+    with contextlib.suppress(OSError):  # the folder is gone
+        if Path(root).samefile(Path.cwd()):
+            os.chdir(folder)
 
 
 def models_dir() -> Path:
