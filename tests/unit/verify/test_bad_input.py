@@ -75,14 +75,41 @@ def test_strings_are_named(tmp_path: Path) -> None:
         found(path)
 
 
-def test_gigabytes_are_said_and_the_rest_is_verified(tmp_path: Path) -> None:
+def test_gigabytes_are_sampled_by_a_smaller_batch_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 20)
+    kind = (FLOAT, ["N", 1024])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    result = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 20)})
+    huge, instead = result.document["cases"][-2:]
+    assert (huge["label"], huge["verdict"]) == ("N=1048576", "unverified")
+    assert huge["reason"] == "its inputs take 4 GiB, at most 1 MiB are tried: N=256 stands for it"
+    assert (instead["label"], instead["verdict"]) == ("N=256", "right")
+    assert result.document["verdict"] == "right"
+    assert result.unproven == ()
+
+
+def test_gigabytes_without_a_batch_are_sampled_by_smaller_dimensions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 16)
+    kind = (FLOAT, [1, 3, "H", "W"])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    cases = found(path, quick=True, ranges={"H": Range(8, 8, 1008), "W": Range(8, 8, 2008)}).document["cases"]
+    huge = next(case for case in cases if case["label"] == "H=1008 W=2008")
+    assert huge["reason"].endswith("H=54 W=101 stands for it")
+    assert [case["verdict"] for case in cases if case["label"] == "H=54 W=101"] == ["right"]
+
+
+def test_inputs_that_are_too_large_at_their_smallest_are_not_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 8)
     kind = (FLOAT, ["N", 4])
     path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
-    document = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 29)}).document
-    last = document["cases"][-1]
-    assert last["verdict"] == "unverified"
-    assert last["reason"] == "its inputs take 8 GiB, at most 4 GiB are tried"
-    assert document["verdict"] == "right"
+    with pytest.raises(UsageProblem, match="no smaller shape is offered that fits"):
+        found(path)
 
 
 def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:

@@ -46,17 +46,19 @@ class Case:
         shapes: by input name.
         batch: size of the batch; None where the inputs have none in common.
         profile: of the engine; None where it is chosen by the shapes.
+        name: for a person, where the sizes have no symbols.
     """
 
     values: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
     batch: int | None
     profile: int | None = None
+    name: str = ""
 
     @property
     def label(self) -> str:
         """Return the sizes for a person, such as `batch=2 sequence=17`."""
-        sizes = " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
+        sizes = self.name or " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
         return sizes if self.profile is None else f"{sizes} (profile {self.profile})"
 
 
@@ -83,6 +85,27 @@ class Space:
         shapes = {name: tuple(_size(dim, sizes) for dim in dims) for name, dims in self.inputs.items()}
         batch = self.fixed_batch if self.batch is None else sizes[self.batch]
         return Case(sizes, shapes, batch, self.profile)
+
+    def sizes_of(self, shapes: Mapping[str, Sequence[int]], *, with_batch: bool = True) -> dict[str, int] | None:
+        """Return the sizes by symbol of shapes; None where they are not offered.
+
+        Args:
+            shapes: by input name.
+            with_batch: whether the batch has to be one that is offered too; it is left out of the sizes otherwise.
+        """
+        sizes: dict[str, int] = {}
+        for name, dims in self.inputs.items():
+            if name not in shapes or len(shapes[name]) != len(dims):
+                return None
+            for dim, size in zip(dims, shapes[name], strict=True):
+                if isinstance(dim, int):
+                    if dim != size:
+                        return None
+                elif dim in self.ranges and (with_batch or dim != self.batch):
+                    around = self.ranges[dim]
+                    if not around.low <= size <= around.high or sizes.setdefault(dim, size) != size:
+                        return None
+        return sizes
 
     def is_batched(self, name: str) -> bool:
         """Whether the first dimension of an input is the batch."""
