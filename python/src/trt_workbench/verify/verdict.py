@@ -61,18 +61,18 @@ def where(cases: Sequence[dict[str, Any]]) -> str:
 
 def _at(wrong: Sequence[dict[str, Any]], tried: Sequence[dict[str, Any]]) -> str:
     sizes = [_size(case) for case in tried]
-    right = len(tried) - len(wrong)
+    right = f"right at {len(tried) - len(wrong)} other{'s' * (len(tried) - len(wrong) > 1)}"
     text = ", ".join(case["label"] for case in wrong[:_NAMED]) + (" and more" if len(wrong) > _NAMED else "")
     if len(wrong) == 1:
         largest = " (the largest shape)" if _size(wrong[0]) == max(sizes) and sizes.count(max(sizes)) == 1 else ""
-        return f"only at {text}{largest}, right at {right} others"
+        return f"only at {text}{largest}, {right}"
     by_batch = {case["batch"] for case in wrong}
     if len(by_batch) == 1 and None not in by_batch and all(c in wrong for c in tried if c["batch"] in by_batch):
         return f"only at a batch of {by_batch.pop()}"
     least = min((case["batch"] for case in wrong if case["batch"] is not None), default=None)
     if least is not None and least > 1 and all(((c["batch"] or 0) >= least) == (c in wrong) for c in tried):
         return f"from a batch of {least} on"
-    return f"at {text}, right at {right} others"
+    return f"at {text}, {right}"
 
 
 def _size(case: dict[str, Any]) -> int:
