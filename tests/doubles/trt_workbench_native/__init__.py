@@ -4,7 +4,7 @@
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
 GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_LOG a file that gets a line for
 every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
-a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays" or "state".
+a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "state", "profile 1".
 """
 
 import hashlib
@@ -274,6 +274,7 @@ class Runner:
             "slots": getattr(self.options, "slots", 1) > 1,
             "device arrays": on_device,
             "state": bool(self.pairs),
+            "profile 1": getattr(self.options, "profile", None) == 1,
         }
         return ways.get(os.environ.get("TRTW_DOUBLE_FAULT", ""), False)
 

@@ -120,3 +120,15 @@ def test_a_profile_that_no_input_fits_is_named_and_the_others_are_verified(tmp_p
     verdicts = {case["label"]: case["verdict"] for case in result.document["cases"]}
     assert verdicts["N=3"] == "right"
     assert verdicts["N=2"] == "unverified"
+
+
+def test_a_fault_of_one_profile_is_found_at_the_shapes_that_another_offers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = (TensorProto.FLOAT, ["N", 4])
+    path = save(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind}, [])
+    profiles = ["x:1x4/1x4/2x4", "x:2x4/3x4/3x4"]
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "profile 1")
+    result = found(path, options={"profiles": profiles}, quick=True)
+    verdicts = {(case["batch"], case["profile"]): case["verdict"] for case in result.document["cases"]}
+    assert verdicts == {(1, 0): "right", (2, 0): "right", (2, 1): "wrong", (3, 1): "wrong"}

@@ -94,6 +94,7 @@ class Opened:
             msg = f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}"
             raise UsageProblem(msg)
         self._note = note
+        self._in_profile: tuple[int, Session] | None = None
         try:
             self.session = self.open()
             self.reference = None if self.record else self._open_reference()
@@ -115,6 +116,19 @@ class Opened:
         session = require_backend(request.backend, request.target.suffix).load(request.target, chosen)
         self._sessions.append(session)
         return session
+
+    def of_profile(self, profile: int | None) -> Session:
+        """Return the session that runs in a profile; None for the one that chooses by the shapes.
+
+        Of shapes that several profiles offer, that one would never see more than one of them.
+        """
+        if profile is None:
+            return self.session
+        if self._in_profile is None or self._in_profile[0] != profile:
+            if self._in_profile:
+                self._in_profile[1].close()
+            self._in_profile = (profile, self.open(profile=profile))
+        return self._in_profile[1]
 
     def close(self) -> None:
         """Close every session."""
@@ -176,7 +190,9 @@ class Opened:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
         if isinstance(self.session, TrtSession):
             names = {spec.name for spec in self.session.inputs}
-            return engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+            spaces = engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+            chosen = self._request.options.get("profile")
+            return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
         return [model_space(self.session.inputs, symbols, self.ranges)]
 
     def _profiles(self) -> dict[str, Any]:

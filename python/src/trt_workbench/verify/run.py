@@ -127,6 +127,7 @@ class _Run:
     """The cases of one request, in turn."""
 
     def __init__(self, request: VerifyRequest, opened: Opened, yardstick: Yardstick | None, folder: Path) -> None:
+        self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
         ran = told(opened.session.record()) or ""
         self.precision = precision_of(" ".join((ran, request.precision)))
@@ -144,6 +145,7 @@ class _Run:
         if call.left_out:
             return {**row, "verdict": UNVERIFIED}
         try:
+            self._session = self._opened.of_profile(case.profile)
             for label in call.inputs:
                 row["outputs"] += self._one(call, label)
         except _Refused as error:
@@ -174,7 +176,7 @@ class _Run:
     def _one(self, call: Call, label: str) -> Iterator[dict[str, Any]]:
         """Run one set of inputs and yield a row for every output."""
         space, case, reference = call.space, call.case, call.reference
-        session, inputs = self._opened.session, call.inputs[label]()
+        session, inputs = self._session, call.inputs[label]()
         first = label == next(iter(call.inputs))
         expected = self._expected(reference, label, inputs)
         try:
@@ -258,7 +260,7 @@ class _Run:
             return reference.expected(label, inputs)
         except UsageProblem as error:
             try:
-                self._opened.session.run(inputs)
+                self._session.run(inputs)
             except UsageProblem:
                 raise _Refused(str(error)) from error
             msg = f"{error}; the target does, and nothing was proven of it"
@@ -281,7 +283,7 @@ class _Run:
         kept: list[Finding] = []
         for check in EVERY_CALL:
             try:
-                findings = worst(check(self._opened.session.run, trial))
+                findings = worst(check(self._session.run, trial))
             except UsageProblem:  # a shape that the check makes, such as a row alone, does not run
                 if reference is None or reference.fails(check, trial):
                     continue
