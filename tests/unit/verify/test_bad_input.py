@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.space import Range
 
@@ -164,3 +165,63 @@ def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -
     (tmp_path / "run").rmdir()
     with pytest.raises(UsageProblem, match=r"No sample of --inputs has shapes that are offered.*\[1, 65\]"):
         found(path, inputs=(str(samples / "3.npy"),))
+
+
+def test_an_input_whose_values_are_sizes_is_tried_at_its_ends(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Concat", ["rows", "size"], ["shape"], axis=0),
+        helper.make_node("Expand", ["x", "shape"], ["y"]),
+    ]
+    inputs = {"x": (FLOAT, ["N", 1]), "size": (TensorProto.INT64, [1])}
+    shape = [helper.make_node("Shape", ["x"], ["rows"], start=0, end=1)]
+    path = model(tmp_path / "m.onnx", [*shape, *nodes], inputs, {"y": (FLOAT, ["N", "K"])})
+    document = found(path, quick=True, ranges={"N": Range(1, 2, 3), "size": Range(1, 4, 9)}).document
+    assert document["verdict"] == "right"
+    assert document["cases_unverified"] == 0
+    shapes = {tuple(row["shape"]) for case in document["cases"] for row in case["outputs"]}
+    assert {(1, 4), (2, 4), (3, 4), (1, 1), (1, 9), (2, 1), (2, 9)} <= shapes
+
+
+def test_boxes_whose_number_depends_on_data(tmp_path: Path) -> None:
+    """Non-maximum suppression: rounding may change how many there are, which is no fault."""
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["chosen"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([20]), "most"),
+        numpy_helper.from_array(np.array([0.5], np.float32), "overlap"),
+        numpy_helper.from_array(np.array([0.1], np.float32), "least"),
+    ]
+    inputs = {"boxes": (FLOAT, ["N", 30, 4]), "scores": (FLOAT, ["N", 2, 30])}
+    path = model(tmp_path / "m.onnx", nodes, inputs, {"chosen": (TensorProto.INT64, ["K", 3])}, constants)
+    result = found(path, quick=True)
+    assert result.failures == ()
+    assert {row["verdict"] for case in result.document["cases"] for row in case["outputs"]} <= {"right", "undecided"}
+    assert len({row["shape"][0] for case in result.document["cases"] for row in case["outputs"]}) > 1
+
+
+def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = LiveReference._run
+
+    def fails(self: LiveReference, inputs: Any) -> Any:
+        if len(inputs["x"]) == 3:
+            msg = "no kernel for this shape"
+            raise UsageProblem(msg)
+        return running(self, inputs)
+
+    monkeypatch.setattr(LiveReference, "_run", fails)
+    kind = (FLOAT, ["N", 4])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    result = found(path, quick=True)
+    assert {case["label"]: case["verdict"] for case in result.document["cases"]} == {
+        "N=1": "right",
+        "N=2": "right",
+        "N=3": "unverified",
+        "N=16": "right",
+    }
+    assert result.unproven == (
+        "N=3: the reference ort-cpu does not run it: no kernel for this shape; the target does, and nothing was proven "
+        "of it",
+    )

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
 
 def _drawn(case: Case, specs: Sequence[TensorSpec], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:
     def make(kind: Kind, further: int) -> Callable[[], Arrays]:
-        return lambda: draw(specs, case.shapes, kind, request.seed + further)
+        return lambda: draw(specs, case.shapes, kind, request.seed + further, case.values)
 
     labels = list(_DRAWN)[: _QUICK if request.quick else None]
     return {label: make(*_DRAWN[label]) for label in labels}
@@ -91,7 +92,7 @@ def _given(call: Call, samples: Sequence[Arrays]) -> dict[str, Callable[[], Arra
 def _of_record(recorded: RecordedCase, spaces: Sequence[Space], specs: Sequence[TensorSpec]) -> Iterator[Call]:
     names = {spec.name for spec in specs}
     shapes = {name: shape for name, shape in recorded.shapes.items() if name in names}
-    inputs = {label: lambda label=label: recorded.inputs(label, specs) for label in recorded.labels}  # type: ignore[misc]
+    inputs = {label: partial(recorded.inputs, label, specs) for label in recorded.labels}
     found = [(space, sizes) for space in spaces if (sizes := space.sizes_of(shapes)) is not None]
     for space, sizes in found:
         yield Call(space, space.case(sizes), inputs, recorded)

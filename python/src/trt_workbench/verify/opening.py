@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,8 +88,9 @@ class Opened:
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
         self.graph = graph = request.model or _own_model(request.target)
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
-        for model in {graph, request.target if request.target.suffix == MODEL_SUFFIX else None} - {None}:
-            _refuse_random(model)
+        for model in {graph, request.target}:
+            if model and model.suffix == MODEL_SUFFIX:
+                _refuse_random(model)
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and request.backend != TENSORRT:
             msg = f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}"
@@ -218,7 +220,11 @@ class Opened:
         ]
         dynamic = [spec.name for spec in specs if None in spec.shape]
         ranges = {name: ShapeRange(min=ends[0][name], opt=ends[1][name], max=ends[2][name]) for name in dynamic}
-        return {"profiles": [str(Profile(shapes=ranges))]}
+        values = {}
+        for name in (spec.name for spec in specs if spec.name in space.ranges):
+            around, count = space.ranges[name], math.prod(space.case({}).shapes[name])
+            values[name] = ShapeRange(min=(around.low,) * count, opt=(around.best,) * count, max=(around.high,) * count)
+        return {"profiles": [str(Profile(shapes=ranges, values=values))]}
 
 
 def _own_model(target: Path) -> Path | None:

@@ -99,6 +99,7 @@ def verify(
         reason = rows[0]["reason"] if rows else "there are no shapes"
         msg = f"No shape could be run; the first answer was: {reason}"
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
+    open_questions = unproven(rows)
     document = {
         "schema_version": SCHEMA_VERSION,
         "target": str(request.target),
@@ -116,11 +117,11 @@ def verify(
         "cases": rows,
         "ways": others,
         "failures": run.failures,
-        "unproven": unproven(rows),
+        "unproven": open_questions,
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
-    return Verified(document, tuple(run.failures), tuple(document["unproven"]), failed)
+    return Verified(document, tuple(run.failures), tuple(open_questions), failed)
 
 
 class _Run:
