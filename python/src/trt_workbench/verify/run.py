@@ -19,6 +19,7 @@ from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.opening import Opened, VerifyRequest
+from trt_workbench.verify.other_ways import Way, ways
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
@@ -34,7 +35,6 @@ from trt_workbench.verify.verdict import (
     unproven,
     where,
 )
-from trt_workbench.verify.ways import Way, ways
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
 SCHEMA_VERSION = 1
@@ -48,14 +48,14 @@ class Verified:
     Attributes:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
-        unproven: one sentence for each shape and output of which nothing was proven.
         failed_shapes: one sentence for each shape at which the device failed, such as for want of memory.
+        unproven: one sentence for each shape and output of which nothing was proven.
     """
 
     document: dict[str, Any]
     failures: tuple[str, ...]
-    unproven: tuple[str, ...]
     failed_shapes: tuple[str, ...]
+    unproven: tuple[str, ...] = ()
 
 
 def verify(
@@ -121,7 +121,7 @@ def verify(
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
-    return Verified(document, tuple(run.failures), tuple(open_questions), failed)
+    return Verified(document, tuple(run.failures), failed, unproven=tuple(open_questions))
 
 
 class _Run:

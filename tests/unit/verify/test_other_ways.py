@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from tests.unit.verify.conftest import save
 
 from trt_workbench.errors import DeviceFailure
-from trt_workbench.verify import ways as of_verify
+from trt_workbench.verify import other_ways
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.space import Range
@@ -82,7 +82,7 @@ def test_inputs_go_to_the_device_where_pytorch_can_take_them(model: Path, monkey
         taken.append(array)
         return double.DeviceArray(array=array)
 
-    monkeypatch.setattr(of_verify, "uploader", lambda _: upload)
+    monkeypatch.setattr(other_ways, "uploader", lambda _: upload)
     result = found(model)
     assert results(result)["arrays on the device"] == ""
     assert len(taken) % 2 == 0
