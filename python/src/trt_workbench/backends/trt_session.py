@@ -175,7 +175,8 @@ class TrtSession(StateSession):
 
         Args:
             inputs: as `run` takes them.
-            upload: makes an array in device memory of one on the host; None leaves the inputs on the host.
+            upload: makes an array in device memory of one on the host; None leaves the inputs on the host, where
+                those whose values are shapes always stay.
 
         Returns:
             The outputs, copied to the host afterwards.
@@ -186,7 +187,8 @@ class TrtSession(StateSession):
         """
         checked = self._checked(inputs)
         with native.translated():
-            given = {name: upload(array) if upload else array for name, array in checked.items()}
+            on_host = {tensor.name for tensor in self._loaded.engine.inputs if tensor.is_shape_tensor}
+            given = {k: upload(array) if upload and k not in on_host else array for k, array in checked.items()}
             found = self._runner.run(given, device_outputs=True)
             return self._typed({name: array.numpy() for name, array in found.items()})
 
