@@ -4,14 +4,16 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
 from trt_workbench.cli.app import app
 
-MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
+DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 
 
 @pytest.fixture(autouse=True)
@@ -20,20 +22,53 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
 
 
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """images [batch,3,8,8] to output0 [batch,12,4]: boxes by a convolution, the best sorted, as detectors do."""
+    weights = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32) / 4
+    nodes = [
+        helper.make_node("Conv", ["images", "weights"], ["places"], pads=[1, 1, 1, 1]),
+        helper.make_node("Reshape", ["places", "flat"], ["rows"]),
+        helper.make_node("Split", ["rows", "parts"], ["scores", "boxes"], axis=1),
+        helper.make_node("Squeeze", ["scores", "one"], ["score"]),
+        helper.make_node("TopK", ["score", "best"], ["tops", "chosen"], axis=1),
+        helper.make_node("Transpose", ["boxes"], ["by_place"], perm=[0, 2, 1]),
+        helper.make_node("Unsqueeze", ["chosen", "last"], ["index"]),
+        helper.make_node("Expand", ["index", "wide"], ["indices"]),
+        helper.make_node("GatherElements", ["by_place", "indices"], ["output0"], axis=1),
+    ]
+    integers = {"flat": [0, 5, 64], "parts": [1, 4], "one": [1], "best": [12], "last": [2], "wide": [1, 1, 4]}
+    constants = [numpy_helper.from_array(np.array(value), name) for name, value in integers.items()]
+    constants.append(numpy_helper.from_array(weights, "weights"))
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("images", ["batch", 3, 8, 8]), ("output0", ["batch", 12, 4]))
+    ]
+    graph = helper.make_graph(nodes, "boxes", values[:1], values[1:], constants)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "boxes.onnx"
+    )
+    return tmp_path / "boxes.onnx"
+
+
 def trtw(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def verify(output: Path, fault: str, *more: object) -> Result:
+def verify(model: Path, output: Path, fault: str, *more: object) -> Result:
     words = ("--backend", "faulty", "--option", f"fault={fault}", "--quick", "--dim", "batch=1:2:2", "--output", output)
-    return trtw("verify", MODEL, *words, *more)
+    return trtw("verify", model, *words, *more)
 
 
-def test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure(tmp_path: Path) -> None:
-    result = verify(tmp_path / "run", "rows after the first")
+def said(result: Result) -> str:
+    return " ".join(result.stderr.split())
+
+
+def test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure(model: Path, tmp_path: Path) -> None:
+    result = verify(model, tmp_path / "run", "rows after the first")
     assert result.exit_code == 1
-    assert "shapes-yolov10.onnx: WRONG on faulty (fp32), 2 shapes beside ort-cpu" in result.stdout
-    assert "batch=2, output output0" in result.stderr
+    assert "boxes.onnx: WRONG on faulty (fp32), 2 shapes beside ort-cpu" in result.stdout
+    assert "wrong only at batch=2 (the largest shape), right at 1 other: batch=2, output output0" in said(result)
     document = json.loads((tmp_path / "run" / "verify.json").read_text())
     assert document["verdict"] == "wrong"
     failure = tmp_path / "run" / "failures" / "001"
@@ -45,8 +80,8 @@ def test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure(tmp
     assert "output0 at batch=1: right" in page
 
 
-def test_the_page_is_made_again_and_the_overview_knows_the_run(tmp_path: Path) -> None:
-    assert verify(tmp_path / "run", "rows after the first").exit_code == 1
+def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_path: Path) -> None:
+    assert verify(model, tmp_path / "run", "rows after the first").exit_code == 1
     page = tmp_path / "run" / "report.html"
     before = page.read_text()
     page.unlink()
@@ -54,22 +89,22 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(tmp_path: Path) -
     assert result.exit_code == 0, result.output
     assert page.read_text() == before
     overview = (tmp_path / "all" / "overview.md").read_text()
-    assert "faulty:fp32, shapes-yolov10.onnx at batch=2: wrong" in overview
+    assert "faulty:fp32, boxes.onnx at batch=2: wrong" in overview
 
 
 def test_a_right_one_prints_one_json_document(tmp_path: Path) -> None:
-    result = verify(tmp_path / "run", "", "--json")
+    result = verify(DETECTOR, tmp_path / "run", "", "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["verdict"] == "right"
     assert document["directory"] == str(tmp_path / "run")
 
 
-def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(tmp_path: Path) -> None:
+def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(model: Path, tmp_path: Path) -> None:
     words = ("--backend", "faulty", "--option", "fault=out of memory", "--quick", "--dim", "batch=1:2:16")
-    result = trtw("verify", MODEL, *words, "--output", tmp_path / "run")
+    result = trtw("verify", model, *words, "--output", tmp_path / "run")
     assert result.exit_code == 4
-    assert "is right but for batch=16: Out of memory on the device." in " ".join(result.stderr.split())
+    assert "is right but for batch=16: Out of memory on the device." in said(result)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +119,32 @@ def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(tmp_path: Path) 
     ],
 )
 def test_bad_usage_has_exit_code_2(words: tuple[str, ...], text: str, tmp_path: Path) -> None:
-    result = trtw("verify", MODEL, "--backend", "ort-cpu", *words, "--output", tmp_path / "run")
+    result = trtw("verify", DETECTOR, "--backend", "ort-cpu", *words, "--output", tmp_path / "run")
     assert result.exit_code == 2, result.output
-    assert text in " ".join(result.stderr.split())
+    assert text in said(result)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_nothing_decides_is_no_success(tmp_path: Path) -> None:
+    """Sines of large angles: rounding alone turns them over."""
+    nodes = [helper.make_node("Mul", ["x", "much"], ["far"]), helper.make_node("Sin", ["far"], ["y"])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "far", values[:1], values[1:], [numpy_helper.from_array(np.float32(1e9), "much")])
+    path = tmp_path / "far.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    result = trtw("verify", path, "--backend", "ort-cpu", "--dim", "N=1:2:2", "--output", tmp_path / "run")
+    assert result.exit_code == 1
+    assert "far.onnx is not proven: N=1, output y: rounding to fp32 alone changes this output" in said(result)
+    assert "inputs of your own (--inputs) may decide it" in said(result)
+    assert "far.onnx: UNDECIDED" in result.stdout
+    assert "Not proven" in (tmp_path / "run" / "report.html").read_text()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
+
+
+def test_a_run_is_recorded_and_is_the_reference_of_another(model: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert verify(model, first, "", "--record").exit_code == 0
+    result = verify(model, second, "rows swapped", "--reference", first)
+    assert result.exit_code == 1
+    assert "beside record of ort-cpu" in result.stdout
+    assert "rows are mixed up: row 0 holds that of row 1" in said(result)

@@ -9,10 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.backends.device_arrays import uploader
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.space import Range
 
 pytestmark = pytest.mark.gpu
 SLOTS = 16
@@ -29,10 +31,13 @@ def _tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def verified(model: Path, precision: str = "fp32") -> Verified:
     folder = model.parent / "run"
     folder.mkdir()
-    # cuBLAS and cuDNN take seconds to load, and neither the fault nor its absence needs them
+    return verify(VerifyRequest(target=model, precision=precision, options=_fast(), quick=True), folder)
+
+
+def _fast() -> dict[str, Any]:
+    """Options for short builds: cuBLAS and cuDNN take seconds to load, and neither fault nor its absence needs them."""
     known = set(native.require("option_names")()["tactic_sources"]) & {"cublas", "cublas_lt", "cudnn"}
-    fast = {"optimization_level": 0, "tactic_sources": [f"-{name}" for name in sorted(known)]}
-    return verify(VerifyRequest(target=model, precision=precision, options=fast, quick=True), folder)
+    return {"optimization_level": 0, "tactic_sources": [f"-{name}" for name in sorted(known)]}
 
 
 def step_graph(llm_folder: Callable[[str], Path], family: str, path: Path) -> Path:
@@ -74,6 +79,61 @@ def test_an_fp16_engine_of_a_vision_transformers_block_is_right_within_fp16(tmp_
     found = verified(vit_block(tmp_path / "block.onnx"), "fp16")
     assert found.failures == ()
     assert found.document["verdict"] == "right within fp16"
+
+
+def test_every_other_way_to_run_an_engine_agrees(tmp_path: Path) -> None:
+    path = loop(tmp_path / "loop.onnx")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    options = {**_fast(), "state": {"h_next": "h"}}
+    found = verify(VerifyRequest(target=path, options=options), folder)
+    assert found.failures == ()
+    assert found.unproven == ()
+    assert found.document["verdict"] == "right"
+    ways = {way["way"]: way for way in found.document["ways"]}
+    assert {way["reason"] for way in ways.values()} == {""}
+    device = "arrays on the device" if uploader(0) else "outputs on the device"
+    assert set(ways) == {
+        "a second session",
+        "4 calls at once",
+        "without a CUDA graph",
+        "transfers outside of the graph",
+        device,
+        "state on the device",
+    }
+    assert {one["output"] for one in ways[device]["findings"]} == {"y", "h_next"}
+    assert {one["output"] for one in ways["state on the device"]["findings"]} == {"y"}
+
+
+def test_every_profile_of_an_engine_is_verified_beside_a_record(tmp_path: Path) -> None:
+    path = vit_block(tmp_path / "block.onnx")
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    ranges = {"N": Range(1, 2, 3)}
+    recorded = verify(VerifyRequest(path, backend="ort-cpu", ranges=ranges, quick=True, record=True), first)
+    assert recorded.failures == ()
+    profiles = ["x:1x10x64/1x10x64/2x10x64", "x:2x10x64/3x10x64/3x10x64"]
+    options = {**_fast(), "profiles": profiles}
+    found = verify(VerifyRequest(target=path, reference=str(first), options=options, quick=True), second)
+    assert found.failures == ()
+    assert found.document["reference"] == "record of ort-cpu"
+    assert {(case["batch"], case["profile"]) for case in found.document["cases"]} == {(1, 0), (2, 0), (2, 1), (3, 1)}
+    assert {case["verdict"] for case in found.document["cases"]} == {"right"}
+
+
+def loop(path: Path) -> Path:
+    """x and h [2,64] to y = x w + h and h_next = tanh(y) [2,64]."""
+    weights = np.random.default_rng(5).standard_normal((64, 64)).astype(np.float32) / 8
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"]),
+        helper.make_node("Add", ["xw", "h"], ["y"]),
+        helper.make_node("Tanh", ["y"], ["h_next"]),
+    ]
+    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 64]) for n in ("x", "h", "y", "h_next")]
+    graph = helper.make_graph(nodes, "loop", values[:2], values[2:], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 def vit_block(path: Path, tokens: int = 10, width: int = 64, heads: int = 4) -> Path:

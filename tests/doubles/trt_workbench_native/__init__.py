@@ -3,7 +3,8 @@
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the
 GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_LOG a file that gets a line for
-every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler.
+every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
+a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "state", "profile 1".
 """
 
 import hashlib
@@ -224,6 +225,11 @@ class ImageBatch:
         self.array = np.stack([preprocess(image, transform)[0] for image in images])
 
 
+class DeviceArray(SimpleNamespace):
+    def numpy(self) -> Any:
+        return self.array.copy()
+
+
 class Runner:
     def __init__(self, engine: Engine, options: RunnerOptions) -> None:
         self.engine, self.options, self.closed = engine, options, False
@@ -236,21 +242,48 @@ class Runner:
         self._state = _zeros(engine, self.pairs)
 
     def run(
-        self, inputs: Mapping[str, Any], *, outputs: Sequence[str] | None = None, at: Mapping[str, int] | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        outputs: Sequence[str] | None = None,
+        device_outputs: bool = False,
+        at: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
         assert not self.closed
-        arrays = {name: value.array if isinstance(value, ImageBatch) else value for name, value in inputs.items()}
+        apart = (ImageBatch, DeviceArray)
+        arrays = {name: value.array if isinstance(value, apart) else value for name, value in inputs.items()}
         arrays |= self._state
         for tensor in self.engine.inputs:
-            for low, _, high in tensor.profiles:
-                shape = arrays[tensor.name].shape
-                if not all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)):
-                    raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
+            shape, chosen = arrays[tensor.name].shape, getattr(self.options, "profile", None)
+            profiles = tensor.profiles if chosen is None else tensor.profiles[chosen : chosen + 1]
+            ranges = [(low, high) for low, _, high in profiles]
+            fits = [all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True)) for low, high in ranges]
+            if ranges and not any(fits):
+                low, high = ranges[0]
+                raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
-        found = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+        try:
+            found = dict(zip(names, self.engine.session.run(names, arrays), strict=True))
+        except Exception as error:
+            raise UsageProblem(f"TensorRT refuses these shapes ({error}).") from error
         self._state = {name: found.pop(output) for output, name in self.pairs.items()}
+        if self._is_wrong(on_device=device_outputs):
+            found = {name: array + 1 for name, array in found.items()}
+        if device_outputs:
+            return {name: DeviceArray(array=array) for name, array in found.items()}
         chosen = {name: array for name, array in found.items() if outputs is None or name in outputs}
         return chosen | {name: _taken(name, found[name], index) for name, index in (at or {}).items()}
+
+    def _is_wrong(self, *, on_device: bool) -> bool:
+        ways = {
+            "no graph": not self.options.cuda_graph,
+            "transfers": getattr(self.options, "graph_includes_transfers", None) is False,
+            "slots": getattr(self.options, "slots", 1) > 1,
+            "device arrays": on_device,
+            "state": bool(self.pairs),
+            "profile 1": getattr(self.options, "profile", None) == 1,
+        }
+        return ways.get(os.environ.get("TRTW_DOUBLE_FAULT", ""), False)
 
     def take_state(self, other: "Runner") -> None:
         self._state = dict(other._state)

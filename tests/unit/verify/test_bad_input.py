@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.space import Range
 
@@ -75,14 +76,41 @@ def test_strings_are_named(tmp_path: Path) -> None:
         found(path)
 
 
-def test_gigabytes_are_said_and_the_rest_is_verified(tmp_path: Path) -> None:
+def test_gigabytes_are_sampled_by_a_smaller_batch_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 20)
+    kind = (FLOAT, ["N", 1024])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    result = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 20)})
+    huge, instead = result.document["cases"][-2:]
+    assert (huge["label"], huge["verdict"]) == ("N=1048576", "unverified")
+    assert huge["reason"] == "its inputs take 4 GiB, at most 1 MiB are tried: N=256 stands for it"
+    assert (instead["label"], instead["verdict"]) == ("N=256", "right")
+    assert result.document["verdict"] == "right"
+    assert result.unproven == ()
+
+
+def test_gigabytes_without_a_batch_are_sampled_by_smaller_dimensions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 16)
+    kind = (FLOAT, [1, 3, "H", "W"])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    cases = found(path, quick=True, ranges={"H": Range(8, 8, 1008), "W": Range(8, 8, 2008)}).document["cases"]
+    huge = next(case for case in cases if case["label"] == "H=1008 W=2008")
+    assert huge["reason"].endswith("H=54 W=101 stands for it")
+    assert [case["verdict"] for case in cases if case["label"] == "H=54 W=101"] == ["right"]
+
+
+def test_inputs_that_are_too_large_at_their_smallest_are_not_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 8)
     kind = (FLOAT, ["N", 4])
     path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
-    document = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 29)}).document
-    last = document["cases"][-1]
-    assert last["verdict"] == "unverified"
-    assert last["reason"] == "its inputs take 8 GiB, at most 4 GiB are tried"
-    assert document["verdict"] == "right"
+    with pytest.raises(UsageProblem, match="no smaller shape is offered that fits"):
+        found(path)
 
 
 def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:
@@ -137,3 +165,63 @@ def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -
     (tmp_path / "run").rmdir()
     with pytest.raises(UsageProblem, match=r"No sample of --inputs has shapes that are offered.*\[1, 65\]"):
         found(path, inputs=(str(samples / "3.npy"),))
+
+
+def test_an_input_whose_values_are_sizes_is_tried_at_its_ends(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Concat", ["rows", "size"], ["shape"], axis=0),
+        helper.make_node("Expand", ["x", "shape"], ["y"]),
+    ]
+    inputs = {"x": (FLOAT, ["N", 1]), "size": (TensorProto.INT64, [1])}
+    shape = [helper.make_node("Shape", ["x"], ["rows"], start=0, end=1)]
+    path = model(tmp_path / "m.onnx", [*shape, *nodes], inputs, {"y": (FLOAT, ["N", "K"])})
+    document = found(path, quick=True, ranges={"N": Range(1, 2, 3), "size": Range(1, 4, 9)}).document
+    assert document["verdict"] == "right"
+    assert document["cases_unverified"] == 0
+    shapes = {tuple(row["shape"]) for case in document["cases"] for row in case["outputs"]}
+    assert {(1, 4), (2, 4), (3, 4), (1, 1), (1, 9), (2, 1), (2, 9)} <= shapes
+
+
+def test_boxes_whose_number_depends_on_data(tmp_path: Path) -> None:
+    """Non-maximum suppression: rounding may change how many there are, which is no fault."""
+    nodes = [
+        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["chosen"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([20]), "most"),
+        numpy_helper.from_array(np.array([0.5], np.float32), "overlap"),
+        numpy_helper.from_array(np.array([0.1], np.float32), "least"),
+    ]
+    inputs = {"boxes": (FLOAT, ["N", 30, 4]), "scores": (FLOAT, ["N", 2, 30])}
+    path = model(tmp_path / "m.onnx", nodes, inputs, {"chosen": (TensorProto.INT64, ["K", 3])}, constants)
+    result = found(path, quick=True)
+    assert result.failures == ()
+    assert {row["verdict"] for case in result.document["cases"] for row in case["outputs"]} <= {"right", "undecided"}
+    assert len({row["shape"][0] for case in result.document["cases"] for row in case["outputs"]}) > 1
+
+
+def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = LiveReference._run
+
+    def fails(self: LiveReference, inputs: Any) -> Any:
+        if len(inputs["x"]) == 3:
+            msg = "no kernel for this shape"
+            raise UsageProblem(msg)
+        return running(self, inputs)
+
+    monkeypatch.setattr(LiveReference, "_run", fails)
+    kind = (FLOAT, ["N", 4])
+    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    result = found(path, quick=True)
+    assert {case["label"]: case["verdict"] for case in result.document["cases"]} == {
+        "N=1": "right",
+        "N=2": "right",
+        "N=3": "unverified",
+        "N=16": "right",
+    }
+    assert result.unproven == (
+        "N=3: the reference ort-cpu does not run it: no kernel for this shape; the target does, and nothing was proven "
+        "of it",
+    )

@@ -14,7 +14,7 @@ NAMED = {
     "rows shifted": "row 0 holds that of row 2",
     "stale": "stale",
     "stuck": "stale",
-    "every second call": "repeated call",
+    "every second call": "repeated call: every second call",
     "only batch 3": "N=3, output y",
     "only the largest shape": "N=16, output y",
     "scaled": "it is scaled by 1.002",
@@ -22,7 +22,7 @@ NAMED = {
     "one infinite": "elements are infinite, the first at [0, 0, 0]",
     "dimensions transposed": "dimensions 1 and 2 are swapped",
     "second session": "a second session",
-    "calls mixed up": "two calls at once",
+    "calls mixed up": "one that was in flight beside it",
     "padding leaks": "padding: other values where mask is 0",
     "rows after the first": "rows 1 and 2 of 3 are wrong, the others right",
     "only the last row": "row 2 of 3 is wrong, the others right",
@@ -43,11 +43,23 @@ def found(model: Path, folder: Path, fault: str, **more: object) -> Verified:
     return verify(request, folder)
 
 
+# Faults of some shapes or inputs alone: what the run says of all shapes together.
+WHERE = {
+    "only batch 3": "only at N=3, right at 8 others",
+    "only the largest shape": "only at N=16 (the largest shape), right at 8 others",
+    "refuses batch 3": "only at N=3, right at 8 others",
+    "rows after the first": "from a batch of 2 on",
+    "zeros only": "with zeros inputs alone",
+    "large only": "with large inputs alone",
+}
+
+
 @pytest.mark.parametrize("fault", NAMED)
 def test_a_planted_fault_is_found_and_named(fault: str, masked_model: Path, tmp_path: Path) -> None:
     result = found(masked_model, tmp_path / "run", fault)
     assert result.document["verdict"] == "wrong"
     assert any(NAMED[fault] in text for text in result.failures), "\n".join(result.failures[:12])
+    assert WHERE.get(fault, "") in result.document["where"]
     assert (tmp_path / "run" / "failures" / "001" / "inputs" / "x.npy").is_file()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -167,6 +167,30 @@ class TrtSession(StateSession):
         split |= {"compute": result.compute_ms, "device_to_host": result.d2h_ms}
         wall_ms = float(result.end_ms[kept][-1] - result.start_ms[0])
         return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
+
+    def run_on_device(
+        self, inputs: Mapping[str, NDArray[Any]], upload: Callable[[NDArray[Any]], Any] | None
+    ) -> dict[str, NDArray[Any]]:
+        """Execute the model once as `run` does, with its outputs, and its inputs too, in device memory.
+
+        Args:
+            inputs: as `run` takes them.
+            upload: makes an array in device memory of one on the host; None leaves the inputs on the host, where
+                those whose values are shapes always stay.
+
+        Returns:
+            The outputs, copied to the host afterwards.
+
+        Raises:
+            UsageProblem: as `run`.
+            DeviceFailure: the device failed while executing.
+        """
+        checked = self._checked(inputs)
+        with native.translated():
+            on_host = {tensor.name for tensor in self._loaded.engine.inputs if tensor.is_shape_tensor}
+            given = {k: upload(array) if upload and k not in on_host else array for k, array in checked.items()}
+            found = self._runner.run(given, device_outputs=True)
+            return self._typed({name: array.numpy() for name, array in found.items()})
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return self._run(inputs)

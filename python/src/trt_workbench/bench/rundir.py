@@ -27,7 +27,8 @@ ARTEFACTS: Final = frozenset(
     {
         "availability.log", "captures", "config.json", "confusion.json", "curves.json", "env.json", "failures",
         "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots",
-        "predictions.json", "records.jsonl", "report.html", "report.md", "run.json", "samples", "verify.json",
+        "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
+        "verify.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""

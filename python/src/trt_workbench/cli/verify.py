@@ -43,7 +43,8 @@ def verify(
     backend: Annotated[str, panel_option("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt",
     precision: Annotated[str, panel_option("Precision that the backend is asked for.")] = "fp32",
     reference: Annotated[
-        str, panel_option("Runtime of the reference: ort-cpu, torch; or none for properties alone.")
+        str,
+        panel_option("Reference: ort-cpu, torch, the run directory of a --record, or none for properties alone."),
     ] = "ort-cpu",
     model: Annotated[
         Path | None, panel_option("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
@@ -63,6 +64,10 @@ def verify(
     quick: Annotated[
         bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
     ] = False,
+    record: Annotated[
+        bool,
+        panel_option("Keep inputs and expected outputs, for --reference of another run.", "Options", "--record"),
+    ] = False,
     option: BackendExtraOption = None,
     trust: TrustOption = False,
     device: DeviceOption = 0,
@@ -74,8 +79,8 @@ def verify(
     """Prove an engine right at every batch and shape, or show where it is wrong.
 
     Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
-    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong, 4 if the device failed at
-    a shape.
+    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
+    if the device failed at a shape.
     """
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
@@ -93,6 +98,7 @@ def verify(
         ranges={name: _range(name, text) for name, text in parse_pairs("--dim", dim).items()},
         options=parse_options(option),
         quick=quick,
+        record=record,
         seed=seed,
         trust=trust,
         device=device,
@@ -105,18 +111,28 @@ def verify(
         else:
             found = run_verify(request, run.path, partial(print_note, notes))
         write_json(run.path / "verify.json", found.document)
-        directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+        directory = run.commit(
+            "complete", passed=not found.failures + found.unproven, verdict=found.document["verdict"]
+        )
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
         print_json({**found.document, "directory": str(directory)})
     else:
         _show(found.document, directory)
     if found.failures:
-        msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
+        where = f" {found.document['where']}" if found.document["where"] else ""
+        msg = f"{target.name} is wrong{where}: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
         raise CheckFailed(msg)
     if found.failed_shapes:
         msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"
         raise DeviceFailure(msg)
+    if found.unproven:
+        more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
+        msg = (
+            f"{target.name} is not proven: {_short(found.unproven[0])}{more}. Nothing is known to be wrong; inputs "
+            f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
+        )
+        raise CheckFailed(msg)
     drawing.end()
 
 
@@ -164,6 +180,9 @@ def _show(document: dict[str, Any], directory: Path) -> None:
         say(f"{len(shown) - _SHOWN} more rows are in verify.json.")
     if count := document["cases_unverified"]:
         say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
+    for way in document["ways"]:
+        if way["reason"]:
+            say(f"Not verified: {way['way']}: {way['reason']}")
     say(f"Run directory: {directory}")
 
 

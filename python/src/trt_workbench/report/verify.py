@@ -37,7 +37,7 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    document = read_document(directory / "verify.json", "cases", "ways", "failures")
+    document = read_document(directory / "verify.json", "cases", "ways", "failures", "unproven", "where")
     environment = read_document(directory / "env.json", "command_line")
     page = render(
         "verify.html.j2",
@@ -119,10 +119,13 @@ def _rows(cases: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[st
 
 
 def _cell(case: dict[str, Any], output: str) -> tuple[str, str]:
-    """Return the worst verdict of an output over the inputs of a case, and its reason."""
+    """Return the worst verdict of an output over the inputs of a case, and its reason; as `verify.verdict` counts."""
     rows = [row for row in case["outputs"] if row["output"] in (output, "all")]
     if not rows:
         return case["verdict"], case["reason"]
+    decided = [row for row in rows if row["verdict"] != "undecided"]
+    if any(row["inputs"] != "zeros" or row["verdict"] == "wrong" for row in decided):
+        rows = decided
     row = max(rows, key=lambda one: _ORDER.index(_kind(one["verdict"])))
     return row["verdict"], row["reason"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class Data:
         """
         found: dict[tuple[tuple[str, int], ...], list[Arrays]] = {}
         for sample in self._samples:
-            sizes = _sizes(space, sample.inputs)
+            sizes = space.sizes_of({k: v.shape for k, v in sample.inputs.items()}, with_batch=False)
             if sizes is not None:
                 found.setdefault(tuple(sorted(sizes.items())), []).append(sample.inputs)
         if not found:
@@ -68,21 +68,3 @@ def at(samples: Sequence[Arrays], space: Space, case: Case, first: int) -> Array
         else:
             inputs[name] = array
     return inputs
-
-
-def _sizes(space: Space, arrays: Mapping[str, NDArray[Any]]) -> dict[str, int] | None:
-    """Return the sizes of a sample's dynamic dimensions but for the batch; None where it does not fit."""
-    sizes: dict[str, int] = {}
-    for name, dims in space.inputs.items():
-        shape = arrays[name].shape
-        if len(shape) != len(dims):
-            return None
-        for dim, size in zip(dims, shape, strict=True):
-            if isinstance(dim, int):
-                if dim != size:
-                    return None
-            elif dim != space.batch and dim in space.ranges:
-                around = space.ranges[dim]
-                if not around.low <= size <= around.high or sizes.setdefault(dim, size) != size:
-                    return None
-    return sizes

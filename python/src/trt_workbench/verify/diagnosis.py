@@ -13,6 +13,7 @@ from trt_workbench.verify.yardstick import Limit
 
 Array = NDArray[np.generic]
 _FEW, _MANY = 3, 16
+_MOST_ROWS = 64
 
 
 def diagnose(
@@ -99,8 +100,8 @@ def _by_rows(found: Array, expected: Array, limit: Limit) -> str:
     def same(i: int, j: int) -> bool:
         return limit.allows(difference(a[i : i + 1], b[j : j + 1], rows=True, typical=limit.typical))
 
-    wrong = [i for i in range(count) if i not in limit.left_out and not same(i, i)]
-    if not wrong or count > 64:
+    wrong = [i for i in range(count) if i not in limit.left_out and not same(i, i)] if count <= _MOST_ROWS else []
+    if not wrong:
         return ""
     source = {i: next((j for j in range(count) if j != i and same(i, j)), None) for i in wrong}
     if all(j is not None for j in source.values()):

@@ -74,23 +74,31 @@ def difference(
     if found.shape != expected.shape:
         return Difference(rel_l2=np.inf, max_abs=np.inf, max_rel=np.inf, shape_differs=True)
     count = expected.shape[0] if rows and expected.ndim else 1
-    kept = [row for row in range(count) if row not in left_out]
-    if not expected.size or not kept:
+    kept = np.delete(np.arange(count), list(left_out))
+    if not expected.size or not kept.size:
         return Difference()
     if expected.dtype.kind in "biuOUS":
         one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept])
     else:
         a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected))
         one = _of_floats(a, b, expected.shape[-1] if expected.ndim > 1 or not rows else 1, typical)
-    return replace(one, worst_row=kept[one.worst_row])
+    return replace(one, worst_row=int(kept[one.worst_row]))
 
 
 def row_sizes(found: NDArray[Any], expected: NDArray[Any], *, rows: bool) -> NDArray[np.float64]:
-    """Return `Difference.size` of every row."""
+    """Return `Difference.size` of every row, each measured by itself."""
     count = expected.shape[0] if rows and expected.ndim else 1
-    return np.array(
-        [difference(found, expected, rows=rows, left_out=set(range(count)) - {i}).size for i in range(count)]
-    )
+    if found.shape != expected.shape:
+        return np.full(count, np.inf)
+    if not expected.size:
+        return np.zeros(count)
+    if expected.dtype.kind in "biuOUS":
+        changed: NDArray[np.float64] = (found != expected).reshape(count, -1).mean(axis=1)
+        return changed
+    a, b = (array.astype(np.float64).reshape(count, -1) for array in (found, expected))
+    a, b, odd = _finite(a, b)
+    lengths = np.linalg.norm(b, axis=1)
+    return np.where(odd.any(axis=1), np.inf, np.linalg.norm(a - b, axis=1) / np.where(lengths > 0, lengths, 1.0))
 
 
 def typical_error(found: NDArray[Any], expected: NDArray[Any]) -> float:
@@ -134,9 +142,7 @@ def can_match(array: NDArray[Any]) -> bool:
 
 def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int, typical: float) -> Difference:
     """Compare rows [N,K], whose elements are vectors of `last` elements one after the other."""
-    known = np.isfinite(a) & np.isfinite(b)
-    odd = ~known & (a != b) & ~(np.isnan(a) & np.isnan(b))
-    a, b = np.where(known, a, 0.0), np.where(known, b, 0.0)
+    a, b, odd = _finite(a, b)
     error = np.abs(a - b)
     lengths, tops = np.linalg.norm(b, axis=1), np.abs(b).max(axis=1)
     # a row of zeros is measured by the others, and where all are zeros absolutely
@@ -156,6 +162,15 @@ def _of_floats(a: NDArray[np.float64], b: NDArray[np.float64], last: int, typica
         nonfinite=int(odd.sum()),
         worst_row=int(rel.argmax()),
     )
+
+
+def _finite(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return both with zeros where one is not finite, and where they are not the same there."""
+    known = np.isfinite(a) & np.isfinite(b)
+    odd = ~known & (a != b) & ~(np.isnan(a) & np.isnan(b))
+    return np.where(known, a, 0.0), np.where(known, b, 0.0), odd
 
 
 def _of_values(found: NDArray[Any], expected: NDArray[Any]) -> Difference:

@@ -5,6 +5,7 @@ Rows that are all alike, and masks of ones alone, hide the faults that are looke
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.space import value_symbol
 
 Arrays = dict[str, NDArray[np.generic]]
 Kind = Literal["random", "zeros", "large"]
@@ -24,7 +26,13 @@ _LARGE = 30.0
 _SMALL_INTEGER = 4
 
 
-def draw(specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], kind: Kind, seed: int) -> Arrays:
+def draw(
+    specs: Sequence[TensorSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    kind: Kind,
+    seed: int,
+    sizes: Mapping[str, int] | None = None,
+) -> Arrays:
     """Return one array an input.
 
     Args:
@@ -32,6 +40,7 @@ def draw(specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], kin
         shapes: their shapes.
         kind: "random" by meaning; "zeros" with floats of 0; "large" with floats 30 times as large as usual.
         seed: the same seed gives the same arrays, whatever other inputs there are.
+        sizes: by symbol, of the case: an input that is named there holds sizes, as `Space` describes.
 
     Raises:
         UsageProblem: an input is of a type that cannot be drawn.
@@ -39,8 +48,19 @@ def draw(specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], kin
     arrays: Arrays = {}
     for spec in specs:
         generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
-        arrays[spec.name] = _drawn(spec, shapes[spec.name], kind, generator)
+        held = _held(spec, shapes[spec.name], sizes or {})
+        arrays[spec.name] = _drawn(spec, shapes[spec.name], kind, generator) if held is None else held
     return arrays
+
+
+def _held(spec: TensorSpec, shape: tuple[int, ...], sizes: Mapping[str, int]) -> NDArray[np.generic] | None:
+    """Return the sizes that an input holds; None for one that holds none."""
+    symbols = (spec.name, value_symbol(spec.name, 0))
+    if spec.dtype not in ("int32", "int64") or len(shape) > 1 or not any(symbol in sizes for symbol in symbols):
+        return None
+    one = sizes.get(spec.name, 1)
+    values = [sizes.get(value_symbol(spec.name, place), one) for place in range(math.prod(shape))]
+    return np.array(values, spec.dtype).reshape(shape)
 
 
 def _drawn(spec: TensorSpec, shape: tuple[int, ...], kind: Kind, generator: np.random.Generator) -> NDArray[np.generic]:

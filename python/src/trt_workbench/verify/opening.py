@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import backend_names, require_backend
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
+from trt_workbench.onnxtools.randomness import random_operators
+from trt_workbench.verify.record import Record
+from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
 
 MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"
 TENSORRT = "trt"
-# Results that differ from call to call by design.
-_RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli")
+# What keeps tensors on the device: a way to run the target, which is verified with them as inputs and outputs first.
+_STATE = "state"
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,12 @@ class VerifyRequest:
             model, and for the one that a plan's manifest names where that is still the same.
         backend: that executes the target.
         precision: that it is asked for.
-        reference: backend that executes the model beside it, or "none".
+        reference: backend that executes the model beside it, run directory with a record, or "none".
         inputs: array files as `infer-engine --input` takes them; none to draw inputs at random.
         ranges: sizes of dynamic dimensions by symbol or `input.axis`.
         options: of the backend.
         quick: fewer shapes and no further sessions.
+        record: keep inputs and expected outputs of every case, for `reference` of another run.
         seed: of inputs and shapes.
         trust: load a plan without a matching manifest.
         device: CUDA device.
@@ -53,6 +59,7 @@ class VerifyRequest:
     ranges: Mapping[str, Range] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     quick: bool = False
+    record: bool = False
     seed: int = 0
     trust: bool = False
     device: int = 0
@@ -65,7 +72,8 @@ class Opened:
         graph: the ONNX model that the target is or was made from; None where it is not at hand.
         facts: of the model; None without one.
         session: of the target.
-        reference: of the model; None without one.
+        reference: the model on a backend; None without one.
+        record: what an earlier run kept, in place of `reference`; None without one.
         spaces: shapes that the target accepts, by profile.
     """
 
@@ -78,18 +86,20 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        self.graph = request.model or _own_model(request.target)
-        graph = self.graph
+        self.graph = graph = request.model or _own_model(request.target)
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
-        if self.facts:
-            _refuse_random(self.facts, request.target)
+        for model in {graph, request.target}:
+            if model and model.suffix == MODEL_SUFFIX:
+                _refuse_random(model)
+        self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and request.backend != TENSORRT:
             msg = f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}"
             raise UsageProblem(msg)
         self._note = note
+        self._in_profile: tuple[int, Session] | None = None
         try:
             self.session = self.open()
-            self.reference = self._open_reference()
+            self.reference = None if self.record else self._open_reference()
         except BaseException:
             self.close()
             raise
@@ -98,7 +108,8 @@ class Opened:
     def open(self, concurrency: int = 1, **extra: Any) -> Session:
         """Open the target once more, with further options of its backend; closed with the others."""
         request = self._request
-        options: dict[str, Any] = {**self._profiles(), **request.options, **extra}
+        given = {name: value for name, value in request.options.items() if name != _STATE}
+        options: dict[str, Any] = {**self._profiles(), **given, **extra}
         if request.backend == TENSORRT:
             options |= {"device": request.device, "note": self._note}
             if request.target.suffix != MODEL_SUFFIX:
@@ -108,13 +119,18 @@ class Opened:
         self._sessions.append(session)
         return session
 
-    def ways(self) -> dict[str, Callable[[], Session]]:
-        """Return further ways to run the target, by name; each opens a session."""
-        ways: dict[str, Callable[[], Session]] = {"a second session": self.open}
-        if isinstance(self.session, TrtSession):
-            ways["without a CUDA graph"] = lambda: self.open(cuda_graph=False)
-            ways["transfers outside of the graph"] = lambda: self.open(graph_includes_transfers=False)
-        return ways
+    def of_profile(self, profile: int | None) -> Session:
+        """Return the session that runs in a profile; None for the one that chooses by the shapes.
+
+        Of shapes that several profiles offer, that one would never see more than one of them.
+        """
+        if profile is None:
+            return self.session
+        if self._in_profile is None or self._in_profile[0] != profile:
+            if self._in_profile:
+                self._in_profile[1].close()
+            self._in_profile = (profile, self.open(profile=profile))
+        return self._in_profile[1]
 
     def close(self) -> None:
         """Close every session."""
@@ -129,7 +145,20 @@ class Opened:
         """Close them."""
         self.close()
 
-    def _open_reference(self) -> Session | None:
+    def _open_record(self) -> Record | None:
+        request = self._request
+        if request.reference in (NO_REFERENCE, *backend_names()) or not Path(request.reference).is_dir():
+            return None
+        if request.inputs:
+            msg = "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
+            raise UsageProblem(msg)
+        record = Record(Path(request.reference))
+        if self.graph and hash_model(self.graph) != record.model_sha256:
+            msg = f"The record is of another model; name its own with --model, or record again: {self.graph}"
+            raise UsageProblem(msg)
+        return record
+
+    def _open_reference(self) -> LiveReference | None:
         request, graph = self._request, self.graph
         if request.reference == NO_REFERENCE:
             return None
@@ -143,14 +172,30 @@ class Opened:
             msg = f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"
             raise type(error)(msg) from error
         self._sessions.append(session)
-        return session
+        return LiveReference(request.reference, session)
+
+    @property
+    def state(self) -> dict[str, str]:
+        """Return the pairs that the option `state` names."""
+        state = self._request.options.get(_STATE) or {}
+        if not isinstance(state, Mapping):
+            msg = f'Option state is a JSON object such as {{"h_next": "h"}}, not {state!r}.'
+            raise UsageProblem(msg)
+        return {str(output): str(fed) for output, fed in state.items()}
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Return the sizes that are asked for: the user's, else those of the record."""
+        return self._request.ranges or (self.record.ranges if self.record else {})
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
         if isinstance(self.session, TrtSession):
             names = {spec.name for spec in self.session.inputs}
-            return engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
-        return [model_space(self.session.inputs, symbols, self._request.ranges)]
+            spaces = engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+            chosen = self._request.options.get("profile")
+            return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
+        return [model_space(self.session.inputs, symbols, self.ranges)]
 
     def _profiles(self) -> dict[str, Any]:
         """Return the profile that a build needs for the ranges, unless the user names profiles."""
@@ -166,7 +211,7 @@ class Opened:
             )
             for tensor in self.facts.inputs
         ]
-        space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, request.ranges)
+        space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, self.ranges)
         if not space.ranges:
             return {}
         ends = [
@@ -175,7 +220,11 @@ class Opened:
         ]
         dynamic = [spec.name for spec in specs if None in spec.shape]
         ranges = {name: ShapeRange(min=ends[0][name], opt=ends[1][name], max=ends[2][name]) for name in dynamic}
-        return {"profiles": [str(Profile(shapes=ranges))]}
+        values = {}
+        for name in (spec.name for spec in specs if spec.name in space.ranges):
+            around, count = space.ranges[name], math.prod(space.case({}).shapes[name])
+            values[name] = ShapeRange(min=(around.low,) * count, opt=(around.best,) * count, max=(around.high,) * count)
+        return {"profiles": [str(Profile(shapes=ranges, values=values))]}
 
 
 def _own_model(target: Path) -> Path | None:
@@ -187,10 +236,10 @@ def _own_model(target: Path) -> Path | None:
     return beside if manifest and beside and beside.is_file() and hash_model(beside) == manifest.model.sha256 else None
 
 
-def _refuse_random(facts: ModelFacts, model: Path) -> None:
-    if found := [name for name in _RANDOM if name in facts.operators]:
+def _refuse_random(model: Path) -> None:
+    if found := random_operators(read_model(model)):
         msg = (
-            f"The model is random by design ({', '.join(found)}): two right runs of it differ, so nothing can be "
-            f"verified. Export it without, or cut it before: {model}"
+            f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
+            f"so nothing can be verified. Export it without (for inference), or cut it before: {model}"
         )
         raise UsageProblem(msg)

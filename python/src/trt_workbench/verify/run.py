@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,30 +13,32 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.bench.engine_arrays import file_name
-from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.precision import told
-from trt_workbench.verify.data import Data, at
+from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
-from trt_workbench.verify.draw import Kind, draw
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.properties import EVERY_CALL, Check, Finding, Trial, agrees, calls_at_once, worst
-from trt_workbench.verify.space import Case, Space, cases
+from trt_workbench.verify.other_ways import Way, ways
+from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
+from trt_workbench.verify.record import Recorder
+from trt_workbench.verify.reference import Reference
+from trt_workbench.verify.space import Case, Space
+from trt_workbench.verify.verdict import (
+    CONSISTENT,
+    RIGHT,
+    UNDECIDED,
+    UNVERIFIED,
+    WRONG,
+    loosest,
+    of_case,
+    unproven,
+    where,
+)
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
 SCHEMA_VERSION = 1
-Arrays = dict[str, NDArray[Any]]
-
-RIGHT, CONSISTENT, WRONG, UNDECIDED, UNVERIFIED = "right", "consistent", "wrong", "undecided", "unverified"
-_MOST_BYTES = 4 << 30  # of one call's inputs
 _MOST_FAILURES = 16  # whose arrays are saved
-# Inputs by label: what is drawn, and what is added to the seed. Two calls with other values show stale results.
-_DRAWN: Mapping[str, tuple[Kind, int]] = {
-    "random": ("random", 0),
-    "other random": ("random", 1_000_003),
-    "zeros": ("zeros", 0),
-    "large": ("large", 0),
-}
-_QUICK = 2
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,13 @@ class Verified:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
         failed_shapes: one sentence for each shape at which the device failed, such as for want of memory.
+        unproven: one sentence for each shape and output of which nothing was proven.
     """
 
     document: dict[str, Any]
     failures: tuple[str, ...]
     failed_shapes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Call:
-    """What a case is called with: inputs by label, made when they are needed."""
-
-    space: Space
-    case: Case
-    inputs: Mapping[str, Callable[[], Arrays]]
+    unproven: tuple[str, ...] = ()
 
 
 def verify(
@@ -85,15 +79,17 @@ def verify(
     """
     with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Opened(request, note) as opened:
         graph = opened.graph
-        yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and opened.reference else None
+        compared = opened.reference or opened.record
+        yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and compared else None
         try:
             run = _Run(request, opened, yardstick, folder)
             rows = []
-            for call in _calls(request, opened):
+            for call in calls(request, opened):
                 step(call.case.label)
                 rows.append(run.case(call))
             step("other ways to run it")
-            ways = [] if request.quick else list(run.ways())
+            others = [] if request.quick else run.ways()
+            run.finish()
         finally:
             if yardstick:
                 yardstick.close()
@@ -102,111 +98,88 @@ def verify(
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
         msg = f"No shape could be run; the first answer was: {reason}"
-        raise DeviceFailure(msg) if any(row.get("device_failed") for row in rows) else UsageProblem(msg)
+        raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
+    open_questions = unproven(rows)
     document = {
         "schema_version": SCHEMA_VERSION,
         "target": str(request.target),
         "model": str(graph) if graph else None,
         "backend": request.backend,
         "precision": run.precision,
-        "reference": request.reference if opened.reference else None,
+        "reference": compared.name if compared else None,
         "inputs": list(request.inputs) or None,
         "seed": request.seed,
         "quick": request.quick,
-        "verdict": WRONG if run.failures else _loosest(row["verdict"] for row in tried),
+        "verdict": WRONG if run.failures else loosest(row["verdict"] for row in tried),
+        "where": where(rows),
         "cases_tried": len(tried),
         "cases_unverified": len(rows) - len(tried),
         "cases": rows,
-        "ways": ways,
+        "ways": others,
         "failures": run.failures,
+        "unproven": open_questions,
         "provenance": provenance,
     }
-    failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row.get("device_failed"))
-    return Verified(document, tuple(run.failures), failed)
-
-
-def _calls(request: VerifyRequest, opened: Opened) -> Iterator[_Call]:
-    specs = opened.session.inputs
-    data = Data(request.inputs, specs) if request.inputs else None
-    for space in opened.spaces:
-        if data:
-            for fixed, samples in data.spaces(space):
-                for case in cases(fixed, request.seed, quick=request.quick):
-                    given = {
-                        "given": lambda c=case, f=fixed, s=samples: at(s, f, c, 0),
-                        "given, the next rows": lambda c=case, f=fixed, s=samples: at(s, f, c, 1),
-                    }
-                    yield _Call(fixed, case, given)
-            continue
-        labels = list(_DRAWN)[: _QUICK if request.quick else None]
-        for case in cases(space, request.seed, quick=request.quick):
-            drawn = {
-                label: lambda c=case, k=_DRAWN[label]: draw(specs, c.shapes, k[0], request.seed + k[1])
-                for label in labels
-            }
-            yield _Call(space, case, drawn)
+    failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
+    return Verified(document, tuple(run.failures), failed, unproven=tuple(open_questions))
 
 
 class _Run:
     """The cases of one request, in turn."""
 
     def __init__(self, request: VerifyRequest, opened: Opened, yardstick: Yardstick | None, folder: Path) -> None:
+        self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
         ran = told(opened.session.record()) or ""
         self.precision = precision_of(" ".join((ran, request.precision)))
         self.failures: list[str] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: Trial | None = None
+        self._recorder = _recorder(request, opened, folder) if request.record else None
 
-    def case(self, call: _Call) -> dict[str, Any]:
+    def case(self, call: Call) -> dict[str, Any]:
         """Run one case and return its row; the device's failure at one shape is no end of the others."""
         case = call.case
         row: dict[str, Any] = {"label": case.label, "shapes": {k: list(v) for k, v in case.shapes.items()}}
         row |= {"values": dict(case.values), "batch": case.batch, "profile": case.profile}
-        row |= {"device_failed": False, "reason": "", "outputs": []}
-        size = sum(
-            np.dtype(_numpy_type(spec.dtype)).itemsize * int(np.prod(case.shapes[spec.name], dtype=np.int64))
-            for spec in self._opened.session.inputs
-        )
-        if size > _MOST_BYTES:
-            reason = f"its inputs take {size / 2**30:.0f} GiB, at most {_MOST_BYTES / 2**30:.0f} GiB are tried"
-            return {**row, "verdict": UNVERIFIED, "reason": reason}
+        row |= {"device_failed": False, "refused": call.sampled, "reason": call.left_out, "outputs": []}
+        if call.left_out:
+            return {**row, "verdict": UNVERIFIED}
         try:
+            self._session = self._opened.of_profile(case.profile)
             for label in call.inputs:
                 row["outputs"] += self._one(call, label)
+        except _Refused as error:
+            row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
-            text = str(error) or "out of memory"
-            failed = not isinstance(error, UsageProblem)
-            row |= {"verdict": UNVERIFIED, "reason": text, "device_failed": failed}
-            if any(one["verdict"] == WRONG for one in row["outputs"]):
-                row["verdict"] = WRONG
-            return row
-        return {**row, "verdict": _loosest(one["verdict"] for one in row["outputs"])}
+            row |= {"reason": str(error) or "out of memory", "device_failed": not isinstance(error, UsageProblem)}
+        verdict = of_case(row["outputs"])
+        return {**row, "verdict": UNVERIFIED if row["reason"] and verdict != WRONG else verdict}
 
-    def ways(self) -> Iterator[dict[str, Any]]:
-        """Run the last case in other ways and yield a row for each."""
-        trial = self._last
-        if trial is None:
-            return
-        for name, make in self._opened.ways().items():
-            session = make()
-            yield self._way(name, worst(agrees(name, "the same call", session.run, trial)), trial)
-            session.close()
-        several = self._opened.open(concurrency=2)
-        yield self._way("two calls at once", worst(calls_at_once(several.run, trial)), trial)
+    def ways(self) -> list[dict[str, Any]]:
+        """Run one call in other ways and return a row for each."""
+        if self._last is None:
+            return []
+        return [self._way(way) for way in ways(self._opened, self._last, self._request.device)]
 
-    def _way(self, name: str, findings: list[Finding], trial: Trial) -> dict[str, Any]:
-        for one in findings:
+    def finish(self) -> None:
+        """Complete the record, where one is kept."""
+        if self._recorder:
+            self._recorder.finish()
+
+    def _way(self, way: Way) -> dict[str, Any]:
+        for one in way.findings:
             if not one.holds:
-                self._fail(trial.case, one.output, f"{name}: {one.detail}", {"inputs": trial.inputs})
-        return {"way": name, "case": trial.case.label, "findings": [_finding(one) for one in findings]}
+                self._fail(way.trial.case, one.output, f"{way.name}: {one.detail}", {"inputs": way.trial.inputs})
+        findings = [_finding(one) for one in way.findings]
+        return {"way": way.name, "case": way.trial.case.label, "findings": findings, "reason": way.reason}
 
-    def _one(self, call: _Call, label: str) -> Iterator[dict[str, Any]]:
+    def _one(self, call: Call, label: str) -> Iterator[dict[str, Any]]:
         """Run one set of inputs and yield a row for every output."""
-        space, case = call.space, call.case
-        session, inputs = self._opened.session, call.inputs[label]()
+        space, case, reference = call.space, call.case, call.reference
+        session, inputs = self._session, call.inputs[label]()
         first = label == next(iter(call.inputs))
-        expected = self._expected(inputs)
+        expected = self._expected(reference, label, inputs)
         try:
             found = dict(session.run(inputs))
         except UsageProblem as error:
@@ -216,15 +189,20 @@ class _Run:
             self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
             yield {"inputs": label, "output": "all", "verdict": WRONG, "reason": reason, "properties": []}
             return
+        if self._recorder and expected is not None:
+            self._recorder.add(case, label, inputs, expected)
         rows = _row_flags(session, space, case, found)
         judged: dict[str, dict[str, Any]] = {}
         for closely in (False, True):
             limits = self._limits(session, inputs, expected, rows, closely=closely)
             findings: list[Finding] = []
             if first:
-                other = list(call.inputs.values())[1]()
-                self._last = Trial(space, case, inputs, found, rows, limits[self.precision], other)
-                findings = self._properties(self._last, expected)
+                trial = Trial(space, case, inputs, found, rows, limits[self.precision], _other(call))
+                findings = self._properties(trial, reference)
+                if self._recorder and reference and not closely:
+                    self._recorder.add_properties(reference, trial)
+                if self._last is None or _decided(trial) >= _decided(self._last):
+                    self._last = trial
             for name, array in found.items():
                 of_output = [one for one in findings if one.output == name]
                 of_precision = {precision: limits[precision][name] for precision in limits}
@@ -260,7 +238,8 @@ class _Run:
             apart = own.apart(found, expected, rows=rows)
             row["difference"] = _finite(apart.document())
             passed = next((key for key, one in limits.items() if one.allows(one.apart(found, expected, rows=rows))), "")
-            verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
+            if self._yardstick:
+                verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
             broken = apart.shape_differs or apart.nonfinite > 0  # which rounding within range does not do
             if not passed and (own.decides or (broken and np.isfinite(own.noise))):
                 earlier = {label: arrays[name] for label, arrays in self._earlier.items() if name in arrays}
@@ -275,21 +254,18 @@ class _Run:
         reason = f"not compared, as rounding alone turns them over: rows {left}" if left else ""
         return {**row, "verdict": verdict, "reason": reason}
 
-    def _expected(self, inputs: Arrays) -> Arrays | None:
-        reference = self._opened.reference
+    def _expected(self, reference: Reference | None, label: str, inputs: Arrays) -> Arrays | None:
         if reference is None:
             return None
         try:
-            return dict(self._of_reference(inputs))
-        except WorkbenchError as error:
-            msg = f"the reference {self._request.reference} does not run it: {error}"
-            raise type(error)(msg) from error
-
-    def _of_reference(self, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Run the reference, whose inputs may be of a wider type than the target's."""
-        reference = self._opened.reference
-        assert reference is not None
-        return reference.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in reference.inputs})
+            return reference.expected(label, inputs)
+        except UsageProblem as error:
+            try:
+                self._session.run(inputs)
+            except UsageProblem:
+                raise _Refused(str(error)) from error
+            msg = f"{error}; the target does, and nothing was proven of it"
+            raise UsageProblem(msg) from error
 
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
@@ -303,30 +279,21 @@ class _Run:
             for name in wanted
         }
 
-    def _properties(self, trial: Trial, expected: Arrays | None) -> list[Finding]:
+    def _properties(self, trial: Trial, reference: Reference | None) -> list[Finding]:
         """Return what holds of the target, but for what the model itself does not have."""
-        session, reference = self._opened.session, self._opened.reference
         kept: list[Finding] = []
         for check in EVERY_CALL:
             try:
-                findings = worst(check(session.run, trial))
+                findings = worst(check(self._session.run, trial))
             except UsageProblem:  # a shape that the check makes, such as a row alone, does not run
-                if reference is None or expected is None or self._fails_by_design(check, trial, expected):
+                if reference is None or reference.fails(check, trial):
                     continue
                 raise
-            if reference is not None and expected is not None and any(not one.holds for one in findings):
-                beside = _beside(trial, expected)
-                by_design = {one.output for one in worst(check(self._of_reference, beside)) if not one.holds}
+            if reference is not None and any(not one.holds for one in findings):
+                by_design = reference.lacks(check, trial)
                 findings = [one for one in findings if one.output not in by_design]
             kept += findings
         return kept
-
-    def _fails_by_design(self, check: Check, trial: Trial, expected: Arrays) -> bool:
-        try:
-            worst(check(self._of_reference, _beside(trial, expected)))
-        except UsageProblem:
-            return True
-        return False
 
     def _fail(self, case: Case, output: str, text: str, arrays: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
         self.failures.append(f"{case.label}, output {output}, {text}")
@@ -339,9 +306,31 @@ class _Run:
                 np.save(place / name / f"{file_name(key)}.npy", array, allow_pickle=False)
 
 
-def _beside(trial: Trial, expected: Arrays) -> Trial:
-    """Return the trial of the reference: one that breaks a quarter of the limit lacks the property by design."""
-    return dataclasses.replace(trial, outputs=expected, limits={k: one.tighter() for k, one in trial.limits.items()})
+class _Refused(UsageProblem):
+    """Neither the target nor its reference takes these inputs."""
+
+
+def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> Recorder:
+    if opened.reference is None or opened.graph is None:
+        msg = "There is nothing to record without a reference on a backend; name one with --reference."
+        raise UsageProblem(msg)
+    return Recorder(
+        folder,
+        model_sha256=hash_model(opened.graph),
+        reference=request.reference,
+        provenance=opened.reference.provenance(),
+        ranges={name: [r.low, r.best, r.high] for name, r in opened.spaces[0].ranges.items()},
+        seed=request.seed,
+    )
+
+
+def _other(call: Call) -> Arrays:
+    """Return inputs with other values than the first ones, where there are any."""
+    return list(call.inputs.values())[min(1, len(call.inputs) - 1)]()
+
+
+def _decided(trial: Trial) -> int:
+    return sum(one.decides for one in trial.limits.values())
 
 
 def _row_flags(session: Session, space: Space, case: Case, found: Mapping[str, NDArray[Any]]) -> dict[str, bool]:
@@ -371,13 +360,3 @@ def _finding(one: Finding) -> dict[str, Any]:
 def _finite(document: dict[str, Any]) -> dict[str, Any]:
     """Return the figures with None for what is not finite, which JSON does not have."""
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in document.items()}
-
-
-def _loosest(verdicts: Iterable[str]) -> str:
-    """Return the verdict that holds for all: wrong above undecided above the loosest precision."""
-    order = [RIGHT, *(f"{RIGHT} within {name}" for name in PRECISIONS), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
-    return max(verdicts, key=order.index, default=UNVERIFIED)
-
-
-def _numpy_type(dtype: str) -> str:
-    return "uint16" if dtype == "bfloat16" else dtype

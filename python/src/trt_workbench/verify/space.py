@@ -46,17 +46,19 @@ class Case:
         shapes: by input name.
         batch: size of the batch; None where the inputs have none in common.
         profile: of the engine; None where it is chosen by the shapes.
+        name: for a person, where the sizes have no symbols.
     """
 
     values: Mapping[str, int]
     shapes: Mapping[str, tuple[int, ...]]
     batch: int | None
     profile: int | None = None
+    name: str = ""
 
     @property
     def label(self) -> str:
         """Return the sizes for a person, such as `batch=2 sequence=17`."""
-        sizes = " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
+        sizes = self.name or " ".join(f"{name}={size}" for name, size in self.values.items()) or "fixed shapes"
         return sizes if self.profile is None else f"{sizes} (profile {self.profile})"
 
 
@@ -84,9 +86,32 @@ class Space:
         batch = self.fixed_batch if self.batch is None else sizes[self.batch]
         return Case(sizes, shapes, batch, self.profile)
 
+    def sizes_of(self, shapes: Mapping[str, Sequence[int]], *, with_batch: bool = True) -> dict[str, int] | None:
+        """Return the sizes by symbol of shapes; None where they are not offered.
+
+        Args:
+            shapes: by input name.
+            with_batch: whether the batch has to be one that is offered too; it is left out of the sizes otherwise.
+        """
+        sizes: dict[str, int] = {}
+        for name, dims in self.inputs.items():
+            if name not in shapes or len(shapes[name]) != len(dims):
+                return None
+            for dim, size in zip(dims, shapes[name], strict=True):
+                if isinstance(dim, int):
+                    if dim != size:
+                        return None
+                elif dim in self.ranges and (with_batch or dim != self.batch):
+                    around = self.ranges[dim]
+                    if not around.low <= size <= around.high or sizes.setdefault(dim, size) != size:
+                        return None
+        return sizes
+
     def is_batched(self, name: str) -> bool:
         """Whether the first dimension of an input is the batch."""
         dims = self.inputs[name]
+        if name in self.ranges or value_symbol(name, 0) in self.ranges:
+            return False
         return bool(dims) and dims[0] == (self.fixed_batch if self.batch is None else self.batch)
 
 
@@ -96,7 +121,8 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
     Args:
         specs: the inputs; a dynamic dimension is None.
         symbols: names of dynamic dimensions by input, as the ONNX file has them.
-        asked: ranges by symbol or `input.axis`; a dynamic batch is 1 to 16 otherwise, another dimension 1 to 64.
+        asked: ranges by symbol or `input.axis`, a dynamic batch is 1 to 16 otherwise, another dimension 1 to 64; or by
+            an input of integers, whose values are sizes then.
 
     Raises:
         UsageProblem: a range names no dynamic dimension.
@@ -113,7 +139,9 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
             used.update(known)
             if known or dim not in ranges:
                 ranges[dim] = asked[known[0]] if known else Range(*default)
-    if unused := sorted(asked.keys() - used):
+    sizes = {spec.name for spec in specs if spec.name in asked.keys() - used and _holds_sizes(spec)}
+    ranges |= {name: asked[name] for name in sorted(sizes)}
+    if unused := sorted(asked.keys() - used - sizes):
         there = ", ".join(ranges) or "none"
         msg = f"There is no dynamic dimension {unused[0]!r}; the model has: {there}."
         raise UsageProblem(msg)
@@ -152,8 +180,16 @@ def engine_spaces(tensors: Sequence[Any], symbols: Symbols) -> list[Space]:
                     ranges[symbol] = Range(low, best, high)
                 dims.append(symbol)
             inputs[tensor.name] = tuple(dims)
+            if tensor.is_shape_tensor and len(tensor.values) > profile:
+                for place, ends in enumerate(zip(*tensor.values[profile], strict=True)):
+                    ranges[value_symbol(tensor.name, place)] = Range(*map(int, ends))
         spaces.append(_space(inputs, ranges, profile if count > 1 else None))
     return spaces
+
+
+def value_symbol(name: str, place: int) -> str:
+    """Return the symbol of one value of an input whose values are sizes, where they are not all the same."""
+    return f"{name}[{place}]"
 
 
 def cases(space: Space, seed: int, *, quick: bool = False) -> Iterator[Case]:
@@ -209,6 +245,11 @@ def _space(inputs: dict[str, tuple[Dim, ...]], ranges: dict[str, Range], profile
         return Space(inputs, ranges, symbols.pop(), profile)
     alike = first.pop() if len(first) == 1 else None
     return Space(inputs, ranges, None, profile, alike if isinstance(alike, int) and alike > 1 else None)
+
+
+def _holds_sizes(spec: TensorSpec) -> bool:
+    """Whether an input may hold sizes: a few integers, whose number is fixed."""
+    return spec.dtype in ("int32", "int64") and len(spec.shape) < 2 and None not in spec.shape
 
 
 def _named(name: str, shape: Sequence[int | None], symbols: Sequence[int | str | None] | None) -> tuple[Dim, ...]:

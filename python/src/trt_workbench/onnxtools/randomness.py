@@ -1,0 +1,55 @@
+"""Operators whose results differ from run to run by design."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import numpy_helper
+
+from trt_workbench.onnxtools.model_file import all_graphs
+from trt_workbench.onnxtools.proto import operator_name
+
+# A seed does not help: every runtime draws other numbers from it, and other ones again at the next call.
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Sampling"}
+)
+# Operators that are random while training alone, with the place of the input that says so.
+_TRAINED = {"Dropout": 2, "BitmaskDropout": 2, "BiasDropout": 4, "BitmaskBiasDropout": 4}
+
+
+def random_operators(model: onnx.ModelProto) -> list[str]:
+    """Return the names of the random operators of a model, those in subgraphs and functions included.
+
+    A dropout counts unless its training mode is left out or a constant `false`.
+
+    Args:
+        model: with or without its weights.
+    """
+    graphs = list(all_graphs(model))
+    nodes = [node for part in (*graphs, *model.functions) for node in part.node]
+    off = {name for name, value in _flags(graphs, nodes).items() if not value}
+    found = set()
+    for node in nodes:
+        place = _TRAINED.get(node.op_type)
+        mode = node.input[place] if place is not None and len(node.input) > place else ""
+        if node.op_type in _RANDOM or (mode and mode not in off):
+            found.add(operator_name(node) + (" in training mode" if mode else ""))
+    return sorted(found)
+
+
+def _flags(graphs: list[onnx.GraphProto], nodes: list[onnx.NodeProto]) -> dict[str, bool]:
+    """Return the constant booleans of a model by name; True where parts of the model give a name several values."""
+    tensors = [(tensor.name, tensor) for graph in graphs for tensor in graph.initializer]
+    tensors += [
+        (node.output[0], attribute.t)
+        for node in nodes
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    ]
+    # what has an initial value may be an input too, which a caller may set
+    inputs = {value.name for graph in graphs for value in graph.input}
+    found: dict[str, bool] = {}
+    for name, tensor in tensors:
+        if tensor.data_type == onnx.TensorProto.BOOL and name not in inputs:
+            found[name] = found.get(name, False) or bool(numpy_helper.to_array(tensor).any())
+    return found

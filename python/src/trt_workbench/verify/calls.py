@@ -1,0 +1,152 @@
+"""The calls of a run: every case with its inputs, drawn, the user's own or recorded, and what to compare it with."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.verify.data import Data, at
+from trt_workbench.verify.draw import Kind, draw
+from trt_workbench.verify.opening import Opened, VerifyRequest
+from trt_workbench.verify.record import RecordedCase
+from trt_workbench.verify.reference import Reference
+from trt_workbench.verify.space import Case, Space, cases
+
+Arrays = dict[str, NDArray[Any]]
+
+# Of one call's inputs. Chosen: a run holds the inputs, outputs of several copies of the model, and float64 copies.
+MOST_BYTES = 1 << 30
+# Inputs by label: what is drawn, and what is added to the seed. Two calls with other values show stale results.
+_DRAWN: Mapping[str, tuple[Kind, int]] = {
+    "random": ("random", 0),
+    "other random": ("random", 1_000_003),
+    "zeros": ("zeros", 0),
+    "large": ("large", 0),
+}
+_QUICK = 2
+
+
+@dataclass(frozen=True)
+class Call:
+    """One case and what it is called with.
+
+    Attributes:
+        space: that the case is of.
+        case: shapes.
+        inputs: by label, made when they are needed.
+        reference: what it is compared with; None without one.
+        left_out: why it is not tried; "" where it is.
+        sampled: whether a smaller case stands for it.
+    """
+
+    space: Space
+    case: Case
+    inputs: Mapping[str, Callable[[], Arrays]]
+    reference: Reference | None
+    left_out: str = ""
+    sampled: bool = False
+
+
+def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
+    """Yield the calls of every profile; inputs that would take gigabytes are sampled by a smaller case.
+
+    Raises:
+        UsageProblem: the user's inputs fit nothing that is offered, or a record was changed.
+    """
+    specs = opened.session.inputs
+    if opened.record:
+        for recorded in opened.record.cases():
+            yield from _of_record(recorded, opened.spaces, specs)
+        return
+    data = Data(request.inputs, specs) if request.inputs else None
+    for space in opened.spaces:
+        for offered, samples in data.spaces(space) if data else [(space, [])]:
+            for call in _sampled(cases(offered, request.seed, quick=request.quick), offered, specs):
+                inputs = _given(call, samples) if data else _drawn(call.case, specs, request)
+                yield dataclasses.replace(call, inputs=inputs, reference=opened.reference)
+
+
+def _drawn(case: Case, specs: Sequence[TensorSpec], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:
+    def make(kind: Kind, further: int) -> Callable[[], Arrays]:
+        return lambda: draw(specs, case.shapes, kind, request.seed + further, case.values)
+
+    labels = list(_DRAWN)[: _QUICK if request.quick else None]
+    return {label: make(*_DRAWN[label]) for label in labels}
+
+
+def _given(call: Call, samples: Sequence[Arrays]) -> dict[str, Callable[[], Arrays]]:
+    return {
+        "given": lambda: at(samples, call.space, call.case, 0),
+        "given, the next rows": lambda: at(samples, call.space, call.case, 1),
+    }
+
+
+def _of_record(recorded: RecordedCase, spaces: Sequence[Space], specs: Sequence[TensorSpec]) -> Iterator[Call]:
+    names = {spec.name for spec in specs}
+    shapes = {name: shape for name, shape in recorded.shapes.items() if name in names}
+    inputs = {label: partial(recorded.inputs, label, specs) for label in recorded.labels}
+    found = [(space, sizes) for space in spaces if (sizes := space.sizes_of(shapes)) is not None]
+    for space, sizes in found:
+        yield Call(space, space.case(sizes), inputs, recorded)
+    if not found:
+        text = " ".join(f"{name}={list(shape)}" for name, shape in recorded.shapes.items())
+        case = dataclasses.replace(spaces[0].case({}), values={}, shapes=recorded.shapes, name=text)
+        yield Call(spaces[0], case, inputs, recorded, left_out="the target does not take these shapes of the record")
+
+
+def _sampled(tried: Iterator[Case], space: Space, specs: Sequence[TensorSpec]) -> Iterator[Call]:
+    seen: list[Mapping[str, int]] = []
+    for case in tried:
+        size = _bytes(case, specs)
+        if size <= MOST_BYTES:
+            seen.append(case.values)
+            yield Call(space, case, {}, None)
+            continue
+        smaller = _shrunk(case, space, specs)
+        why = f"its inputs take {_amount(size)}, at most {_amount(MOST_BYTES)} are tried"
+        if smaller is None:
+            yield Call(space, case, {}, None, left_out=f"{why}, and no smaller shape is offered that fits")
+            continue
+        yield Call(space, case, {}, None, left_out=f"{why}: {smaller.label} stands for it", sampled=True)
+        if smaller.values not in seen:
+            seen.append(smaller.values)
+            yield Call(space, smaller, {}, None)
+
+
+def _shrunk(case: Case, space: Space, specs: Sequence[TensorSpec]) -> Case | None:
+    """Return the largest case of a smaller batch that fits, else of all dimensions smaller by the same share."""
+    others = [name for name in space.ranges if name != space.batch]
+    for names in ([space.batch] if space.batch else [], [*others, *([space.batch] if space.batch else [])]):
+        most = max((case.values[name] - space.ranges[name].low for name in names), default=0)
+
+        def at_share(step: int, names: Sequence[str] = names, most: int = most) -> Case:
+            sizes = {n: space.ranges[n].low + (case.values[n] - space.ranges[n].low) * step // most for n in names}
+            return space.case({**case.values, **sizes})
+
+        if not most or _bytes(at_share(0), specs) > MOST_BYTES:
+            continue
+        low, high = 0, most  # the share `low` fits, `high` does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _bytes(at_share(middle), specs) <= MOST_BYTES else (low, middle)
+        return at_share(low)
+    return None
+
+
+def _bytes(case: Case, specs: Sequence[TensorSpec]) -> int:
+    return sum(
+        np.dtype("uint16" if spec.dtype == "bfloat16" else spec.dtype).itemsize * math.prod(case.shapes[spec.name])
+        for spec in specs
+    )
+
+
+def _amount(size: int) -> str:
+    return f"{size / 2**30:.0f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"

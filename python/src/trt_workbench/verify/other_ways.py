@@ -1,0 +1,80 @@
+"""Other ways to run the same target, which have to agree with the first: sessions, graphs, calls in flight, state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trt_workbench.backends.device_arrays import uploader
+from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.verify.opening import Opened
+from trt_workbench.verify.properties import Finding, Trial, agrees, calls_at_once, follows_state, worst
+
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Way:
+    """What one way to run the target gave.
+
+    Attributes:
+        name: of the way.
+        trial: the call that it was compared with.
+        findings: by output.
+        reason: why it could not be run or says nothing; "" otherwise.
+    """
+
+    name: str
+    trial: Trial
+    findings: Sequence[Finding]
+    reason: str = ""
+
+
+def ways(opened: Opened, trial: Trial, device: int) -> Iterator[Way]:
+    """Yield every further way to run the target. One that cannot be run does not end the others.
+
+    Args:
+        opened: the target; sessions are opened one after the other.
+        trial: a call that was made in the first way.
+        device: CUDA device of the target.
+    """
+    for name, run in _ways(opened, trial, device).items():
+        try:
+            findings = worst(run())
+        except (UsageProblem, DeviceFailure, MemoryError) as error:
+            yield Way(name, trial, (), f"it could not be run: {str(error) or 'out of memory'}")
+            continue
+        yield Way(name, trial, findings, "" if findings else "rounding alone turns every output over")
+
+
+def _ways(opened: Opened, trial: Trial, device: int) -> dict[str, Callable[[], Iterator[Finding]]]:
+    found: dict[str, Callable[[], Iterator[Finding]]] = {}
+
+    def session(name: str, concurrency: int = 1, **options: bool) -> None:
+        def run() -> Iterator[Finding]:
+            with opened.open(concurrency, **options) as other:
+                if concurrency > 1:
+                    yield from calls_at_once(other.run, trial, concurrency)
+                else:
+                    yield from agrees(name, other.run, trial)
+
+        found[name] = run
+
+    session("a second session")
+    session(f"{_AT_ONCE} calls at once", _AT_ONCE)  # on trt each in a slot, with a context and a stream of its own
+    own = opened.session
+    if isinstance(own, TrtSession):
+        session("without a CUDA graph", cuda_graph=False)
+        session("transfers outside of the graph", graph_includes_transfers=False)
+        upload = uploader(device)
+        name = "arrays on the device" if upload else "outputs on the device"
+        found[name] = lambda: agrees(name, lambda inputs: own.run_on_device(inputs, upload), trial)
+    if opened.state:
+        found["state on the device"] = lambda: _with_state(opened, trial)
+    return found
+
+
+def _with_state(opened: Opened, trial: Trial) -> Iterator[Finding]:
+    with opened.open(state=opened.state) as keeping:
+        yield from follows_state(keeping.run, opened.session.run, opened.state, trial)

@@ -1,0 +1,99 @@
+"""Verdicts of outputs, shapes and runs, and in which of the shapes a fault shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trt_workbench.verify.yardstick import PRECISIONS
+
+RIGHT, CONSISTENT, WRONG, UNDECIDED, UNVERIFIED = "right", "consistent", "wrong", "undecided", "unverified"
+_ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in PRECISIONS), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
+# Of zeros alone nothing follows: most outputs of them are constants.
+PROVES_NOTHING = "zeros"
+_NAMED = 4
+
+
+def loosest(verdicts: Iterable[str]) -> str:
+    """Return the verdict that holds for all: wrong above undecided above the loosest precision."""
+    return max(verdicts, key=_ORDER.index, default=UNVERIFIED)
+
+
+def of_case(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the verdict of a shape from those of its outputs for each set of inputs.
+
+    An output is decided by any set of inputs but zeros; it is undecided where none decides it.
+    """
+    return loosest(_of_output([row for row in rows if row["output"] == name]) for name in _outputs(rows))
+
+
+def unproven(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a sentence for every shape and output of which nothing was proven.
+
+    A shape that neither the target nor the reference takes is none of the target's.
+    """
+    found = []
+    for case in cases:
+        found += [
+            f"{case['label']}, output {name}: {_reason([row for row in case['outputs'] if row['output'] == name])}"
+            for name in _outputs(case["outputs"])
+            if _of_output([row for row in case["outputs"] if row["output"] == name]) == UNDECIDED
+        ]
+        if case["verdict"] == UNVERIFIED and not case["refused"] and not case["device_failed"]:
+            found.append(f"{case['label']}: {case['reason']}")
+    return found
+
+
+def where(cases: Sequence[dict[str, Any]]) -> str:
+    """Return at which shapes and with which inputs the target is wrong, if not at all of them; "" otherwise."""
+    tried = [case for case in cases if case["verdict"] != UNVERIFIED]
+    wrong = [case for case in tried if case["verdict"] == WRONG]
+    texts = []
+    if 0 < len(wrong) < len(tried):
+        texts.append(_at(wrong, tried))
+    rows = [row for case in cases for row in case["outputs"]]
+    labels = {row["inputs"] for row in rows}
+    spoiled = {row["inputs"] for row in rows if row["verdict"] == WRONG}
+    if 0 < len(spoiled) < len(labels) and len(spoiled) == 1:
+        texts.append(f"with {spoiled.pop()} inputs alone")
+    return ", ".join(texts)
+
+
+def _at(wrong: Sequence[dict[str, Any]], tried: Sequence[dict[str, Any]]) -> str:
+    sizes = [_size(case) for case in tried]
+    right = f"right at {len(tried) - len(wrong)} other{'s' * (len(tried) - len(wrong) > 1)}"
+    text = ", ".join(case["label"] for case in wrong[:_NAMED]) + (" and more" if len(wrong) > _NAMED else "")
+    if len(wrong) == 1:
+        largest = " (the largest shape)" if _size(wrong[0]) == max(sizes) and sizes.count(max(sizes)) == 1 else ""
+        return f"only at {text}{largest}, {right}"
+    by_batch = {case["batch"] for case in wrong}
+    if len(by_batch) == 1 and None not in by_batch and all(c in wrong for c in tried if c["batch"] in by_batch):
+        return f"only at a batch of {by_batch.pop()}"
+    least = min((case["batch"] for case in wrong if case["batch"] is not None), default=None)
+    if least is not None and least > 1 and all(((c["batch"] or 0) >= least) == (c in wrong) for c in tried):
+        return f"from a batch of {least} on"
+    return f"at {text}, {right}"
+
+
+def _size(case: dict[str, Any]) -> int:
+    total = 0
+    for shape in case["shapes"].values():
+        count = 1
+        for size in shape:
+            count *= size
+        total += count
+    return total
+
+
+def _outputs(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["output"] for row in rows))
+
+
+def _of_output(rows: Sequence[dict[str, Any]]) -> str:
+    decided = [row["verdict"] for row in rows if row["verdict"] != UNDECIDED]
+    proving = [row for row in rows if row["verdict"] != UNDECIDED and row["inputs"] != PROVES_NOTHING]
+    return loosest(decided) if proving or WRONG in decided else UNDECIDED
+
+
+def _reason(rows: Sequence[dict[str, Any]]) -> str:
+    return next((row["reason"] for row in rows if row["verdict"] == UNDECIDED), "")

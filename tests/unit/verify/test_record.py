@@ -1,0 +1,107 @@
+"""The record of a run as the reference of another: what it holds counts, and what was changed is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tests.unit.verify.conftest import save
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.space import Range
+
+RANGES = {"N": Range(1, 2, 3)}
+
+
+def run(folder: Path, target: Path, backend: str = "ort-cpu", **more: Any) -> Verified:
+    folder.mkdir()
+    return verify(VerifyRequest(target=target, backend=backend, **more), folder)
+
+
+@pytest.fixture
+def record(masked_model: Path, tmp_path: Path) -> Path:
+    assert run(tmp_path / "first", masked_model, record=True, ranges=RANGES).failures == ()
+    return tmp_path / "first"
+
+
+def test_a_record_stands_for_its_reference(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    result = run(tmp_path / "second", masked_model, reference=str(record))
+    assert result.document["reference"] == "record of ort-cpu"
+    assert result.document["verdict"] == "right"
+    assert [case["label"] for case in result.document["cases"]] == ["N=1", "N=2", "N=3"]
+    first = result.document["cases"][0]["outputs"]
+    assert {row["inputs"] for row in first} == {"random", "other random", "zeros", "large"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [("rows swapped", "row 0 holds that of row 1"), ("scaled", "scaled by 1.002"), ("padding leaks", "padding:")],
+)
+def test_faults_are_found_beside_a_record(
+    fault: str, text: str, record: Path, masked_model: Path, tmp_path: Path
+) -> None:
+    result = run(tmp_path / "second", masked_model, "faulty", reference=str(record), options={"fault": fault})
+    assert any(text in one for one in result.failures), result.failures[:5]
+
+
+def test_what_the_model_lacks_by_design_is_in_the_record(tmp_path: Path) -> None:
+    kind = (TensorProto.FLOAT, ["N", 4])
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=0)  # over the batch
+    path = save(tmp_path / "rows.onnx", [node], {"x": kind}, {"y": kind}, [])
+    assert run(tmp_path / "first", path, record=True, ranges=RANGES).failures == ()
+    assert run(tmp_path / "second", path, reference=str(tmp_path / "first")).failures == ()
+
+
+def test_a_shape_of_the_record_that_the_target_does_not_offer_is_named(
+    record: Path, masked_model: Path, tmp_path: Path
+) -> None:
+    result = run(tmp_path / "second", masked_model, reference=str(record), ranges={"N": Range(1, 2, 2)})
+    assert result.unproven == ("x=[3, 6, 6] mask=[3, 6]: the target does not take these shapes of the record",)
+
+
+def test_an_array_that_was_changed_is_refused(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    path = record / "reference" / "0001.npz"
+    arrays = dict(np.load(path, allow_pickle=False))
+    arrays["expected/y"] = arrays["expected/y"] + 1
+    np.savez(path, **arrays)
+    with pytest.raises(UsageProblem, match=r"damaged or changed after it was made; record it again: .*0001\.npz"):
+        run(tmp_path / "second", masked_model, reference=str(record))
+
+
+def test_an_index_that_was_changed_is_refused(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    path = record / "reference" / "record.json"
+    document = json.loads(path.read_text())
+    document["calls"][0]["lacks"] = {"calls_repeat": ["y"]}
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageProblem, match="was changed after it was made"):
+        run(tmp_path / "second", masked_model, reference=str(record))
+
+
+def test_a_file_that_is_gone_is_named(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    (record / "reference" / "0002.npz").unlink()
+    with pytest.raises(UsageProblem, match=r"cannot be read .*0002\.npz"):
+        run(tmp_path / "second", masked_model, reference=str(record))
+
+
+def test_a_record_of_another_model_is_refused(record: Path, index_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="of another model"):
+        run(tmp_path / "second", index_model, reference=str(record))
+
+
+def test_a_folder_without_a_record_says_how_to_make_one(masked_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="verify --record"):
+        run(tmp_path / "second", masked_model, reference=str(tmp_path))
+
+
+def test_a_record_brings_its_own_inputs(record: Path, masked_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="leave out --inputs"):
+        run(tmp_path / "second", masked_model, reference=str(record), inputs=("x.npy",))
+
+
+def test_nothing_is_recorded_without_a_reference(masked_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="nothing to record without a reference"):
+        run(tmp_path / "first", masked_model, reference="none", record=True)

@@ -1,0 +1,61 @@
+"""Verdicts of shapes, what is left unproven, and where a fault shows."""
+
+from typing import Any
+
+import pytest
+
+from trt_workbench.verify.verdict import of_case, unproven, where
+
+
+def case(batch: int, verdicts: dict[str, str], **more: Any) -> dict[str, Any]:
+    rows = [{"inputs": key, "output": "y", "verdict": value, "reason": value} for key, value in verdicts.items()]
+    return {
+        "label": f"N={batch}",
+        "batch": batch,
+        "shapes": {"x": [batch, 4]},
+        "outputs": rows,
+        "refused": False,
+        "device_failed": False,
+        "reason": "",
+        "verdict": of_case(rows),
+        **more,
+    }
+
+
+def test_one_set_of_inputs_decides_an_output() -> None:
+    assert of_case(case(1, {"random": "undecided", "large": "right"})["outputs"]) == "right"
+    assert of_case(case(1, {"random": "undecided", "large": "undecided"})["outputs"]) == "undecided"
+
+
+def test_zeros_prove_nothing_but_may_show_a_fault() -> None:
+    assert of_case(case(1, {"random": "undecided", "zeros": "right"})["outputs"]) == "undecided"
+    assert of_case(case(1, {"random": "undecided", "zeros": "wrong"})["outputs"]) == "wrong"
+    assert of_case(case(1, {"random": "right within fp16", "zeros": "right"})["outputs"]) == "right within fp16"
+
+
+def test_what_is_not_proven_is_named() -> None:
+    assert unproven([case(1, {"random": "right"}), case(2, {"random": "undecided"})]) == ["N=2, output y: undecided"]
+    left = {"verdict": "unverified", "reason": "why"}
+    assert unproven([case(2, {}, **left)]) == ["N=2: why"]
+    assert unproven([case(2, {}, **left | {"refused": True}), case(2, {}, **left | {"device_failed": True})]) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ([3], "only at N=3, right at 4 others"),
+        ([16], "only at N=16 (the largest shape), right at 4 others"),
+        ([2, 3, 4, 16], "from a batch of 2 on"),
+        ([2, 4], "at N=2, N=4, right at 3 others"),
+        ([1, 2, 3, 4, 16], ""),
+        ([], ""),
+    ],
+)
+def test_where_a_fault_shows(wrong: list[int], text: str) -> None:
+    cases = [case(n, {"random": "wrong" if n in wrong else "right"}) for n in (1, 2, 3, 4, 16)]
+    assert where(cases) == text
+
+
+def test_a_fault_of_one_kind_of_inputs() -> None:
+    cases = [case(n, {"random": "right", "large": "wrong"}) for n in (1, 2)]
+    assert where(cases) == "with large inputs alone"
