@@ -349,10 +349,10 @@ def where_pixi_runs(loaded, task, machine):
     """
     environments = loaded
     if found := environments["default"].tasks.get(task):
-        named = environments.get(found.default_environment)
+        named = environments.get(found.get("default-environment", ""))
         return named.name if named and task in named.tasks and not lacking(named, machine) else "default"
     hits = [environment for environment in environments.values() if task in environment.tasks]
-    return next(hit.name for hit in hits if len(hits) == 1 or hit.tasks[task].default_environment == hit.name)
+    return next(hit.name for hit in hits if len(hits) == 1 or hit.tasks[task].get("default-environment") == hit.name)
 
 
 @pytest.mark.parametrize("card", CARDS)
