@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.bench.engine_arrays import file_name
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.verify.cut import Form, Source, read_source
 from trt_workbench.verify.draw import draw
@@ -302,7 +302,10 @@ class _Search:
             )
         cut = self._source.cut(self._best, self._form)
         assert cut is not None
-        outcome = self._trials.outcome(cut)
+        try:
+            outcome = self._trials.outcome(cut)
+        except DeviceFailure as error:
+            return None, f"the smallest part did not run again: {error}"
         if isinstance(outcome, Verdict) or outcome.verdict.state != "wrong":
             return None, "the smallest part was right when it ran again: the fault comes and goes"
         return outcome, ""

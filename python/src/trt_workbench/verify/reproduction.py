@@ -48,7 +48,7 @@ sys.exit(int(wrong))
 """
 _TENSORRT = """logger = trt.Logger(trt.Logger.WARNING)
 builder = trt.Builder(logger)
-explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)  # TensorRT 11 has no other
+explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)  # none in TensorRT 11
 network = builder.create_network(0 if explicit is None else 1 << int(explicit))
 parser = trt.OnnxParser(network, logger)
 if not parser.parse_from_file(str(here / "minimal.onnx")):
@@ -58,10 +58,10 @@ config = builder.create_builder_config()
 engine = trt.Runtime(logger).deserialize_cuda_engine(builder.build_serialized_network(network, config))
 context = engine.create_execution_context()
 tensors = {{name: torch.from_numpy(array).cuda() for name, array in inputs.items()}}
-for name, array in inputs.items():
-    context.set_input_shape(name, array.shape)
 tensors |= {{name: torch.from_numpy(np.zeros_like(array)).cuda() for name, array in expected.items()}}
 for name, tensor in tensors.items():
+    if name in inputs:
+        context.set_input_shape(name, tuple(tensor.shape))
     context.set_tensor_address(name, tensor.data_ptr())
 torch.cuda.synchronize()
 context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
@@ -214,7 +214,7 @@ def report(request: VerifyRequest, found: Bisected) -> str:
         for node in outcome.cut.model.graph.node
     ]
     hides = {
-        True: "Marking every inner tensor of the model as an output hides it, so a fusion is at fault.",
+        True: "Marking every inner tensor of the model as an output hides it: it needs the nodes to be fused.",
         False: "It shows with every inner tensor of the model marked as an output too.",
         None: "",
     }[found.marking_hides]
@@ -274,16 +274,13 @@ def _runtime(request: VerifyRequest) -> str:
 def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions of everything that took part."""
     found = dict(require_backend(request.backend, MODEL_SUFFIX).availability().versions)
-    driver = driver_report() or {}
-    found |= {
-        key: provenance[key] for key in ("tensorrt", "driver", "gpu", "compute_capability") if provenance.get(key)
-    }
-    found.setdefault("driver", str(driver.get("driver_version") or driver.get("version") or "none"))
-    return {
-        **{key: str(value) for key, value in found.items()},
-        "os": platform.platform(),
-        "python": platform.python_version(),
-    }
+    driver = driver_report()
+    if driver["gpus"]:
+        found |= {"gpu": driver["gpus"][request.device]["name"] if request.device < len(driver["gpus"]) else "unknown"}
+        found |= {"driver": driver["driver_version"], "CUDA of the driver": driver["cuda_driver_version"]}
+    asked = ("tensorrt", "driver", "gpu", "compute_capability")
+    found |= {name: str(provenance[name]) for name in asked if provenance.get(name)}
+    return {**found, "os": platform.platform(), "python": platform.python_version()}
 
 
 def _floats(array: NDArray[Any]) -> NDArray[np.float64]:

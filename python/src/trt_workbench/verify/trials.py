@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.cache import engines_dir
 from trt_workbench.engine.hashing import hash_model
-from trt_workbench.errors import WorkbenchError
+from trt_workbench.errors import DeviceFailure, WorkbenchError
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.cut import Cut, Form, Source
 from trt_workbench.verify.difference import Difference
@@ -151,14 +151,19 @@ class Trials:
         self._step(f"bisecting: {self.left} nodes left, {self.count} trials, {self.elapsed:.0f} s")
         began = time.monotonic()
         cut = self._source.cut(nodes, form, marked)
-        outcome = self.outcome(cut) if cut else Verdict("fails", reason="a value at its border is not known")
+        lasting = True
+        try:
+            outcome = self.outcome(cut) if cut else Verdict("fails", reason="a value at its border is not known")
+        except DeviceFailure as error:  # of the moment, perhaps: not kept for a later call
+            outcome, lasting = Verdict("fails", reason=str(error)), False
         found = outcome.verdict if isinstance(outcome, Outcome) else outcome
-        found = Verdict(**{**asdict(found), "seconds": round(time.monotonic() - began, 3)})
+        found = replace(found, seconds=round(time.monotonic() - began, 3))
         self._known[key] = found
         self._tried.add(key)
-        share = found.share if math.isfinite(found.share) else None
-        with self._state.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, "nodes": len(nodes), **asdict(found), "share": share}) + "\n")
+        if lasting:
+            share = found.share if math.isfinite(found.share) else None
+            with self._state.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "nodes": len(nodes), **asdict(found), "share": share}) + "\n")
         return found
 
     def is_wrong(self, nodes: Collection[int], form: Form) -> bool:
@@ -166,7 +171,11 @@ class Trials:
         return bool(nodes) and self.verdict(nodes, form).state == "wrong"
 
     def outcome(self, cut: Cut) -> Outcome | Verdict:
-        """Run a part and judge it; a verdict alone where it does not run."""
+        """Run a part and judge it; a verdict alone where it does not run.
+
+        Raises:
+            DeviceFailure: the device failed or is out of memory.
+        """
         folder = self._scratch / "trial"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -182,6 +191,8 @@ class Trials:
                 session.close()
                 _forget(session)
             limits = self._limits(path, folder, cut)
+        except DeviceFailure:
+            raise
         except (WorkbenchError, MemoryError) as error:
             return Verdict("fails", reason=str(error) or "out of memory")
         wrong, differences, worst = [], {}, 0.0
