@@ -78,7 +78,10 @@ PLACES: dict[str, Place] = {
 
 
 class GraphFaultBackend(Backend):
-    """ort-cpu with the fault that `--option fault=NAME` plants in the graph. Counts what it loads."""
+    """ort-cpu with the fault that `--option fault=NAME` plants in the graph. Counts what it loads.
+
+    With `--option needs=OPERATOR` it refuses graphs without that operator.
+    """
 
     name = "graph-fault"
     file_kinds = (".onnx",)
@@ -91,9 +94,9 @@ class GraphFaultBackend(Backend):
     def _load(self, model: Path, options: SessionOptions) -> Session:
         type(self).loaded += 1
         changed = onnx.load(model)
-        fault = str(options.extra.get("fault", ""))
-        if fault == "does not load parts" and not any(node.op_type == "Erf" for node in changed.graph.node):
-            msg = "no kernel for this graph"
+        fault, needed = (str(options.extra.get(name, "")) for name in ("fault", "needs"))
+        if needed and all(node.op_type != needed for node in changed.graph.node):
+            msg = f"no kernel for a graph without {needed}"
             raise UsageProblem(msg)
         place = PLACES[fault](changed.graph) if fault in PLACES else None
         if place is not None:

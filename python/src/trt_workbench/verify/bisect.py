@@ -189,13 +189,13 @@ class _Search:
         if self._source.folded:
             yield Form.FIXED
         if self._fault.space.ranges:
-            self._source.with_ranges(*(self._at("low"), self._at("high")))
+            self._source.with_ranges(*(self._at(size) for size in ("low", "best", "high")))
             yield Form.DYNAMIC
 
-    def _at(self, end: str) -> Arrays:
-        """Return inputs of the shapes at one end of the ranges."""
+    def _at(self, size: str) -> Arrays:
+        """Return inputs of the shapes at one end of the ranges, or of the best-tuned ones."""
         space = self._fault.space
-        case = space.case({name: getattr(around, end) for name, around in space.ranges.items()})
+        case = space.case({name: getattr(around, size) for name, around in space.ranges.items()})
         return draw(self._specs, case.shapes, "random", self._request.seed)
 
     def _narrow(self) -> None:

@@ -90,15 +90,18 @@ class Source:
         """Places of the nodes that compute with data."""
         return frozenset(range(len(self.nodes))) - self.folded
 
-    def with_ranges(self, low: Arrays, high: Arrays) -> None:
-        """Learn which dimensions are dynamic, and how far, from runs at both ends."""
-        ends = [_every_value(self._model, inputs) for inputs in (low, high)]
+    def with_ranges(self, low: Arrays, best: Arrays, high: Arrays) -> None:
+        """Learn which dimensions are dynamic, and how far, from runs of both ends and of the best-tuned sizes.
+
+        Raises:
+            UsageProblem: the model does not run there.
+        """
+        shapes = [{name: array.shape for name, array in _every_value(self._model, one).items()} for one in (low, best, high)]
         for name, array in self.values.items():
-            shapes = [end[name].shape for end in ends if name in end]
-            if len(shapes) == len(ends) and all(len(shape) == array.ndim for shape in shapes):
-                dims = list(zip(*shapes, array.shape, strict=True))
-                least, most = tuple(map(min, dims)), tuple(map(max, dims))
-                self._ranges[name] = ShapeRange(min=least, opt=array.shape, max=most)
+            several = [one[name] for one in shapes if len(one.get(name, ())) == array.ndim]
+            if len(several) == len(shapes):
+                dims = list(zip(*several, array.shape, strict=True))
+                self._ranges[name] = ShapeRange(min=tuple(map(min, dims)), opt=several[1], max=tuple(map(max, dims)))
 
     def ancestors(self, tensors: Iterable[str]) -> frozenset[int]:
         """Return the places of all candidates that some tensors are computed from."""
