@@ -6,6 +6,7 @@ import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -137,7 +138,8 @@ def test_the_best_so_far_is_written_when_the_time_is_over_and_a_later_call_goes_
 ) -> None:
     clock = itertools.count()
     with monkeypatch.context() as patched:
-        patched.setattr(trials.time, "monotonic", lambda: float(next(clock)))  # a second for each look at it
+        # a second for each look at it
+        patched.setattr(trials, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
         short = search("masked attention", seconds=40)
     assert not short.complete
     assert 3 < len(short.nodes) < 90

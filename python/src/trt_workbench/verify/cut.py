@@ -96,7 +96,9 @@ class Source:
         Raises:
             UsageProblem: the model does not run there.
         """
-        shapes = [{name: array.shape for name, array in _every_value(self._model, one).items()} for one in (low, best, high)]
+        shapes = [
+            {name: array.shape for name, array in _every_value(self._model, one).items()} for one in (low, best, high)
+        ]
         for name, array in self.values.items():
             several = [one[name] for one in shapes if len(one.get(name, ())) == array.ndim]
             if len(several) == len(shapes):

@@ -37,33 +37,28 @@ inputs, expected = (
     for folder in ("inputs", "expected")
 )
 '''
-_END = """
-wrong = False
+_END = """wrong = False
 for name, want in expected.items():
-    apart = np.abs(found[name].astype(np.float64) - want.astype(np.float64)).max()
-    largest = np.abs(want.astype(np.float64)).max()
-    wrong |= not apart <= {explained:.3g} * largest  # what the precision explains, generously
+    apart, largest = np.abs(found[name] - want.astype(np.float64)).max(), np.abs(want.astype(np.float64)).max()
+    wrong |= not apart <= {explained:.3g} * largest  # what the precision explains
     print(f"{{name}} {{list(want.shape)}}: largest difference {{apart:.3g}}, largest value {{largest:.3g}}")
 sys.exit(int(wrong))
 """
-_TENSORRT = """logger = trt.Logger(trt.Logger.WARNING)
-builder = trt.Builder(logger)
+_TENSORRT = """builder = trt.Builder(logger := trt.Logger(trt.Logger.WARNING))
 explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)  # none in TensorRT 11
 network = builder.create_network(0 if explicit is None else 1 << int(explicit))
 parser = trt.OnnxParser(network, logger)
-if not parser.parse_from_file(str(here / "minimal.onnx")):
-    sys.exit(str(parser.get_error(0)))
+assert parser.parse_from_file(str(here / "minimal.onnx")), parser.get_error(0)
 config = builder.create_builder_config()
 {settings}
 engine = trt.Runtime(logger).deserialize_cuda_engine(builder.build_serialized_network(network, config))
 context = engine.create_execution_context()
-tensors = {{name: torch.from_numpy(array).cuda() for name, array in inputs.items()}}
-tensors |= {{name: torch.from_numpy(np.zeros_like(array)).cuda() for name, array in expected.items()}}
+arrays = inputs | {{name: np.zeros_like(array) for name, array in expected.items()}}
+tensors = {{name: torch.from_numpy(array).cuda() for name, array in arrays.items()}}
 for name, tensor in tensors.items():
     if name in inputs:
         context.set_input_shape(name, tuple(tensor.shape))
     context.set_tensor_address(name, tensor.data_ptr())
-torch.cuda.synchronize()
 context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
 torch.cuda.synchronize()
 found = {{name: tensors[name].cpu().numpy() for name in expected}}
@@ -138,10 +133,10 @@ def script(request: VerifyRequest, found: Bisected) -> str:
     provider = _PROVIDERS.get(request.backend) if request.precision == "fp32" and not extra else None
     settings = _settings(request, found) if request.backend == TENSORRT else None
     if settings is not None:
-        needs, imports = "tensorrt, torch and numpy", "import numpy as np\nimport tensorrt as trt\nimport torch"
+        needs, imports = "tensorrt, torch and numpy", "import numpy as np, tensorrt as trt, torch"
         body = _TENSORRT.format(settings="\n".join(settings))
     elif provider:
-        needs, imports = "onnxruntime and numpy", "import numpy as np\nimport onnxruntime as ort"
+        needs, imports = "onnxruntime and numpy", "import numpy as np, onnxruntime as ort"
         body = _ONNX_RUNTIME.format(provider=provider)
     else:
         needs = "trt-workbench"
@@ -159,20 +154,16 @@ def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
     """Return the lines that set a TensorRT builder as the trial did; None where they would not say the same."""
     outcome = found.outcome
     assert outcome is not None
-    types = set(request.precision.split("+")) - {"fp32"}
+    types = [name for name in request.precision.split("+") if name not in ("fp32", "tf32")]
     known = {"optimization_level", "tactic_sources", "profiles"}
     sources = request.options.get("tactic_sources", ())
     sources = [sources] if isinstance(sources, str) else list(sources)
     only_off = all(str(name).startswith("-") for name in sources)
-    if (
-        types - {"fp16", "bf16", "tf32"}
-        or request.options.keys() - known
-        or not only_off
-        or "converted_file" in outcome.provenance
-    ):
+    unsaid = len(types) > 1 or set(types) - {"fp16", "bf16"} or request.options.keys() - known
+    if unsaid or not only_off or "converted_file" in outcome.provenance:
         return None
-    lines = [f"config.set_flag(trt.BuilderFlag.{name.upper()})" for name in sorted(types - {"tf32"})]
-    if "tf32" not in types:
+    lines = [f"config.set_flag(trt.BuilderFlag.{name.upper()})" for name in types]
+    if "tf32" not in request.precision.split("+"):
         lines.append("config.clear_flag(trt.BuilderFlag.TF32)")
     if (level := request.options.get("optimization_level")) is not None:
         lines.append(f"config.builder_optimization_level = {level}")
@@ -180,11 +171,9 @@ def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
         off = " | ".join(f"1 << int(trt.TacticSource.{str(name)[1:].upper()})" for name in sources)
         lines.append(f"config.set_tactic_sources(config.get_tactic_sources() & ~({off}))")
     if outcome.cut.profile:
+        ranges = {name: (one.min, one.opt, one.max) for name, one in outcome.cut.profile.shapes.items()}
         lines.append("profile = builder.create_optimization_profile()")
-        lines += [
-            f"profile.set_shape({name!r}, {around.min}, {around.opt}, {around.max})"
-            for name, around in outcome.cut.profile.shapes.items()
-        ]
+        lines += [f"for name, shapes in {ranges!r}.items():", "    profile.set_shape(name, *shapes)"]
         lines.append("config.add_optimization_profile(profile)")
     return lines
 
