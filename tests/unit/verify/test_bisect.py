@@ -18,9 +18,9 @@ from tests.attention_model import attention_model
 from tests.graph_fault_backend import GraphFaultBackend
 
 from trt_workbench.backends import registry
-from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.verify import trials
 from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
 from trt_workbench.verify.opening import VerifyRequest
@@ -157,6 +157,24 @@ def test_without_time_nothing_is_claimed(search: Search) -> None:
 def test_parts_that_do_not_load_are_not_wrong(search: Search) -> None:
     found = search("masked attention", needs="Erf")
     assert sorted(found.operators) == sorted([*PATTERN, "Erf"])
+
+
+@pytest.mark.parametrize("error", [DeviceFailure("out of memory"), RuntimeError("of some library")])
+def test_a_failure_of_the_device_is_of_the_moment_and_others_stay(
+    error: Exception, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = GraphFaultBackend._load
+
+    def failing(self: GraphFaultBackend, model: Path, options: SessionOptions) -> Session:
+        if all(node.op_type != "Erf" for node in onnx.load(model).graph.node):
+            raise error
+        return load(self, model, options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GraphFaultBackend, "_load", failing)
+        assert "Erf" in search("masked attention").operators
+    lasting = isinstance(error, RuntimeError)
+    assert ("Erf" in search("masked attention").operators) == lasting
 
 
 def test_progress_is_reported(search: Search) -> None:

@@ -66,7 +66,7 @@ def _available(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "bf16",
             {"profile": "x:1x3/2x3/4x3", "tactic_sources": "-CUDNN", "optimization_level": 5},
-            ["for name, shapes in {'x': ((1, 3), (2, 3), (4, 3))}.items():", "    profile.set_shape(name, *shapes)"],
+            ["for name, shapes in {'x': ((1, 3), (2, 3), (4, 3))}.items(): profile.set_shape(name, *shapes)"],
         ),
     ],
 )

@@ -39,7 +39,6 @@ def write_report(directory: Path) -> Path:
     """
     document = read_document(directory / "verify.json", "cases", "ways", "failures")
     environment = read_document(directory / "env.json", "command_line")
-    bisected = directory / "bisect" / "bisect.json"
     page = render(
         "verify.html.j2",
         document=document,
@@ -49,13 +48,17 @@ def write_report(directory: Path) -> Path:
         properties=properties(document["cases"]),
         worst=worst_differences(document),
         unverified=[case for case in document["cases"] if case["verdict"] == "unverified"],
-        bisected=read_document(bisected, "nodes") if bisected.is_file() else None,
+        bisected=_bisected(directory / "bisect" / "bisect.json"),
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
         command=shlex.join(environment["command_line"]),
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
+
+
+def _bisected(path: Path) -> dict[str, Any] | None:
+    return read_document(path, "nodes", "case", "trials", "complete", "reason") if path.is_file() else None
 
 
 def grid(cases: list[dict[str, Any]]) -> dict[str, Any]:

@@ -39,7 +39,8 @@ inputs, expected = (
 '''
 _END = """wrong = False
 for name, want in expected.items():
-    apart, largest = np.abs(found[name] - want.astype(np.float64)).max(), np.abs(want.astype(np.float64)).max()
+    exact = want.astype(np.float64)
+    apart, largest = np.abs(found[name] - exact).max(initial=0), np.abs(exact).max(initial=0)
     wrong |= not apart <= {explained:.3g} * largest  # what the precision explains
     print(f"{{name}} {{list(want.shape)}}: largest difference {{apart:.3g}}, largest value {{largest:.3g}}")
 sys.exit(int(wrong))
@@ -173,7 +174,7 @@ def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
     if outcome.cut.profile:
         ranges = {name: (one.min, one.opt, one.max) for name, one in outcome.cut.profile.shapes.items()}
         lines.append("profile = builder.create_optimization_profile()")
-        lines += [f"for name, shapes in {ranges!r}.items():", "    profile.set_shape(name, *shapes)"]
+        lines.append(f"for name, shapes in {ranges!r}.items(): profile.set_shape(name, *shapes)")
         lines.append("config.add_optimization_profile(profile)")
     return lines
 
