@@ -25,8 +25,8 @@ Status = Literal["complete", "partial"]
 
 ARTEFACTS: Final = frozenset(
     {
-        "availability.log", "captures", "config.json", "confusion.json", "curves.json", "env.json", "failures",
-        "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots",
+        "availability.log", "bisect", "captures", "config.json", "confusion.json", "curves.json", "env.json",
+        "failures", "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots",
         "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
         "verify.json",
     }

@@ -29,7 +29,7 @@ def write_report(directory: Path) -> Path:
     """Write `report.html` into a run directory of `verify`. It can be called again at any time.
 
     Args:
-        directory: holds verify.json and env.json.
+        directory: holds verify.json and env.json, and bisect/bisect.json where the fault was looked for.
 
     Returns:
         The path of report.html, one file that needs no other.
@@ -48,12 +48,17 @@ def write_report(directory: Path) -> Path:
         properties=properties(document["cases"]),
         worst=worst_differences(document),
         unverified=[case for case in document["cases"] if case["verdict"] == "unverified"],
+        bisected=_bisected(directory / "bisect" / "bisect.json"),
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
         command=shlex.join(environment["command_line"]),
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
+
+
+def _bisected(path: Path) -> dict[str, Any] | None:
+    return read_document(path, "nodes", "case", "trials", "complete", "reason") if path.is_file() else None
 
 
 def grid(cases: list[dict[str, Any]]) -> dict[str, Any]:

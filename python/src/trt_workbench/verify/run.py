@@ -18,6 +18,7 @@ from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.diagnosis import diagnose
+from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.other_ways import Way, ways
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
@@ -50,12 +51,14 @@ class Verified:
         failures: one sentence for each wrong output, the first ones first.
         failed_shapes: one sentence for each shape at which the device failed, such as for want of memory.
         unproven: one sentence for each shape and output of which nothing was proven.
+        faults: the wrong outputs of calls that ran, in the order of `failures`.
     """
 
     document: dict[str, Any]
     failures: tuple[str, ...]
     failed_shapes: tuple[str, ...]
     unproven: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 def verify(
@@ -121,7 +124,7 @@ def verify(
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row["device_failed"])
-    return Verified(document, tuple(run.failures), failed, unproven=tuple(open_questions))
+    return Verified(document, tuple(run.failures), failed, tuple(open_questions), tuple(run.faults))
 
 
 class _Run:
@@ -133,6 +136,7 @@ class _Run:
         ran = told(opened.session.record()) or ""
         self.precision = precision_of(" ".join((ran, request.precision)))
         self.failures: list[str] = []
+        self.faults: list[Fault] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: Trial | None = None
         self._recorder = _recorder(request, opened, folder) if request.record else None
@@ -213,6 +217,8 @@ class _Run:
         for name, row in judged.items():
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
+                kept = len(self.failures) <= _MOST_FAILURES
+                self.faults.append(Fault(case, space, name, len(self.failures) if kept else 0))
             yield {**row, "inputs": label, "output": name, "shape": list(found[name].shape)}
         self._earlier = {f"{label} inputs at {case.label}": found}
         if expected is not None:
