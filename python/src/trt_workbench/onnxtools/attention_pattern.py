@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from trt_workbench.onnxtools.sanitize_graph import Dims, static_dims
+from trt_workbench.onnxtools.sanitize_graph import Dims, static_dims, use_counts
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})
 _AFTER_SOFTMAX = frozenset({"Cast", "Identity", "Dropout", "Mul", "Where"})
@@ -64,6 +64,7 @@ class AttentionIndex:
         for value in (*inferred.value_info, *inferred.input, *inferred.output):
             self.types[value.name] = value.type.tensor_type.elem_type
         self.producer = {name: node for node in graph.node for name in node.output if name}
+        self._uses = use_counts(graph)
         self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in dict.fromkeys(node.input):
@@ -83,6 +84,10 @@ class AttentionIndex:
         """Whether a tensor is known to have one element."""
         dims = self.dims.get(name)
         return dims is not None and all(dim == 1 for dim in dims)
+
+    def is_closed(self, place: Attention) -> bool:
+        """Whether nothing but its own nodes reads what is inside of an attention."""
+        return all(self._uses[node.output[0]] == 1 for node in place.nodes[:-1])
 
     def _attention(self, softmax: onnx.NodeProto) -> Iterator[Attention]:
         rank = len(self.dims.get(softmax.input[0], []))

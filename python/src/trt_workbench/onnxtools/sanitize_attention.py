@@ -170,7 +170,7 @@ def _merged_heads(on: _Splice, place: Attention) -> bool:
     """Make batch and heads one dimension."""
     queries, keys = place.product.input
     values = place.mixing.input[1]
-    if any(on.index.rank(name) != 4 for name in (queries, keys, values)):
+    if any(on.index.rank(name) != 4 for name in (queries, keys, values)) or not on.index.is_closed(place):
         return False
 
     def merged(x: str) -> str:
@@ -192,7 +192,9 @@ def _merged_heads(on: _Splice, place: Attention) -> bool:
 def _two_queries(on: _Splice, place: Attention) -> bool:
     """Ask the one query twice and drop the second answer."""
     queries = place.product.input[0]
-    if any(on.index.dim(name, -2) != 1 for name in (queries, *[name for _, name in _operands(on, place)])):
+    if not on.index.is_closed(place) or any(
+        on.index.dim(name, -2) != 1 for name in (queries, *[name for _, name in _operands(on, place)])
+    ):
         return False
     place.product.input[0] = on.node("Concat", queries, queries, axis=-2)
     on.before(place.product)
