@@ -9,6 +9,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.trt_opening import RowsSession
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
@@ -147,9 +148,10 @@ class Opened:
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
-        if isinstance(self.session, TrtSession):
-            names = {spec.name for spec in self.session.inputs}
-            return engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+        session = self.session.inner if isinstance(self.session, RowsSession) else self.session
+        if isinstance(session, TrtSession):
+            names = {spec.name for spec in session.inputs}
+            return engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
         return [model_space(self.session.inputs, symbols, self._request.ranges)]
 
     def _profiles(self) -> dict[str, Any]:
