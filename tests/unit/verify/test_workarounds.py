@@ -17,13 +17,15 @@ from tests.unit.verify.conftest import save
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine.builder import BuiltEngine, export
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import WayAround, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
+from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Range
-from trt_workbench.verify.workarounds import Fixed, fixed, require_chosen
+from trt_workbench.verify.workarounds import Fixed, fixed, of_model, require_chosen
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 
@@ -89,6 +91,12 @@ def model(tmp_path: Path) -> Path:
     return save(tmp_path / "attention.onnx", nodes, inputs, {"y": (TensorProto.FLOAT, ["N", 2, 1, 4])}, half)
 
 
+@pytest.fixture
+def without_rewrites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what other tests look at, for the time that it takes."""
+    monkeypatch.setattr("trt_workbench.verify.ways.candidates", lambda _: iter(()))
+
+
 def request(model: Path, **more: Any) -> VerifyRequest:
     return VerifyRequest(target=model, ranges={"N": Range(1, 2, 4)}, quick=True, **more)
 
@@ -148,6 +156,7 @@ def test_all_are_tried_on_demand_and_the_models_of_the_others_are_gone(
     assert "row 1 of 2 is wrong" in document["reason"]
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_fences_are_taken_where_outputs_keep_tensors_apart(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
 ) -> None:
@@ -168,6 +177,7 @@ def test_fences_are_taken_where_outputs_keep_tensors_apart(
     session.close()
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_layers_of_the_place_are_kept_in_fp32_where_less_is_asked_for(
     model: Path, tmp_path: Path, plant: Callable[[Fault], None]
 ) -> None:
@@ -177,6 +187,7 @@ def test_layers_of_the_place_are_kept_in_fp32_where_less_is_asked_for(
     assert "layers-in-fp32" not in tried(fixed(request(model), tmp_path, nodes=["softmax"]))
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_tactics_and_levels_are_tried(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda _model, _batch, options: options.tactic_sources != {"cublas": False, "cudnn": False})
     assert require_chosen(fixed(request(model), tmp_path), model).name == "tactic-sources-off"
@@ -186,6 +197,7 @@ def test_tactics_and_levels_are_tried(model: Path, tmp_path: Path, plant: Callab
     assert {3, 5} <= set(levels)
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda _model, batch, _options: batch > 2)
     asked = request(model)
@@ -205,6 +217,7 @@ def test_batches_are_split_into_what_is_right(model: Path, tmp_path: Path, plant
     session.close()
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None:
     taken = fixed(request(model), tmp_path).tried[0]
     assert taken.plan is not None
@@ -218,13 +231,14 @@ def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None
         assert session.record()["rows"] == 1
 
 
+@pytest.mark.usefixtures("without_rewrites")
 def test_that_nothing_helps_is_said(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
     plant(lambda *_: True)
     found = fixed(request(model), tmp_path)
     assert found.chosen is None
     assert set(tried(found).values()) == {"wrong"}
     assert not [path for path in tmp_path.glob("*.onnx") if path != model]
-    with pytest.raises(CheckFailed, match=r"No way around makes it right; tried: attention-mask-expanded, .*rows-1\."):
+    with pytest.raises(CheckFailed, match=r"No way around makes it right; tried: fence-attention, .*rows-1\."):
         require_chosen(found, model)
 
 
@@ -248,9 +262,47 @@ def test_other_backends_have_the_ways_in_the_model(masked_model: Path, tmp_path:
     assert set(tried(found).values()) == {"right"}
 
 
-def test_a_plan_alone_cannot_be_fixed(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="name the ONNX file instead of the plan"):
-        fixed(VerifyRequest(target=tmp_path / "m.plan"), tmp_path)
+def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
+    plant(adds_a_mask_for_each_row)
+    profile = "q:1x2x1x4/2x2x1x4/3x2x1x4,k:1x2x4x5/2x2x4x5/3x2x4x5,v:1x2x5x4/2x2x5x4/3x2x5x4,"
+    profile += "bias:1x1x1x5/2x1x1x5/3x1x1x5"
+    extra = {"profiles": [profile], "optimization_level": 1}
+    with TrtBackend().load(model, SessionOptions(precision="fp16", extra=extra)) as session:
+        plan = Path(session.record()["plan"])
+    manifest = read_manifest(plan)
+    assert manifest is not None
+    copy = tmp_path / "m.plan"
+    export(BuiltEngine(plan, manifest, built=False), copy)
+    asked = of_model(VerifyRequest(target=copy, quick=True))  # the model lies beside it
+    assert (asked.target, asked.model, asked.precision) == (model, model, "fp16")
+    taken = require_chosen(fixed(VerifyRequest(target=copy, quick=True), tmp_path), copy)
+    assert taken.name == "attention-mask-expanded"
+    made = read_manifest(taken.plan or Path())
+    assert made is not None
+    assert made.options["optimization_level"] == 1
+    assert made.profiles == manifest.profiles
+    model.unlink()
+    with pytest.raises(UsageProblem, match=r"name it \(--model\)"):
+        fixed(VerifyRequest(target=copy), tmp_path)
+
+
+def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, plant: Callable[[Fault], None]) -> None:
+    plant(adds_a_mask_for_each_row)
+    found = fixed(request(model), tmp_path)
+    plan = write_fixed(found, request(model), tmp_path / "fixed.plan")
+    manifest = read_manifest(plan)
+    assert manifest is not None
+    assert manifest.way_around is not None
+    assert manifest.way_around.name == "attention-mask-expanded"
+    assert manifest.way_around.model_sha256 == hash_model(model)
+    assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
+    assert manifest.way_around.rows is None
+    again = VerifyRequest(target=plan, model=model, quick=True)
+    assert verify(again, tmp_path / "run").document["verdict"] == "right"
+    with pytest.raises(UsageProblem, match="takes the name of a plan"):
+        check_output(request(model), tmp_path / "fixed.onnx")
+    with pytest.raises(UsageProblem, match="would replace the model"):
+        check_output(request(model, backend="ort-cpu"), model)
 
 
 def test_fences_are_outputs_of_a_model_that_says_the_same(model: Path) -> None:

@@ -79,7 +79,7 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        self.graph = request.model or _own_model(request.target)
+        self.graph = request.model or own_model(request.target)
         graph = self.graph
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
         if self.facts:
@@ -180,7 +180,7 @@ class Opened:
         return {"profiles": [str(Profile(shapes=ranges))]}
 
 
-def _own_model(target: Path) -> Path | None:
+def own_model(target: Path) -> Path | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same."""
     if target.suffix == MODEL_SUFFIX:
         return target

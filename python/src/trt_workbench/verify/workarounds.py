@@ -13,12 +13,14 @@ from typing import Any
 import onnx
 
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.options import BuildSettings
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.draw import draw
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, Opened, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, Opened, VerifyRequest, own_model
 from trt_workbench.verify.run import WRONG, Verified, verify
 from trt_workbench.verify.ways import Way, applied, ways
 
@@ -113,7 +115,7 @@ def fixed(
     """Try ways around a wrong engine until one is right.
 
     Args:
-        request: that is wrong; its target is a model.
+        request: that is wrong.
         folder: an existing one, for the models that are made: that of the way that is taken stays.
         nodes: names of nodes of the place where it is wrong, where that is known.
         found: what is wrong, where that is known: batches that are right need not be split further.
@@ -122,13 +124,10 @@ def fixed(
         step: called with the name of every way before it is tried.
 
     Raises:
-        UsageProblem: the target is no model, or it cannot be read.
+        UsageProblem: the target cannot be read, or it is a plan without its model.
         ComponentMissing: a backend cannot serve here.
     """
-    if request.target.suffix != MODEL_SUFFIX:
-        msg = f"Ways around are built from the model: name the ONNX file instead of the plan {request.target}"
-        raise UsageProblem(msg)
-    request = replace(request, model=request.model or request.target)
+    request = of_model(request)
     model = onnx.load(request.target)
     step("the engine as it is")
     try:
@@ -145,6 +144,25 @@ def fixed(
         step(way.name)
         tried.append(_tried(request, way, folder, note, keep=all(not one.is_right for one in tried)))
     return Fixed(plain, tuple(tried), tuple(left))
+
+
+def of_model(request: VerifyRequest) -> VerifyRequest:
+    """Return the request with the model as its target: that of a plan builds as its manifest says.
+
+    Raises:
+        UsageProblem: the model of the plan, or the plan's manifest, is not at hand.
+    """
+    if request.target.suffix == MODEL_SUFFIX:
+        return replace(request, model=request.model or request.target)
+    model, manifest = request.model or own_model(request.target), read_manifest(request.target)
+    if model is None or manifest is None:
+        msg = f"Ways around are built from the model; name it (--model), and keep the manifest beside {request.target}"
+        raise UsageProblem(msg)
+    plain = BuildSettings().model_dump(mode="json")
+    asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
+    precision = asked.pop("precision", ["fp32"])
+    text = precision if isinstance(precision, str) else "+".join(precision)
+    return replace(request, target=model, model=model, precision=text, options={**asked, **request.options})
 
 
 def require_chosen(found: Fixed, target: Path) -> Tried:
