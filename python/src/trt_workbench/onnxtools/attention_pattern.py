@@ -134,4 +134,5 @@ class AttentionIndex:
 
 
 def _other(node: onnx.NodeProto, way: set[str]) -> str:
-    return next((name for name in node.input if name not in way), node.input[0])
+    names: list[str] = list(node.input)
+    return next((name for name in names if name not in way), names[0])
