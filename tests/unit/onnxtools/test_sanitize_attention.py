@@ -21,13 +21,13 @@ EVERY_RULE = (
     "attention-mask-expanded",
     "attention-mask-repeated",
     "attention-mask-selected",
-    "attention-softmax-spelled",
     "attention-mask-in-keys",
     "attention-heads-merged",
     "attention-query-doubled",
     "attention-sums",
     "attention-scores-copied",
     "attention-shares-copied",
+    "attention-softmax-spelled",
 )
 
 
