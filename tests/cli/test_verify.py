@@ -1,6 +1,7 @@
 """`trtw verify` as a program: exit codes, its page, its run in the overview."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from tests.attention_model import attention_model
+from tests.faulty_backend import FaultyBackend
+from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.cli.app import app
 
 DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
@@ -107,14 +111,14 @@ def bisect(model: Path, output: Path, fault: str, *more: object) -> Result:
 
 
 @pytest.fixture
-def attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def masked_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     entry = registry._Entry("tests.graph_fault_backend", "GraphFaultBackend")
     monkeypatch.setitem(registry._BACKENDS, "graph-fault", entry)
     return attention_model(tmp_path / "attention.onnx", layers=1)
 
 
-def test_bisect_names_the_nodes_and_a_later_call_goes_on(attention: Path, tmp_path: Path) -> None:
-    result = bisect(attention, tmp_path / "run", "masked attention")
+def test_bisect_names_the_nodes_and_a_later_call_goes_on(masked_attention: Path, tmp_path: Path) -> None:
+    result = bisect(masked_attention, tmp_path / "run", "masked attention")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
     assert "Bisected at N=2 in " in text
@@ -124,7 +128,7 @@ def test_bisect_names_the_nodes_and_a_later_call_goes_on(attention: Path, tmp_pa
     assert "/softmax_27" in page
     assert "bisect/reproduce.py" in page
 
-    again = bisect(attention, tmp_path / "run", "masked attention", "--json")
+    again = bisect(masked_attention, tmp_path / "run", "masked attention", "--json")
     assert again.exit_code == 1
     found = json.loads(again.stdout)["bisect"]
     assert [node["operator"] for node in found["nodes"]] == ["Add", "Softmax", "MatMul"]
@@ -132,16 +136,16 @@ def test_bisect_names_the_nodes_and_a_later_call_goes_on(attention: Path, tmp_pa
     assert found == json.loads((tmp_path / "run" / "bisect" / "bisect.json").read_text())
 
 
-def test_bisect_of_a_right_model_says_that_nothing_is_wrong(attention: Path, tmp_path: Path) -> None:
-    result = bisect(attention, tmp_path / "run", "")
+def test_bisect_of_a_right_model_says_that_nothing_is_wrong(masked_attention: Path, tmp_path: Path) -> None:
+    result = bisect(masked_attention, tmp_path / "run", "")
     assert result.exit_code == 0, result.output
     assert "RIGHT on graph-fault" in result.stdout
     assert "Nothing is wrong, so there was nothing to bisect." in result.stdout
     assert not (tmp_path / "run" / "bisect").exists()
 
 
-def test_bisect_without_time_says_how_to_go_on(attention: Path, tmp_path: Path) -> None:
-    result = bisect(attention, tmp_path / "run", "single", "--bisect-seconds", "0")
+def test_bisect_without_time_says_how_to_go_on(masked_attention: Path, tmp_path: Path) -> None:
+    result = bisect(masked_attention, tmp_path / "run", "single", "--bisect-seconds", "0")
     assert result.exit_code == 1
     assert "the time was over before the fault was seen again" in " ".join(result.stdout.split())
 
@@ -151,6 +155,53 @@ def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(model: Path, tmp
     result = trtw("verify", model, *words, "--output", tmp_path / "run")
     assert result.exit_code == 4
     assert "is right but for batch=16: Out of memory on the device." in said(result)
+
+
+@pytest.fixture
+def wrong_at_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that the backend gets wrong in rows after the first as long as its graph has a Softmax."""
+
+    def load(self: FaultyBackend, model: Path, options: SessionOptions) -> Session:
+        fused = any(node.op_type == "Softmax" for node in onnx.load(model).graph.node)
+        chosen = replace(options, extra={"fault": "rows after the first" if fused else ""})
+        return plain(self, model, chosen)
+
+    plain = FaultyBackend._load
+    monkeypatch.setattr(FaultyBackend, "_load", load)
+    onnx.save(attention(), tmp_path / "attention.onnx")
+    return tmp_path / "attention.onnx"
+
+
+def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softmax: Path, tmp_path: Path) -> None:
+    words = ("--backend", "faulty", "--quick", "--dim", "N=1:2:2", "--dim", "K=3", "--output", tmp_path / "run")
+    result = trtw("verify", wrong_at_softmax, *words, "--fix", "--fix-out", tmp_path / "right.onnx")
+    assert result.exit_code == 0, result.output
+    assert "attention.onnx: WRONG on faulty" in result.stdout
+    assert "Fixed by attention-softmax-spelled" in " ".join(result.stdout.split())
+    document = json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())
+    assert document["chosen"] == "attention-softmax-spelled"
+    assert document["plain_latency_ms"] > 0
+    by_name = {row["way"]: row for row in document["tried"]}
+    assert by_name["attention-mask-expanded"]["verdict"] == "wrong"
+    assert by_name["attention-softmax-spelled"]["relative_latency"] > 0
+    assert by_name["attention-shares-copied"]["latency_ms"] is None
+    assert document["not_tried"] == []
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "<b>attention-softmax-spelled</b> makes it right" in page
+    again = trtw("verify", tmp_path / "right.onnx", "--model", wrong_at_softmax, *words[:-1], tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
+
+
+def test_that_no_way_around_helps_is_said(tmp_path: Path) -> None:
+    result = verify(tmp_path / "run", "rows after the first", "--fix")
+    assert result.exit_code == 1
+    assert "No way around makes it right." in " ".join(result.stderr.split())
+    assert json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())["chosen"] is None
+    refused = verify(tmp_path / "other", "rows after the first", "--fix-out", tmp_path / "m.plan")
+    assert refused.exit_code == 2
+    assert "takes the name of a model" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

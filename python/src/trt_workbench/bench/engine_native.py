@@ -105,6 +105,9 @@ def _from_plan(request: InferRequest, say: Note) -> TrtSession:
     )
     for text in loaded.notes:
         say(text)
+    around = loaded.plan.manifest.way_around if loaded.plan.manifest else None
+    if around and around.rows:
+        say(f"This engine is right in calls of at most {around.rows} rows; infer-engine does not split larger ones.")
     return TrtSession(loaded, RunnerChoice(**_running(request)), 1)
 
 
@@ -122,8 +125,9 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
     backend = require_backend(TENSORRT, request.model.suffix)
     session = backend.load(request.model, SessionOptions(precision=request.precision, extra=extra))
     if not isinstance(session, TrtSession):
-        msg = f"backend {TENSORRT} made a {type(session).__name__}"
-        raise TypeError(msg)
+        session.close()
+        msg = "infer-engine times whole calls of an engine; leave out --option rows, which splits them."
+        raise UsageProblem(msg)
     return session
 
 

@@ -28,6 +28,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.verify_fix import FixAllOption, FixOption, FixOutOption, check_fix, run_fix, show_fixed
 from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def verify(
     bisect_seconds: Annotated[
         float, panel_option("Time for it; with the same --output a later call goes on.", min=0)
     ] = 600.0,
+    fix: FixOption = False,
+    fix_all: FixAllOption = False,
+    fix_out: FixOutOption = None,
     option: BackendExtraOption = None,
     trust: TrustOption = False,
     device: DeviceOption = 0,
@@ -114,8 +118,10 @@ def verify(
     )
     if bisect:
         check_bisectable(request)
+    if fix or fix_all or fix_out:
+        check_fix(request, fix_out)
     notes = stderr_console()
-    bisected = None
+    bisected = tried = None
     with run_directory("verify", output) as run:
         if notes.is_terminal:
             with notes.status("Opening") as waiting:
@@ -133,17 +139,25 @@ def verify(
                 update = waiting.update if waiting else lambda _: None
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(request, bisected, directory)
+        if found.failures and (fix or fix_all or fix_out):
+            nodes = bisected.nodes if bisected else ()
+            tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
         parts = {"bisect": bisected_document(request, bisected)} if bisected else {}
+        parts |= {"fix": tried.document()} if tried else {}
         print_json({**found.document, **parts, "directory": str(directory)})
     else:
         _show(found.document, directory)
         if bisect:
             _show_bisected(bisected, directory)
-    if found.failures:
+        if tried:
+            show_fixed(tried, directory)
+    if found.failures and not (tried and tried.chosen):
         where = f" {found.document['where']}" if found.document["where"] else ""
-        msg = f"{target.name} is wrong{where}: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
+        tail = " No way around makes it right." if tried else ""
+        page = directory / "report.html"
+        msg = f"{target.name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}"
         raise CheckFailed(msg)
     if found.failed_shapes:
         msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import backend_names, require_backend
-from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile, ShapeRange
@@ -86,7 +86,7 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        self.graph = graph = request.model or _own_model(request.target)
+        self.graph = graph = request.model or own_model(request.target)
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
         for model in {graph, request.target}:
             if model and model.suffix == MODEL_SUFFIX:
@@ -190,9 +190,9 @@ class Opened:
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
-        if isinstance(self.session, TrtSession):
-            names = {spec.name for spec in self.session.inputs}
-            spaces = engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+        if session := engine_session(self.session):
+            names = {spec.name for spec in session.inputs}
+            spaces = engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
             chosen = self._request.options.get("profile")
             return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
         return [model_space(self.session.inputs, symbols, self.ranges)]
@@ -227,7 +227,7 @@ class Opened:
         return {"profiles": [str(Profile(shapes=ranges, values=values))]}
 
 
-def _own_model(target: Path) -> Path | None:
+def own_model(target: Path) -> Path | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same."""
     if target.suffix == MODEL_SUFFIX:
         return target
