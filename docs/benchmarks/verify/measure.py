@@ -112,7 +112,12 @@ def _job(record: dict[str, Any]) -> Job:
 
 
 def _chosen(patterns: list[str]) -> list[Entry]:
-    return [entry for entry in entries() if any(fnmatch.fnmatch(entry.name, pattern) for pattern in patterns)]
+    """Return the entries of these groups, or whose names are like the patterns."""
+    return [
+        entry
+        for entry in entries()
+        if entry.group in patterns or any(fnmatch.fnmatch(entry.name, pattern) for pattern in patterns)
+    ]
 
 
 def _groups(chosen: list[Entry]) -> list[list[Entry]]:
@@ -133,14 +138,14 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="verify")
     listed = commands.add_parser("list", help="name the models")
     for command in (run, listed):
-        command.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="these models alone")
+        command.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="these models or groups alone")
     run.add_argument("--work", type=Path, required=True, help="folder of models and engines")
     run.add_argument("--output", type=Path, required=True, help="folder of the records")
     run.add_argument("--backend", default=TENSORRT)
     run.add_argument("--precisions", nargs="+", default=["fp32", "fp16"])
     run.add_argument("--jobs", type=int, default=1, help="processes")
     run.add_argument("--seconds", type=float, default=3600.0, help="start nothing after them")
-    run.add_argument("--limit-s", type=float, default=150.0, help="most seconds of one model")
+    run.add_argument("--limit-s", type=float, default=240.0, help="most seconds of one model")
     run.add_argument("--shard", default="0/1", metavar="I/N", help="every Nth job, from the Ith on (from 0)")
     run.add_argument("--level", type=int, default=0, help="TensorRT's optimisation level")
     run.add_argument("--batch", type=int, default=0, help="fix the batch in the graph; it is free by default")

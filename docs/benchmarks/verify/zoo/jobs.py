@@ -19,8 +19,8 @@ from zoo.table import Entry, entries
 SCHEMA_VERSION = 1
 NOT_RUN = "not run"
 TENSORRT = "trt"
-# Libraries that take seconds to load, and that TensorRT chooses kernels from only where they are faster.
-_SLOW_SOURCES = {"cublas", "cublas_lt", "cudnn"}
+# Sources of kernels that take seconds to load or to compile for: left out, and the report says so.
+_SLOW_SOURCES = {"cublas", "cublas_lt", "cudnn", "jit_convolutions"}
 _KEPT_FAILURES = 3
 
 

@@ -46,6 +46,7 @@ def _ran_on(records: Iterable[Record], env: Mapping[str, Any]) -> list[str]:
         f"Made by `measure.py report` from `records.jsonl`. {', '.join(gpus)}; {stack}. Weights are random but for the",
         "embedded models'; what is reduced of an architecture says `measure.py list`. Batches 1, 2, 3 and 4, ends of",
         "every other free dimension, two sets of random inputs, all properties, beside ONNX Runtime's CPU provider.",
+        "TensorRT builds without cuBLAS, cuDNN and compiled convolutions, for the sake of the builds' time.",
         "A share is the largest relative L2 error over what the precision explains; above 1 an output is wrong, and",
         "others than floats do not count.",
     ]
