@@ -68,9 +68,8 @@ def _run(options: argparse.Namespace) -> int:
     level = options.level if options.backend == TENSORRT else 0
     jobs = [
         Job(entry.name, options.backend, precision, level, options.batch)
-        for group in _groups(_chosen(options.only))
         for precision in options.precisions
-        for entry in group
+        for entry in _chosen(options.only)
     ]
     number, count = (int(part) for part in options.shard.split("/"))
     jobs = [job for place, job in enumerate(jobs) if place % count == number and job not in done]
@@ -118,12 +117,6 @@ def _chosen(patterns: list[str]) -> list[Entry]:
         for entry in entries()
         if entry.group in patterns or any(fnmatch.fnmatch(entry.name, pattern) for pattern in patterns)
     ]
-
-
-def _groups(chosen: list[Entry]) -> list[list[Entry]]:
-    """Return named models, then generated ones: all precisions of the first come before the second."""
-    named = [entry for entry in chosen if entry.group != "generated"]
-    return [named, [entry for entry in chosen if entry.group == "generated"]]
 
 
 def say(text: str) -> None:
