@@ -1,17 +1,25 @@
 """`verify` on TensorRT: the step graphs that TensorRT 8.6 gets wrong are found, the product's form of them is right."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
+from trt_workbench.system.environment import installed_packages
+from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import Verified, verify
 
 pytestmark = pytest.mark.gpu
@@ -26,13 +34,17 @@ def _tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
-def verified(model: Path, precision: str = "fp32") -> Verified:
-    folder = model.parent / "run"
-    folder.mkdir()
+def quick_request(model: Path, precision: str = "fp32") -> VerifyRequest:
     # cuBLAS and cuDNN take seconds to load, and neither the fault nor its absence needs them
     known = set(native.require("option_names")()["tactic_sources"]) & {"cublas", "cublas_lt", "cudnn"}
     fast = {"optimization_level": 0, "tactic_sources": [f"-{name}" for name in sorted(known)]}
-    return verify(VerifyRequest(target=model, precision=precision, options=fast, quick=True), folder)
+    return VerifyRequest(target=model, precision=precision, options=fast, quick=True)
+
+
+def verified(model: Path, precision: str = "fp32") -> Verified:
+    folder = model.parent / "run"
+    folder.mkdir()
+    return verify(quick_request(model, precision), folder)
 
 
 def step_graph(llm_folder: Callable[[str], Path], family: str, path: Path) -> Path:
@@ -59,6 +71,39 @@ def test_step_graphs_with_a_mask_for_each_row_are_found_wrong(
     found = verified(step_graph(llm_folder, family, tmp_path / "step.onnx"))
     assert found.document["verdict"] == "wrong"
     assert any("row 1 of 2 is wrong, the others right" in text for text in found.failures), found.failures
+
+
+@pytest.mark.parametrize("family", ["llama", "opt"])
+def test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes(
+    family: str, llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native.load_tensorrt()["version"].startswith("8.6"):
+        pytest.skip("the fault is known of TensorRT 8.6")
+    from trt_workbench.onnxtools import export_llm_graphs as graphs
+
+    monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
+    model = step_graph(llm_folder, family, tmp_path / "step.onnx")
+    request, run = quick_request(model), tmp_path / "run"
+    found = bisect(request, verified(model), run, seconds=400)
+    write_bisected(request, found, run)
+    report = (run / "bisect" / "report.md").read_text() if found.nodes else found.reason
+    assert 1 <= len(found.nodes) <= 10, (found, report)
+    assert found.complete
+    folder = run / "bisect"
+    for backend, options, is_right in ((TrtBackend(), request.options, False), (OrtCpuBackend(), {}, True)):
+        with backend.load(folder / "minimal.onnx", SessionOptions(extra=options)) as session:
+            inputs = arrays(folder / "inputs")
+            outputs = session.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in session.inputs})
+        apart = {name: float(np.abs(outputs[name] - want).max()) for name, want in arrays(folder / "expected").items()}
+        assert (max(apart.values()) < 1e-3) == is_right, (backend.name, apart, report)
+    if installed_packages().get("tensorrt", "").startswith("8.6"):
+        ran = subprocess.run([sys.executable, folder / "reproduce.py"], capture_output=True, text=True, check=False)
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        assert "largest difference" in ran.stdout
+
+
+def arrays(folder: Path) -> dict[str, Any]:
+    return {unquote(file.stem): np.load(file) for file in folder.glob("*.npy")}
 
 
 @pytest.mark.parametrize("family", ["llama", "opt"])

@@ -25,7 +25,7 @@ Status = Literal["complete", "partial"]
 
 ARTEFACTS: Final = frozenset(
     {
-        "availability.log", "captures", "config.json", "confusion.json", "curves.json", "env.json", "failures",
+        "availability.log", "bisect", "captures", "config.json", "confusion.json", "curves.json", "env.json", "failures",
         "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots",
         "predictions.json", "records.jsonl", "report.html", "report.md", "run.json", "samples", "verify.json",
     }

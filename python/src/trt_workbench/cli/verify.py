@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +31,7 @@ from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
+    from trt_workbench.verify.bisect import Bisected
     from trt_workbench.verify.space import Range
 
 _SHOWN = 20
@@ -63,6 +65,10 @@ def verify(
     quick: Annotated[
         bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
     ] = False,
+    bisect: Annotated[bool, panel_option("Find the first wrong part of a wrong model.", "Options", "--bisect")] = False,
+    bisect_seconds: Annotated[
+        float, panel_option("Time for it; with the same --output a later call goes on.", min=0)
+    ] = 600.0,
     option: BackendExtraOption = None,
     trust: TrustOption = False,
     device: DeviceOption = 0,
@@ -80,7 +86,10 @@ def verify(
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.report.verify import write_report
+    from trt_workbench.verify.bisect import bisect as run_bisect
+    from trt_workbench.verify.bisect import carry_state, check_bisectable
     from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
 
     request = VerifyRequest(
@@ -97,7 +106,10 @@ def verify(
         trust=trust,
         device=device,
     )
+    if bisect:
+        check_bisectable(request)
     notes = stderr_console()
+    bisected = None
     with run_directory("verify", output) as run:
         if notes.is_terminal:
             with notes.status("Opening") as waiting:
@@ -105,12 +117,22 @@ def verify(
         else:
             found = run_verify(request, run.path, partial(print_note, notes))
         write_json(run.path / "verify.json", found.document)
+        if bisect:
+            carry_state(run.destination, run.path)
         directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+        if bisect and found.failures:  # in its place already, so that what was found out outlives a process
+            with notes.status("Bisecting") if notes.is_terminal else nullcontext() as waiting:
+                update = waiting.update if waiting else lambda _: None
+                bisected = run_bisect(request, found, directory, bisect_seconds, update)
+            write_bisected(request, bisected, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
-        print_json({**found.document, "directory": str(directory)})
+        parts = {"bisect": bisected_document(request, bisected)} if bisected else {}
+        print_json({**found.document, **parts, "directory": str(directory)})
     else:
         _show(found.document, directory)
+        if bisected:
+            _show_bisected(bisected, directory)
     if found.failures:
         msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
         raise CheckFailed(msg)
@@ -165,6 +187,20 @@ def _show(document: dict[str, Any], directory: Path) -> None:
     if count := document["cases_unverified"]:
         say(f"{count} shape{'s' * (count > 1)} could not be run and {'are' if count > 1 else 'is'} not verified.")
     say(f"Run directory: {directory}")
+
+
+def _show_bisected(found: Bisected, directory: Path) -> None:
+    say = partial(print_line, stdout_console(quiet=False))
+    if not found.nodes:
+        say(f"Bisected at {found.case}: {found.reason}.")
+        return
+    count = len(found.nodes)
+    left = "" if found.complete else "; the time was over, a further call with the same --output goes on"
+    say(f"Bisected at {found.case} in {found.trials} trials, {found.seconds:.0f} s{left}:")
+    nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
+    say(f"  wrong by {'itself' if count == 1 else 'themselves'}: {nodes}")
+    say(f"  first wrong tensor: {found.first_wrong}")
+    say(f"  reproduce it: python {directory / 'bisect' / 'reproduce.py'}; the bug report: report.md beside it")
 
 
 def _short(reasons: str) -> str:

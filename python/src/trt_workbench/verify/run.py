@@ -19,6 +19,7 @@ from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.draw import Kind, draw
+from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.properties import EVERY_CALL, Check, Finding, Trial, agrees, calls_at_once, worst
 from trt_workbench.verify.space import Case, Space, cases
@@ -48,11 +49,13 @@ class Verified:
         document: JSON values for `verify.json`.
         failures: one sentence for each wrong output, the first ones first.
         failed_shapes: one sentence for each shape at which the device failed, such as for want of memory.
+        faults: the wrong outputs of calls that ran, in the order of `failures`.
     """
 
     document: dict[str, Any]
     failures: tuple[str, ...]
     failed_shapes: tuple[str, ...]
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def verify(
         "provenance": provenance,
     }
     failed = tuple(f"{row['label']}: {row['reason']}" for row in rows if row.get("device_failed"))
-    return Verified(document, tuple(run.failures), failed)
+    return Verified(document, tuple(run.failures), failed, tuple(run.faults))
 
 
 def _calls(request: VerifyRequest, opened: Opened) -> Iterator[_Call]:
@@ -155,6 +158,7 @@ class _Run:
         ran = told(opened.session.record()) or ""
         self.precision = precision_of(" ".join((ran, request.precision)))
         self.failures: list[str] = []
+        self.faults: list[Fault] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: Trial | None = None
 
@@ -235,6 +239,8 @@ class _Run:
         for name, row in judged.items():
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
+                kept = len(self.failures) <= _MOST_FAILURES
+                self.faults.append(Fault(case, space, name, len(self.failures) if kept else 0))
             yield {**row, "inputs": label, "output": name, "shape": list(found[name].shape)}
         self._earlier = {f"{label} inputs at {case.label}": found}
         if expected is not None:

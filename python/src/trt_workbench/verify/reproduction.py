@@ -1,0 +1,276 @@
+"""What a bug report needs: the smallest wrong model, its arrays, a script that shows the difference, and the text."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.bench.engine_arrays import file_name
+from trt_workbench.engine.files import write_json, write_text
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.gpu import driver_report
+from trt_workbench.verify.bisect import FOLDER, Bisected
+from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+
+SCHEMA_VERSION = 1
+MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
+_PROVIDERS = {
+    "ort-cpu": "CPUExecutionProvider",
+    "ort-cuda": "CUDAExecutionProvider",
+    "ort-trt": "TensorrtExecutionProvider",
+}
+
+_BEGIN = '''"""{title}. Needs {needs}; exit code 1 where the result is wrong."""
+import pathlib, sys, urllib.parse
+{imports}
+
+here = pathlib.Path(__file__).resolve().parent
+inputs, expected = (
+    {{urllib.parse.unquote(file.stem): np.load(file) for file in sorted((here / folder).glob("*.npy"))}}
+    for folder in ("inputs", "expected")
+)
+'''
+_END = """wrong = False
+for name, want in expected.items():
+    apart, largest = np.abs(found[name] - want.astype(np.float64)).max(), np.abs(want.astype(np.float64)).max()
+    wrong |= not apart <= {explained:.3g} * largest  # what the precision explains
+    print(f"{{name}} {{list(want.shape)}}: largest difference {{apart:.3g}}, largest value {{largest:.3g}}")
+sys.exit(int(wrong))
+"""
+_TENSORRT = """builder = trt.Builder(logger := trt.Logger(trt.Logger.WARNING))
+explicit = getattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH", None)  # none in TensorRT 11
+network = builder.create_network(0 if explicit is None else 1 << int(explicit))
+parser = trt.OnnxParser(network, logger)
+assert parser.parse_from_file(str(here / "minimal.onnx")), parser.get_error(0)
+config = builder.create_builder_config()
+{settings}
+engine = trt.Runtime(logger).deserialize_cuda_engine(builder.build_serialized_network(network, config))
+context = engine.create_execution_context()
+arrays = inputs | {{name: np.zeros_like(array) for name, array in expected.items()}}
+tensors = {{name: torch.from_numpy(array).cuda() for name, array in arrays.items()}}
+for name, tensor in tensors.items():
+    if name in inputs:
+        context.set_input_shape(name, tuple(tensor.shape))
+    context.set_tensor_address(name, tensor.data_ptr())
+context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
+torch.cuda.synchronize()
+found = {{name: tensors[name].cpu().numpy() for name in expected}}
+"""
+_ONNX_RUNTIME = """session = ort.InferenceSession(here / "minimal.onnx", providers=["{provider}"])
+found = dict(zip(expected, session.run(list(expected), inputs)))
+"""
+_WORKBENCH = """options = SessionOptions(precision={precision!r}, extra={extra!r})
+session = require_backend({backend!r}).load(here / "minimal.onnx", options)
+found = session.run(inputs)
+"""
+
+
+def write_bisected(request: VerifyRequest, found: Bisected, folder: Path) -> None:
+    """Write what was found: `bisect.json`, and with a wrong part `minimal.onnx`, its arrays, script and report.
+
+    Args:
+        request: with the suspect backend.
+        found: by `bisect`.
+        folder: the run directory; all of it goes to `bisect` in it.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    folder /= FOLDER
+    folder.mkdir(exist_ok=True)
+    write_json(folder / "bisect.json", bisected_document(request, found))
+    outcome = found.outcome
+    if outcome is None:
+        return
+    save_model(outcome.cut.model, folder / MODEL)
+    for name, arrays in (("inputs", outcome.inputs), ("expected", outcome.expected), ("actual", outcome.found)):
+        (folder / name).mkdir(exist_ok=True)
+        for tensor, array in arrays.items():
+            np.save(folder / name / f"{file_name(tensor)}.npy", array, allow_pickle=False)
+    write_text(folder / SCRIPT, script(request, found))
+    write_text(folder / "report.md", report(request, found))
+
+
+def bisected_document(request: VerifyRequest, found: Bisected) -> dict[str, Any]:
+    """Return what was found as JSON values; docs/reference/verify.md has the keys."""
+    outcome = found.outcome
+    pairs = zip(found.nodes, found.operators, strict=True)
+    worst = None if outcome is None else max((one.max_abs for one in outcome.differences.values()), default=0.0)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "target": str(request.target),
+        "backend": request.backend,
+        "precision": request.precision,
+        "case": found.case,
+        "output": found.output,
+        "nodes": [{"name": name, "operator": operator} for name, operator in pairs],
+        "first_wrong": found.first_wrong or None,
+        "form": found.form,
+        "marking_hides": found.marking_hides,
+        "max_abs": worst if worst is not None and np.isfinite(worst) else None,
+        "trials": found.trials,
+        "trials_repeated": found.repeated,
+        "seconds": found.seconds,
+        "complete": found.complete,
+        "reason": found.reason,
+    }
+
+
+def script(request: VerifyRequest, found: Bisected) -> str:
+    """Return a script of at most 40 lines that runs `minimal.onnx` and prints how far its outputs are off."""
+    outcome = found.outcome
+    assert outcome is not None
+    extra = {name: value for name, value in request.options.items() if name != "profiles"}
+    if outcome.cut.profile:
+        extra["profiles"] = [str(outcome.cut.profile)]
+    provider = _PROVIDERS.get(request.backend) if request.precision == "fp32" and not extra else None
+    settings = _settings(request, found) if request.backend == TENSORRT else None
+    if settings is not None:
+        needs, imports = "tensorrt, torch and numpy", "import numpy as np, tensorrt as trt, torch"
+        body = _TENSORRT.format(settings="\n".join(settings))
+    elif provider:
+        needs, imports = "onnxruntime and numpy", "import numpy as np, onnxruntime as ort"
+        body = _ONNX_RUNTIME.format(provider=provider)
+    else:
+        needs = "trt-workbench"
+        imports = (
+            "import numpy as np\nfrom trt_workbench.backends.base import SessionOptions\n"
+            "from trt_workbench.backends.registry import require_backend"
+        )
+        body = _WORKBENCH.format(backend=request.backend, precision=request.precision, extra=extra)
+    explained = max(one.max_rel for one in outcome.limits.values())
+    begin = _BEGIN.format(title=title(request, found).rstrip("."), needs=needs, imports=imports)
+    return begin + body + _END.format(explained=explained)
+
+
+def _settings(request: VerifyRequest, found: Bisected) -> list[str] | None:
+    """Return the lines that set a TensorRT builder as the trial did; None where they would not say the same."""
+    outcome = found.outcome
+    assert outcome is not None
+    types = [name for name in request.precision.split("+") if name not in ("fp32", "tf32")]
+    known = {"optimization_level", "tactic_sources", "profiles"}
+    sources = request.options.get("tactic_sources", ())
+    sources = [sources] if isinstance(sources, str) else list(sources)
+    only_off = all(str(name).startswith("-") for name in sources)
+    unsaid = len(types) > 1 or set(types) - {"fp16", "bf16"} or request.options.keys() - known
+    if unsaid or not only_off or "converted_file" in outcome.provenance:
+        return None
+    lines = [f"config.set_flag(trt.BuilderFlag.{name.upper()})" for name in types]
+    if "tf32" not in request.precision.split("+"):
+        lines.append("config.clear_flag(trt.BuilderFlag.TF32)")
+    if (level := request.options.get("optimization_level")) is not None:
+        lines.append(f"config.builder_optimization_level = {level}")
+    if sources:
+        off = " | ".join(f"1 << int(trt.TacticSource.{str(name)[1:].upper()})" for name in sources)
+        lines.append(f"config.set_tactic_sources(config.get_tactic_sources() & ~({off}))")
+    if outcome.cut.profile:
+        ranges = {name: (one.min, one.opt, one.max) for name, one in outcome.cut.profile.shapes.items()}
+        lines.append("profile = builder.create_optimization_profile()")
+        lines += [f"for name, shapes in {ranges!r}.items():", "    profile.set_shape(name, *shapes)"]
+        lines.append("config.add_optimization_profile(profile)")
+    return lines
+
+
+def title(request: VerifyRequest, found: Bisected) -> str:
+    """Return the heading of a bug report."""
+    counted = Counter(found.operators)
+    operators = ", ".join(name if count == 1 else f"{count} {name}" for name, count in counted.items())
+    return f"{_runtime(request)}: wrong result of {operators} in {request.precision}"
+
+
+def report(request: VerifyRequest, found: Bisected) -> str:
+    """Return the text of a bug report in Markdown."""
+    outcome = found.outcome
+    assert outcome is not None
+    shapes = {name: list(array.shape) for name, array in (*outcome.inputs.items(), *outcome.expected.items())}
+    constant = {tensor.name: list(tensor.dims) for tensor in outcome.cut.model.graph.initializer}
+    largest = {name: float(np.abs(_floats(array)).max(initial=0)) for name, array in outcome.expected.items()}
+    apart = [
+        f"| `{name}` | {shapes[name]} | {one.max_abs:.3g} | {largest[name]:.3g} | {one.rel_l2:.3g} "
+        f"| {outcome.limits[name].rel_l2:.1g} |"
+        for name, one in outcome.differences.items()
+    ]
+    nodes = [
+        f"| `{node.name or '-'}` | {node.op_type} | {_tensors(node.input, shapes, constant)} "
+        f"| {', '.join(f'`{one}`' for one in node.output)} |"
+        for node in outcome.cut.model.graph.node
+    ]
+    hides = {
+        True: "Marking every inner tensor of the model as an output hides it: it needs the nodes to be fused.",
+        False: "It shows with every inner tensor of the model marked as an output too.",
+        None: "",
+    }[found.marking_hides]
+    left = "" if found.complete else " The search ended before its time limit allowed more: fewer nodes may do."
+    return "\n".join(
+        [
+            f"# {title(request, found)}",
+            "",
+            f"{len(found.nodes)} node{'s' * (len(found.nodes) != 1)} of `{request.target.name}` "
+            f"({found.case}), cut out and fed with the values that ONNX Runtime's CPU provider computes, give another "
+            f"result than there. No error is reported. {hides}{left}".rstrip(),
+            "",
+            "## Versions",
+            "",
+            *(f"* {name}: {version}" for name, version in _versions(request, outcome.provenance).items()),
+            "",
+            "## How to reproduce",
+            "",
+            f"`python {SCRIPT}` loads `{MODEL}` and `inputs/`, and prints how far the outputs are from `expected/`.",
+            "What was found here lies in `actual/`.",
+            "",
+            f"Asked for: precision {request.precision}"
+            + "".join(f", {name}={value}" for name, value in sorted(request.options.items())),
+            "",
+            "## Differences",
+            "",
+            "| output | shape | largest difference | largest value | relative L2 | explained by the precision |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *apart,
+            "",
+            "## Nodes",
+            "",
+            "| node | operator | inputs | outputs |",
+            "| --- | --- | --- | --- |",
+            *nodes,
+            "",
+        ]
+    )
+
+
+def _tensors(names: Any, shapes: Mapping[str, list[int]], constant: Mapping[str, list[int]]) -> str:
+    """Return a node's inputs, with shapes where they come from outside."""
+    return ", ".join(
+        f"`{name}`"
+        + (f" {shapes[name]}" if name in shapes else f" {constant[name]} constant" if name in constant else "")
+        for name in names
+        if name
+    )
+
+
+def _runtime(request: VerifyRequest) -> str:
+    versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
+    name, key = ("TensorRT", "tensorrt") if request.backend == TENSORRT else (request.backend, "onnxruntime")
+    return f"{name} {versions[key]}" if versions.get(key) else name
+
+
+def _versions(request: VerifyRequest, provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of everything that took part."""
+    found = dict(require_backend(request.backend, MODEL_SUFFIX).availability().versions)
+    driver = driver_report()
+    if driver["gpus"]:
+        found |= {"gpu": driver["gpus"][request.device]["name"] if request.device < len(driver["gpus"]) else "unknown"}
+        found |= {"driver": driver["driver_version"], "CUDA of the driver": driver["cuda_driver_version"]}
+    asked = ("tensorrt", "driver", "gpu", "compute_capability")
+    found |= {name: str(provenance[name]) for name in asked if provenance.get(name)}
+    return {**found, "os": platform.platform(), "python": platform.python_version()}
+
+
+def _floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    return np.asarray(array, np.float64)

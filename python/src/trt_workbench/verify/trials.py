@@ -1,0 +1,284 @@
+"""Trying parts of a model on the suspect backend: each part once, every verdict kept in a file to go on from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.engine.cache import engines_dir
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import DeviceFailure, WorkbenchError
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.verify.cut import Cut, Form, Source
+from trt_workbench.verify.difference import Difference
+from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.yardstick import Limit, Yardstick
+
+Arrays = Mapping[str, NDArray[Any]]
+State = Literal["wrong", "right", "fails"]
+# Part of the key of a trial: raised when another verdict may come out.
+_VERSION = 1
+# How far beyond its limit a part must be. A part has fewer operations than the model, each with roundings of its own,
+# so that a little beyond is no fault; the fault itself stands out more where less of the model is around it.
+_CLEAR = 4.0
+# Options that name the whole model's tensors and shapes.
+_OF_WHOLE = frozenset({"profiles", "profile", "max_batch", "state", "io_types", "io_formats"})
+
+
+class OutOfTime(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a part.
+
+    Attributes:
+        state: "fails" where the backend does not take or run it.
+        wrong: its wrong outputs, in the order in which they are computed.
+        share: how many times beyond its limit the worst output is.
+        reason: why it fails.
+        seconds: that the trial took.
+    """
+
+    state: State
+    wrong: tuple[str, ...] = ()
+    share: float = 0.0
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A part that was run, with its arrays in the types of the backend.
+
+    Attributes:
+        cut: the part.
+        verdict: about it.
+        inputs: what it was given.
+        expected: true values of its outputs.
+        found: its outputs.
+        differences: by output.
+        limits: by output.
+        provenance: what executed it.
+    """
+
+    cut: Cut
+    verdict: Verdict
+    inputs: Arrays
+    expected: Arrays
+    found: Arrays
+    differences: Mapping[str, Difference]
+    limits: Mapping[str, Limit]
+    provenance: Mapping[str, Any]
+
+
+class Trials:
+    """Trials of one fault. Verdicts of earlier calls are read from a file and not tried again."""
+
+    def __init__(
+        self,
+        request: VerifyRequest,
+        source: Source,
+        inputs: Arrays,
+        *,
+        precision: str,
+        batch: int | None,
+        scratch: Path,
+        state: Path,
+        seconds: float,
+        step: Callable[[str], None],
+    ) -> None:
+        """Take up the verdicts that `state` holds of the same fault.
+
+        Args:
+            request: with the suspect backend, its precision and options.
+            source: the model.
+            inputs: of the model, which are part of what a verdict is known by.
+            precision: whose error is allowed.
+            batch: first dimension of tensors whose rows are judged one by one.
+            scratch: an existing folder.
+            state: JSON lines, one a verdict; it need not exist.
+            seconds: after which no trial begins.
+            step: called before every trial with what is known so far.
+        """
+        self._request, self._source, self._precision, self._batch = request, source, precision, batch
+        self._scratch, self._state, self._step = scratch, state, step
+        self._began, self._seconds = time.monotonic(), seconds
+        self._context = _context(request, precision, inputs)
+        self._known = {one["key"]: _verdict(one) for one in _lines(state)}
+        self._tried: set[str] = set()
+        self.margin = 1.0
+        self.repeated = 0
+        self.left = len(source.nodes)
+
+    @property
+    def count(self) -> int:
+        """Return the number of trials that this search has asked for, those of an earlier call included."""
+        return len(self._tried)
+
+    @property
+    def elapsed(self) -> float:
+        """Return the seconds since the search began."""
+        return time.monotonic() - self._began
+
+    def verdict(self, nodes: Collection[int], form: Form, marked: Collection[str] = ()) -> Verdict:
+        """Return the verdict about some nodes of the model, tried now unless it is known.
+
+        Raises:
+            OutOfTime: it would have to be tried, and the time is over.
+        """
+        key = self._key(nodes, form, marked)
+        if key in self._known:
+            self.repeated += key not in self._tried
+            self._tried.add(key)
+            return self._known[key]
+        if self.elapsed > self._seconds:
+            raise OutOfTime
+        self._step(f"bisecting: {self.left} nodes left, {self.count} trials, {self.elapsed:.0f} s")
+        began = time.monotonic()
+        cut = self._source.cut(nodes, form, marked)
+        lasting = True
+        try:
+            outcome = self.outcome(cut) if cut else Verdict("fails", reason="a value at its border is not known")
+        except DeviceFailure as error:  # of the moment, perhaps: not kept for a later call
+            outcome, lasting = Verdict("fails", reason=str(error)), False
+        found = outcome.verdict if isinstance(outcome, Outcome) else outcome
+        found = replace(found, seconds=round(time.monotonic() - began, 3))
+        self._known[key] = found
+        self._tried.add(key)
+        if lasting:
+            share = found.share if math.isfinite(found.share) else None
+            with self._state.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "nodes": len(nodes), **asdict(found), "share": share}) + "\n")
+        return found
+
+    def is_wrong(self, nodes: Collection[int], form: Form) -> bool:
+        """Whether some nodes of the model are wrong by themselves."""
+        return bool(nodes) and self.verdict(nodes, form).state == "wrong"
+
+    def outcome(self, cut: Cut) -> Outcome | Verdict:
+        """Run a part and judge it; a verdict alone where it does not run.
+
+        Raises:
+            DeviceFailure: the device failed or is out of memory.
+        """
+        folder = self._scratch / "trial"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        path = folder / f"part{MODEL_SUFFIX}"
+        save_model(cut.model, path)
+        try:
+            session = self._open(path, cut)
+            try:
+                given = {spec.name: cut.inputs[spec.name].astype(spec.dtype) for spec in session.inputs}
+                found = {name: np.array(array) for name, array in session.run(given).items()}
+                provenance = dict(session.provenance)
+            finally:
+                session.close()
+                _forget(session)
+            limits = self._limits(path, folder, cut)
+        except DeviceFailure:
+            raise
+        except (WorkbenchError, MemoryError) as error:
+            return Verdict("fails", reason=str(error) or "out of memory")
+        wrong, differences, worst = [], {}, 0.0
+        for name, expected in cut.expected.items():
+            own = limits[name]
+            differences[name] = own.apart(found[name], expected, rows=self._rows(expected))
+            share = times_beyond(own, differences[name])
+            worst = max(worst, share)
+            if share > self.margin:
+                wrong.append(name)
+        verdict = Verdict("wrong" if wrong else "right", tuple(wrong), worst)
+        of_type = {name: cut.expected[name].astype(array.dtype) for name, array in found.items()}
+        return Outcome(cut, verdict, given, of_type, found, differences, limits, provenance)
+
+    def settle(self, whole: Verdict) -> None:
+        """Choose by how much parts must be beyond their limits, so that the whole model's fault is."""
+        self.margin = min(_CLEAR, max(1.0, whole.share / 2))
+
+    def _open(self, path: Path, cut: Cut) -> Session:
+        request = self._request
+        options = {name: value for name, value in request.options.items() if name not in _OF_WHOLE}
+        if request.backend == TENSORRT:
+            options |= {"device": request.device}
+            options |= {"profiles": [str(cut.profile)]} if cut.profile else {}
+        chosen = SessionOptions(precision=request.precision, extra=options)
+        return require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)
+
+    def _limits(self, path: Path, folder: Path, cut: Cut) -> dict[str, Limit]:
+        yardstick = Yardstick(path, folder, self._request.seed)
+        try:
+            rows = {name: self._rows(array) for name, array in cut.expected.items()}
+            return yardstick.limits(self._precision, dict(cut.inputs), dict(cut.expected), rows)
+        finally:
+            yardstick.close()
+
+    def _rows(self, array: NDArray[Any]) -> bool:
+        return self._batch is not None and array.ndim > 1 and array.shape[0] == self._batch
+
+    def _key(self, nodes: Collection[int], form: Form, marked: Collection[str]) -> str:
+        text = json.dumps([self._context, form.value, sorted(nodes), sorted(marked), self.margin])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def times_beyond(limit: Limit, apart: Difference) -> float:
+    """Return the largest share of a limit that a difference takes: above 1 it is beyond it."""
+    if apart.shape_differs or (apart.nonfinite and math.isfinite(limit.noise)):
+        return math.inf
+    if not limit.decides:
+        return 0.0
+    figures = ((apart.rel_l2, limit.rel_l2), (apart.max_rel, limit.max_rel), (apart.changed, limit.changed))
+    shares = [size / most if most else math.inf for size, most in figures if size]
+    return max(shares, default=0.0)
+
+
+def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
+    """Return what verdicts hold for: model, inputs, backend, and what it is asked for."""
+    versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
+    asked = [request.backend, request.precision, precision, request.seed, sorted(versions.items())]
+    asked.append(sorted((name, str(value)) for name, value in request.options.items()))
+    total = hashlib.sha256(json.dumps([_VERSION, hash_model(request.target), asked]).encode())
+    for name, array in sorted(inputs.items()):
+        total.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Return the verdicts in a file; a last line that was cut short is left out."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+def _verdict(line: Mapping[str, Any]) -> Verdict:
+    share = math.inf if line["share"] is None else line["share"]
+    return Verdict(line["state"], tuple(line["wrong"]), share, line["reason"], line["seconds"])
+
+
+def _forget(session: Session) -> None:
+    """Remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again."""
+    if isinstance(session, TrtSession):
+        plan = session.loaded.plan.path
+        if plan.is_relative_to(engines_dir()):
+            shutil.rmtree(plan.parent, ignore_errors=True)

@@ -1,0 +1,184 @@
+"""A fault in a graph is found to the nodes that make it, and the part that is written out shows it by itself."""
+
+import itertools
+import json
+import runpy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from tests.attention_model import attention_model
+from tests.graph_fault_backend import GraphFaultBackend
+
+from trt_workbench.backends import registry
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.errors import UsageProblem
+from trt_workbench.verify import trials
+from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.reproduction import write_bisected
+from trt_workbench.verify.run import verify
+from trt_workbench.verify.space import Range
+
+Search = Callable[..., Bisected]
+PATTERN = ["Add", "Softmax", "MatMul"]
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = registry._Entry("tests.graph_fault_backend", "GraphFaultBackend")
+    monkeypatch.setitem(registry._BACKENDS, "graph-fault", entry)
+    monkeypatch.setattr(GraphFaultBackend, "loaded", 0)
+
+
+@pytest.fixture
+def search(tmp_path: Path) -> Search:
+    """Return a function that verifies and bisects with a fault, in one folder, and writes what it finds."""
+    model = attention_model(tmp_path / "model.onnx")
+
+    def run(fault: str, backend: str = "graph-fault", needs: str = "", **more: Any) -> Bisected:
+        options = {"fault": fault, **({"needs": needs} if needs else {})}
+        ranges = {"N": Range(1, 2, 3)}
+        request = VerifyRequest(target=model, backend=backend, options=options, ranges=ranges, quick=True)
+        folder = tmp_path / "run"
+        shutil.rmtree(folder / "failures", ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        found = bisect(request, verify(request, folder), folder, **more)
+        write_bisected(request, found, folder)
+        return found
+
+    return run
+
+
+def arrays(folder: Path) -> dict[str, NDArray[Any]]:
+    return {unquote(file.stem): np.load(file) for file in folder.glob("*.npy")}
+
+
+@pytest.mark.parametrize(
+    ("fault", "operators", "form", "hides"),
+    [
+        ("single", ["Softmax"], "folded", False),
+        ("masked attention", PATTERN, "folded", True),
+        ("transposed reshape", ["Reshape", "Transpose"], "folded", True),
+        ("computed shape", ["Reshape"], "fixed", False),
+        ("only dynamic", ["Softmax"], "dynamic", False),
+    ],
+)
+def test_the_fault_is_found_to_its_pattern(
+    fault: str, operators: list[str], form: str, hides: bool, search: Search, tmp_path: Path
+) -> None:
+    found = search(fault)
+    assert list(found.operators) == operators
+    assert (found.form, found.marking_hides, found.complete) == (form, hides, True)
+    assert found.case == "N=2"
+    assert found.trials <= 40
+    of_model = {node.name: node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+    assert [of_model[name] for name in found.nodes] == operators
+    document = json.loads((tmp_path / "run" / "bisect" / "bisect.json").read_text())
+    assert [node["name"] for node in document["nodes"]] == list(found.nodes)
+    assert document["first_wrong"] == onnx.load(tmp_path / "run" / "bisect" / "minimal.onnx").graph.output[0].name
+
+
+def test_what_is_written_shows_the_fault_by_itself(search: Search, tmp_path: Path) -> None:
+    search("masked attention")
+    folder = tmp_path / "run" / "bisect"
+    inputs, expected, actual = (arrays(folder / name) for name in ("inputs", "expected", "actual"))
+    options = SessionOptions(extra={"fault": "masked attention"})
+    with GraphFaultBackend().load(folder / "minimal.onnx", options) as session:
+        wrong = session.run(inputs)
+    with OrtCpuBackend().load(folder / "minimal.onnx") as session:
+        right = session.run(inputs)
+    for name, want in expected.items():
+        np.testing.assert_allclose(right[name], want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(wrong[name], actual[name])
+        np.testing.assert_allclose(wrong[name][0], want[0], rtol=1e-5, atol=1e-6)
+        assert np.abs(wrong[name][1] - want[1]).max() > 0.1
+    text = (folder / "report.md").read_text()
+    assert "# graph-fault: wrong result of Add, Softmax, MatMul in fp32" in text
+    assert "[2, 4, 5, 5]" in text
+
+
+def test_the_script_says_by_how_much_and_fails(
+    search: Search, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search("masked attention")
+    script = tmp_path / "run" / "bisect" / "reproduce.py"
+    assert len(script.read_text().splitlines()) <= 40
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(script))
+    assert left.value.code == 1
+    assert "[2, 4, 5, 4]: largest difference" in capsys.readouterr().out
+
+
+def test_a_later_call_repeats_no_trial(search: Search) -> None:
+    first = search("masked attention")
+    before = GraphFaultBackend.loaded
+    second = search("masked attention")
+    assert second.nodes == first.nodes
+    assert (first.repeated, second.repeated, second.trials) == (0, first.trials, first.trials)
+    verifying = before - first.trials - 1
+    assert GraphFaultBackend.loaded - before == verifying + 1  # the smallest part alone, for its arrays
+
+
+def test_verdicts_hold_for_what_was_asked_alone(search: Search) -> None:
+    search("masked attention")
+    assert search("transposed reshape").repeated == 0
+
+
+def test_the_best_so_far_is_written_when_the_time_is_over_and_a_later_call_goes_on(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()
+    with monkeypatch.context() as patched:
+        # a second for each look at it
+        patched.setattr(trials, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+        short = search("masked attention", seconds=40)
+    assert not short.complete
+    assert 3 < len(short.nodes) < 90
+    assert len(onnx.load(tmp_path / "run" / "bisect" / "minimal.onnx").graph.node) == len(short.nodes)
+    long = search("masked attention")
+    assert (list(long.operators), long.complete, long.repeated) == (PATTERN, True, short.trials)
+
+
+def test_without_time_nothing_is_claimed(search: Search) -> None:
+    found = search("masked attention", seconds=0)
+    assert (found.nodes, found.complete) == ((), False)
+    assert found.reason == "the time was over before the fault was seen again"
+
+
+def test_parts_that_do_not_load_are_not_wrong(search: Search) -> None:
+    found = search("masked attention", needs="Erf")
+    assert sorted(found.operators) == sorted([*PATTERN, "Erf"])
+
+
+def test_progress_is_reported(search: Search) -> None:
+    said: list[str] = []
+    search("single", step=said.append)
+    assert any(text.startswith("bisecting: ") and " nodes left, " in text for text in said)
+
+
+def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
+    found = search("every second call", backend="faulty")
+    assert found.nodes == ()
+    assert "not in its graph" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (VerifyRequest(target=Path("engine.plan")), "the model that the plan was built from"),
+        (VerifyRequest(target=Path("model.onnx"), reference="none"), "leave out --reference none"),
+    ],
+)
+def test_what_cannot_be_taken_apart_is_refused(request_: VerifyRequest, text: str) -> None:
+    with pytest.raises(UsageProblem, match=text):
+        check_bisectable(request_)
