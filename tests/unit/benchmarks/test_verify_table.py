@@ -59,6 +59,24 @@ def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> 
     assert "| generated graphs | 3 right | 2 not run |" in page
 
 
+def test_what_was_wrong_and_is_not_any_more_is_said_so(tmp_path: Path) -> None:
+    words = ["--work", tmp_path / "work", "--output", tmp_path]
+    assert (
+        measure("run", *words, "--backend", "ort-cpu", "--only", "generated-001", "--precisions", "fp32").returncode
+        == 0
+    )
+    records = tmp_path / "records.jsonl"
+    wrong = json.loads(records.read_text()) | {"verdict": "wrong", "failures": ["batch=2, output out0: once"]}
+    records.write_text(json.dumps(wrong) + "\n")
+    bisected = measure("bisect", *words)
+    assert bisected.returncode == 0, bisected.stderr
+    assert json.loads((tmp_path / "bisected.jsonl").read_text())["verdict"] == "right"
+    assert measure("report", "--output", tmp_path).returncode == 0
+    page = (tmp_path / "README.md").read_text()
+    assert "| wrong | batch=2, output out0: once |" in page
+    assert "the verdict was right this time" in page
+
+
 def test_a_fixed_batch_is_verified_at_that_batch(tmp_path: Path) -> None:
     from zoo.jobs import Job, run
 
@@ -82,6 +100,9 @@ def test_a_wrong_one_keeps_its_model_inputs_and_figures(tmp_path: Path, monkeypa
     assert (kept / "generated-001.onnx").is_file()
     assert (kept / "verify.json").is_file()
     assert list((kept / "failures" / "001" / "inputs").glob("*.npy"))
+    again = jobs.run(jobs.Job("generated-001", "faulty", "fp32"), tmp_path, bisect_s=30.0)
+    assert (again["bisect"]["complete"], len(again["bisect"]["nodes"])) == (True, 1)  # every node of it is wrong there
+    assert (kept / "bisect" / "minimal.onnx").is_file()
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,22 @@ import datetime
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.engine.files import write_json
+from trt_workbench.errors import WorkbenchError
+from trt_workbench.verify.bisect import bisect
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.reproduction import bisected_document, write_bisected
+from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.space import Range
 from zoo.table import Entry, entries
 
 SCHEMA_VERSION = 1
@@ -50,8 +58,14 @@ class Job:
         return f"{self.model}{fixed}-{self.backend}-{self.precision}{level}"
 
 
-def run(job: Job, work: Path) -> dict[str, Any]:
-    """Verify one model, and keep the run directory of a wrong one in `work`/wrong; return its record."""
+def run(job: Job, work: Path, bisect_s: float = 0.0) -> dict[str, Any]:
+    """Verify one model and return its record.
+
+    Args:
+        job: which.
+        work: folder of models and engines; the run directory of a wrong one is kept in its folder `wrong`.
+        bisect_s: seconds to look for the wrong part of a wrong one, with what was found out in an earlier call.
+    """
     entry = next(one for one in entries() if one.name == job.model)
     now = datetime.datetime.now(datetime.UTC).isoformat()
     record: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "at": now, **asdict(job), "group": entry.group}
@@ -61,42 +75,38 @@ def run(job: Job, work: Path) -> dict[str, Any]:
     try:
         path, record["words"] = _model(entry, job.batch, _made(work / "models"))
         times["write_s"] = time.monotonic() - started
-        record |= _verified(job, entry, path, folder, times)
+        request = _request(job, entry, path)
+        started_at = time.monotonic()
+
+        def step(_: str) -> None:
+            times.setdefault("open_s", time.monotonic() - started_at)  # before the first case: everything is open
+
+        found = verify(request, folder, step=step)
+        times["verify_s"] = time.monotonic() - started_at - times["open_s"]
+        record |= _summed_up(found.document, found.failures)
+        if found.failures:
+            kept = _kept(found, path, folder, work / "wrong" / job.label)
+            if bisect_s:
+                record["bisect"] = _bisected(request, found, kept, bisect_s)
     except Exception as error:  # whatever one model does, the next is tried
         known = type(error).__module__.startswith("trt_workbench")
         text = str(error) if known else "".join(traceback.format_exception(error, limit=-3))
         record |= {"verdict": NOT_RUN, "reason": f"{type(error).__name__}: {text[-1500:]}"}
     finally:
-        if record.get("verdict") == "wrong":
-            shutil.copytree(folder, work / "wrong" / job.label, dirs_exist_ok=True)
         shutil.rmtree(folder)
     record |= {name: round(seconds, 2) for name, seconds in times.items()}
     return {**record, "total_s": round(time.monotonic() - started, 2)}
 
 
-def _verified(job: Job, entry: Entry, path: Path, folder: Path, times: dict[str, float]) -> dict[str, Any]:
-    from trt_workbench.engine.files import write_json
-    from trt_workbench.verify.opening import VerifyRequest
-    from trt_workbench.verify.run import verify
-    from trt_workbench.verify.space import Range
-
+def _request(job: Job, entry: Entry, path: Path) -> VerifyRequest:
     free = [name for name in entry.ranges if not (job.batch and name == entry.batch)]
     ranges = {name: Range(*entry.ranges[name]) for name in free}
-    request = VerifyRequest(
+    return VerifyRequest(
         target=path, backend=job.backend, precision=job.precision, ranges=ranges, options=_options(job), quick=True
     )
-    started = time.monotonic()
 
-    def step(_: str) -> None:
-        times.setdefault("open_s", time.monotonic() - started)  # before the first case: everything is open
 
-    found = verify(request, folder, step=step)
-    times["verify_s"] = time.monotonic() - started - times["open_s"]
-    document = found.document
-    if found.failures:
-        write_json(folder / "verify.json", document)
-        for file in path.parent.glob(f"{path.stem}.*"):
-            shutil.copy(file, folder)
+def _summed_up(document: Mapping[str, Any], failures: Sequence[str]) -> dict[str, Any]:
     return {
         "verdict": document["verdict"],
         "ran": document["precision"],
@@ -108,9 +118,28 @@ def _verified(job: Job, entry: Entry, path: Path, folder: Path, times: dict[str,
         "outputs": sum(len(case["outputs"]) for case in document["cases"]),
         "undecided": sum(row["verdict"] == "undecided" for case in document["cases"] for row in case["outputs"]),
         "worst": worst(document),
-        "failures_count": len(found.failures),
-        "failures": list(found.failures[:_KEPT_FAILURES]),
+        "failures_count": len(failures),
+        "failures": list(failures[:_KEPT_FAILURES]),
     }
+
+
+def _kept(found: Verified, model: Path, run: Path, place: Path) -> Path:
+    """Move the run directory of a wrong model to `place`, with the model; what a bisection left there stays."""
+    write_json(run / "verify.json", found.document)
+    for file in model.parent.glob(f"{model.stem}.*"):
+        shutil.copy(file, run)
+    shutil.rmtree(place / "failures", ignore_errors=True)
+    shutil.copytree(run, place, dirs_exist_ok=True)
+    return place
+
+
+def _bisected(request: VerifyRequest, found: Verified, folder: Path, seconds: float) -> dict[str, Any]:
+    try:
+        part = bisect(request, found, folder, seconds)
+        write_bisected(request, part, folder)
+    except (WorkbenchError, OSError) as error:
+        return {"reason": f"{type(error).__name__}: {error}"}
+    return bisected_document(request, part)
 
 
 def worst(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -168,14 +197,11 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def serve(work: Path) -> Iterator[None]:
+def serve(work: Path, bisect_s: float) -> None:
     """Answer jobs on standard input with records on standard output, a line each, until it ends."""
-    import sys
-
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no answer
     for line in sys.stdin:
-        record = run(Job(**json.loads(line)), work)
+        record = run(Job(**json.loads(line)), work, bisect_s)
         answers.write(json.dumps(record) + "\n")
         answers.flush()
-        yield

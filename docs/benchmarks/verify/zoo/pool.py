@@ -25,8 +25,17 @@ _TO_END_S = 20.0  # for jobs that run when the time is over
 class Worker:
     """A process that takes one job after the other; started when there is one."""
 
-    def __init__(self, work: Path, processors: Sequence[int], environment: Mapping[str, str], log: Path) -> None:
-        self._work, self._processors, self._log = work, set(processors), log
+    def __init__(
+        self,
+        work: Path,
+        processors: Sequence[int],
+        environment: Mapping[str, str],
+        log: Path,
+        words: Sequence[str] = (),
+    ) -> None:
+        """Take the folder of models, processors, environment and log of the process, and more words of its command."""
+        self._processors, self._log = set(processors), log
+        self._command = [sys.executable, str(SCRIPT), "worker", "--work", str(work), *words]
         threads = {"OMP_NUM_THREADS": str(len(self._processors)), "PYTHONFAULTHANDLER": "1"}
         self._environment = {**os.environ, **environment, **threads, "TRTW_TMP": str(work / "tmp")}
         self._process: subprocess.Popen[str] | None = None
@@ -80,8 +89,8 @@ class Worker:
                 # the affinity is this thread's, and so that of what it starts
                 os.sched_setaffinity(0, self._processors)
                 self._process = subprocess.Popen(
-                    [sys.executable, str(SCRIPT), "worker", "--work", str(self._work)], stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE, stderr=log, env=self._environment, text=True,
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                    env=self._environment, text=True,
                 )  # fmt: skip
         return self._process
 

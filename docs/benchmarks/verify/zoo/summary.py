@@ -22,19 +22,20 @@ def write_report(folder: Path) -> Path:
     for column in sorted({_column(record) for record in records}):
         of_column = [record for record in records if _column(record) == column]
         lines += [f"## {column}", "", *_counts(of_column), "", *_named(of_column), ""]
-    lines += _wrong(records)
+    lines += _wrong(records, {_key(one): one for one in latest(folder / "bisected.jsonl")})
     path = folder / "README.md"
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return path
 
 
 def latest(path: Path) -> list[Record]:
-    """Return the last record of every job."""
-    last: dict[tuple[Any, ...], Record] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        last[tuple(record[name] for name in ("model", "backend", "precision", "level", "batch"))] = record
-    return list(last.values())
+    """Return the last record of every job; empty without the file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return list({_key(record): record for record in map(json.loads, lines)}.values())
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    return tuple(record[name] for name in ("model", "backend", "precision", "level", "batch"))
 
 
 def _ran_on(records: Iterable[Record], env: Mapping[str, Any]) -> list[str]:
@@ -96,20 +97,26 @@ def _cell(record: Record | None) -> str:
     return f"{verdict} | {share} | {seconds}"
 
 
-def _wrong(records: Iterable[Record]) -> list[str]:
+def _wrong(records: Iterable[Record], bisected: Mapping[tuple[Any, ...], Record]) -> list[str]:
     """Return the first finding of every wrong one, and the reason of every one that could not be run."""
-    lines = [
-        "## Wrong, and not run",
-        "",
-        "| model | on | verdict | first finding | form |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for record in records:
-        if record["verdict"] not in ("wrong", NOT_RUN):
-            continue
+    rows = [record for record in records if record["verdict"] in ("wrong", NOT_RUN)]
+    lines = ["## Wrong, and not run", "", "| model | on | verdict | first finding | form | bisected to |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
+    for record in rows:
         text = record["failures"][0] if record["verdict"] == "wrong" else record["reason"]
         finding = " ".join(text.split())[:300].replace("|", "\\|")
-        form = " ".join(record.get("words", []))
-        on = f"{_column(record)}, {record['precision']}"
-        lines.append(f"| {record['model']} | {on} | {record['verdict']} | {finding} | {form} |")
-    return lines if len(lines) > 4 else []
+        cells = [record["model"], f"{_column(record)}, {record['precision']}", record["verdict"], finding]
+        cells += [" ".join(record.get("words", [])) or "-", _part(bisected.get(_key(record)))]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines if rows else []
+
+
+def _part(record: Record | None) -> str:
+    """Return the operators of the wrong part, or why there is none."""
+    if record is None:
+        return "-"
+    part = record.get("bisect")
+    if part is None:
+        return f"the verdict was {record['verdict']} this time"
+    operators = ", ".join(one["operator"] for one in part.get("nodes", ()))
+    return operators or part["reason"]
