@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests import faulty_backend
+from tests.attention_model import attention_model
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
@@ -65,6 +66,51 @@ def test_a_right_one_prints_one_json_document(tmp_path: Path) -> None:
     assert document["directory"] == str(tmp_path / "run")
 
 
+def bisect(model: Path, output: Path, fault: str, *more: object) -> Result:
+    words = ("--backend", "graph-fault", "--option", f"fault={fault}", "--quick", "--dim", "N=1:2:2", "--bisect")
+    return trtw("verify", model, *words, "--output", output, *more)
+
+
+@pytest.fixture
+def attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    entry = registry._Entry("tests.graph_fault_backend", "GraphFaultBackend")
+    monkeypatch.setitem(registry._BACKENDS, "graph-fault", entry)
+    return attention_model(tmp_path / "attention.onnx", layers=1)
+
+
+def test_bisect_names_the_nodes_and_a_later_call_goes_on(attention: Path, tmp_path: Path) -> None:
+    result = bisect(attention, tmp_path / "run", "masked attention")
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
+    assert "Bisected at N=2 in " in text
+    assert "wrong by themselves: Add /add_26, Softmax /softmax_27, MatMul /matmul_35" in text
+    assert "attention.onnx is wrong" in result.stderr
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "/softmax_27" in page
+    assert "bisect/reproduce.py" in page
+
+    again = bisect(attention, tmp_path / "run", "masked attention", "--json")
+    assert again.exit_code == 1
+    found = json.loads(again.stdout)["bisect"]
+    assert [node["operator"] for node in found["nodes"]] == ["Add", "Softmax", "MatMul"]
+    assert found["trials_repeated"] == found["trials"] > 0
+    assert found == json.loads((tmp_path / "run" / "bisect" / "bisect.json").read_text())
+
+
+def test_bisect_of_a_right_model_says_that_nothing_is_wrong(attention: Path, tmp_path: Path) -> None:
+    result = bisect(attention, tmp_path / "run", "")
+    assert result.exit_code == 0, result.output
+    assert "RIGHT on graph-fault" in result.stdout
+    assert "Nothing is wrong, so there was nothing to bisect." in result.stdout
+    assert not (tmp_path / "run" / "bisect").exists()
+
+
+def test_bisect_without_time_says_how_to_go_on(attention: Path, tmp_path: Path) -> None:
+    result = bisect(attention, tmp_path / "run", "single", "--bisect-seconds", "0")
+    assert result.exit_code == 1
+    assert "the time was over before the fault was seen again" in " ".join(result.stdout.split())
+
+
 def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(tmp_path: Path) -> None:
     words = ("--backend", "faulty", "--option", "fault=out of memory", "--quick", "--dim", "batch=1:2:16")
     result = trtw("verify", MODEL, *words, "--output", tmp_path / "run")
@@ -81,6 +127,7 @@ def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(tmp_path: Path) 
         (("--reference", "nothing"), "no backend called 'nothing'"),
         (("--inputs", "absent.npy"), "does not exist: absent.npy"),
         (("--precision", "fp3"), "fp3"),
+        (("--bisect", "--reference", "none"), "leave out --reference none"),
     ],
 )
 def test_bad_usage_has_exit_code_2(words: tuple[str, ...], text: str, tmp_path: Path) -> None:

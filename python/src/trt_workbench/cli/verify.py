@@ -131,7 +131,7 @@ def verify(
         print_json({**found.document, **parts, "directory": str(directory)})
     else:
         _show(found.document, directory)
-        if bisected:
+        if bisect:
             _show_bisected(bisected, directory)
     if found.failures:
         msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
@@ -189,8 +189,11 @@ def _show(document: dict[str, Any], directory: Path) -> None:
     say(f"Run directory: {directory}")
 
 
-def _show_bisected(found: Bisected, directory: Path) -> None:
+def _show_bisected(found: Bisected | None, directory: Path) -> None:
     say = partial(print_line, stdout_console(quiet=False))
+    if found is None:
+        say("Nothing is wrong, so there was nothing to bisect.")
+        return
     if not found.nodes:
         say(f"Bisected at {found.case}: {found.reason}.")
         return

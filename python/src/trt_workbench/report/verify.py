@@ -29,7 +29,7 @@ def write_report(directory: Path) -> Path:
     """Write `report.html` into a run directory of `verify`. It can be called again at any time.
 
     Args:
-        directory: holds verify.json and env.json.
+        directory: holds verify.json and env.json, and bisect/bisect.json where the fault was looked for.
 
     Returns:
         The path of report.html, one file that needs no other.
@@ -39,6 +39,7 @@ def write_report(directory: Path) -> Path:
     """
     document = read_document(directory / "verify.json", "cases", "ways", "failures")
     environment = read_document(directory / "env.json", "command_line")
+    bisected = directory / "bisect" / "bisect.json"
     page = render(
         "verify.html.j2",
         document=document,
@@ -48,6 +49,7 @@ def write_report(directory: Path) -> Path:
         properties=properties(document["cases"]),
         worst=worst_differences(document),
         unverified=[case for case in document["cases"] if case["verdict"] == "unverified"],
+        bisected=read_document(bisected, "nodes") if bisected.is_file() else None,
         environment=environment,
         environment_json=json.dumps(environment, indent=2),
         command=shlex.join(environment["command_line"]),

@@ -130,7 +130,7 @@ class Source:
                 part.add(place)
                 beside = {self._index.producer.get(name) for name in self._reads[place]}
                 beside |= {user for name in self.made_by(place) for user in self._index.users.get(name, ())}
-                waiting += beside & left
+                waiting += left & beside
                 left -= beside
             found.append(frozenset(part))
         return sorted(found, key=len, reverse=True)
