@@ -23,7 +23,7 @@ from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.properties import EVERY_CALL, Check, Finding, Trial, agrees, calls_at_once, worst
 from trt_workbench.verify.space import Case, Space, cases
-from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
+from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity, typed_for
 
 SCHEMA_VERSION = 1
 Arrays = dict[str, NDArray[Any]]
@@ -295,7 +295,7 @@ class _Run:
         """Run the reference, whose inputs may be of a wider type than the target's."""
         reference = self._opened.reference
         assert reference is not None
-        return reference.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in reference.inputs})
+        return reference.run(typed_for(reference, inputs))
 
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
