@@ -8,7 +8,7 @@
 
 `bisect` looks for the wrong part of every model that has a wrong record, and writes bisected.jsonl and the parts.
 Models, engines and the run directories of wrong ones go to the work folder, records.jsonl to the output. A record is
-written as soon as it is there, and a job that has one is not done again, so a run that was cut off can be repeated.
+written as soon as it is there, and a job with a verdict is not done again, so a run that was cut off can be repeated.
 Needs torch and transformers.
 """
 
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # everything.py
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # zoo
 
 from everything import multi_process_service
-from zoo.jobs import TENSORRT, Job, serve
+from zoo.jobs import NOT_RUN, TENSORRT, Job, serve
 from zoo.pool import Worker, shares, work_through
 from zoo.table import Entry, entries
 
@@ -95,9 +95,9 @@ def _bisect(options: argparse.Namespace) -> int:
 def _work(
     options: argparse.Namespace, jobs: list[Job], records: Path, limit_s: float, words: Sequence[str] = ()
 ) -> int:
-    """Do the jobs that have no record and return how many are left."""
-    done = {_job(record) for record in read_records(records)}
-    jobs = [job for job in jobs if job not in done]
+    """Do the jobs that have no verdict, those that could not be run before last, and return how many are left."""
+    earlier = {_job(record): record["verdict"] for record in read_records(records)}
+    jobs = sorted((job for job in jobs if earlier.get(job, NOT_RUN) == NOT_RUN), key=lambda job: job in earlier)
     started, counts = time.monotonic(), Counter[str]()
 
     def record(found: dict[str, Any]) -> None:

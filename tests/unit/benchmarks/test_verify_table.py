@@ -53,6 +53,8 @@ def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> 
     again = measure(*words, "--only", "generated-00[123]", "--precisions", "fp32")
     assert again.returncode == 0, again.stderr
     assert len((tmp_path / "records" / "records.jsonl").read_text().splitlines()) == len(lines) + 1
+    tried = measure(*words, "--only", "generated-00[12]", "--precisions", "fp32", "fp16")
+    assert "2 of 2 jobs" in tried.stdout  # what could not be run is tried again
     reported = measure("report", "--output", tmp_path / "records")
     assert reported.returncode == 0, reported.stderr
     page = (tmp_path / "records" / "README.md").read_text()
