@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.verify.properties import Check, Finding, Trial, worst
+from trt_workbench.verify.yardstick import typed_for
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -77,4 +78,4 @@ class LiveReference:
         return worst(check(self._run, own))
 
     def _run(self, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-        return self._session.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in self._session.inputs})
+        return self._session.run(typed_for(self._session, inputs))

@@ -159,7 +159,7 @@ class Yardstick:
         strengths = (_STRENGTH[precision], 1.0) if closely else (_STRENGTH[precision],)
         times = _CLOSELY if closely else 1
         sessions = [session for strength in strengths for session in self._noisy(precision, strength)]
-        noisy = [session.run(inputs) for session in sessions for _ in range(times)]
+        noisy = [session.run(typed_for(session, inputs)) for session in sessions for _ in range(times)]
         return {
             name: limit(precision, [one[name] for one in noisy], array, rows=rows[name])
             for name, array in expected.items()
@@ -189,6 +189,11 @@ class Yardstick:
         big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(noisy, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
         return require_backend("ort-cpu").load(path, SessionOptions())
+
+
+def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:
+    """Return the inputs in a session's own types: an engine may take int32 where its model takes int64."""
+    return {spec.name: inputs[spec.name].astype(spec.dtype, copy=False) for spec in session.inputs}
 
 
 def limit(precision: str, noisy: Sequence[NDArray[Any]], clean: NDArray[Any], *, rows: bool) -> Limit:
