@@ -82,6 +82,7 @@ def verify(
     from trt_workbench.report.verify import write_report
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.run import verify as run_verify
+    from trt_workbench.verify.verdict import keep_found
 
     request = VerifyRequest(
         target=target,
@@ -106,6 +107,7 @@ def verify(
             found = run_verify(request, run.path, partial(print_note, notes))
         write_json(run.path / "verify.json", found.document)
         directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+    keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
         print_json({**found.document, "directory": str(directory)})

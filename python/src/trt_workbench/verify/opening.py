@@ -15,6 +15,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
+from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
 
 MODEL_SUFFIX = ".onnx"
@@ -42,6 +43,7 @@ class VerifyRequest:
         seed: of inputs and shapes.
         trust: load a plan without a matching manifest.
         device: CUDA device.
+        budget: how long it may take; None for as long as it takes. Within one, the first wrong shape is the last.
     """
 
     target: Path
@@ -56,6 +58,7 @@ class VerifyRequest:
     seed: int = 0
     trust: bool = False
     device: int = 0
+    budget: Budget | None = None
 
 
 class Opened:

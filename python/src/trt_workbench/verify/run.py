@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.bench.engine_arrays import file_name
+from trt_workbench.engine.hashing import hash_arrays
+from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.data import Data, at
@@ -27,7 +29,7 @@ from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precisi
 SCHEMA_VERSION = 1
 Arrays = dict[str, NDArray[Any]]
 
-RIGHT, CONSISTENT, WRONG, UNDECIDED, UNVERIFIED = "right", "consistent", "wrong", "undecided", "unverified"
+RIGHT, CONSISTENT = "right", "consistent"
 _MOST_BYTES = 4 << 30  # of one call's inputs
 _MOST_FAILURES = 16  # whose arrays are saved
 # Inputs by label: what is drawn, and what is added to the seed. Two calls with other values show stale results.
@@ -83,15 +85,21 @@ def verify(
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
+    budget = request.budget
     with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Opened(request, note) as opened:
         graph = opened.graph
         yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and opened.reference else None
         try:
             run = _Run(request, opened, yardstick, folder)
-            rows = []
+            rows, left = [], 0
             for call in _calls(request, opened):
+                if budget and (run.failures or not budget.begin(call.case)):
+                    left += 1
+                    continue
                 step(call.case.label)
                 rows.append(run.case(call))
+                if budget:
+                    budget.end()
             step("other ways to run it")
             ways = [] if request.quick else list(run.ways())
         finally:
@@ -113,9 +121,10 @@ def verify(
         "inputs": list(request.inputs) or None,
         "seed": request.seed,
         "quick": request.quick,
-        "verdict": WRONG if run.failures else _loosest(row["verdict"] for row in tried),
+        "verdict": WRONG if run.failures else loosest(row["verdict"] for row in tried),
         "cases_tried": len(tried),
         "cases_unverified": len(rows) - len(tried),
+        "cases_left": left,
         "cases": rows,
         "ways": ways,
         "failures": run.failures,
@@ -139,7 +148,8 @@ def _calls(request: VerifyRequest, opened: Opened) -> Iterator[_Call]:
                     yield _Call(fixed, case, given)
             continue
         labels = list(_DRAWN)[: _QUICK if request.quick else None]
-        for case in cases(space, request.seed, quick=request.quick):
+        needed = request.budget.needed if request.budget else ()
+        for case in cases(space, request.seed, quick=request.quick, needed=needed):
             drawn = {
                 label: lambda c=case, k=_DRAWN[label]: draw(specs, c.shapes, k[0], request.seed + k[1])
                 for label in labels
@@ -157,6 +167,8 @@ class _Run:
         self.failures: list[str] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: Trial | None = None
+        if yardstick and request.budget:
+            yardstick.prepare(self.precision)  # not a part of the first case, by which the pace is measured
 
     def case(self, call: _Call) -> dict[str, Any]:
         """Run one case and return its row; the device's failure at one shape is no end of the others."""
@@ -173,6 +185,8 @@ class _Run:
             return {**row, "verdict": UNVERIFIED, "reason": reason}
         try:
             for label in call.inputs:
+                if row["outputs"] and self._request.budget and self._request.budget.is_spent:
+                    break
                 row["outputs"] += self._one(call, label)
         except (UsageProblem, DeviceFailure, MemoryError) as error:
             text = str(error) or "out of memory"
@@ -181,7 +195,7 @@ class _Run:
             if any(one["verdict"] == WRONG for one in row["outputs"]):
                 row["verdict"] = WRONG
             return row
-        return {**row, "verdict": _loosest(one["verdict"] for one in row["outputs"])}
+        return {**row, "verdict": loosest(one["verdict"] for one in row["outputs"])}
 
     def ways(self) -> Iterator[dict[str, Any]]:
         """Run the last case in other ways and yield a row for each."""
@@ -205,6 +219,7 @@ class _Run:
         """Run one set of inputs and yield a row for every output."""
         space, case = call.space, call.case
         session, inputs = self._opened.session, call.inputs[label]()
+        digest = hash_arrays(inputs)
         first = label == next(iter(call.inputs))
         expected = self._expected(inputs)
         try:
@@ -214,7 +229,8 @@ class _Run:
                 raise
             reason = f"it fails where the model itself runs: {error}"
             self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
-            yield {"inputs": label, "output": "all", "verdict": WRONG, "reason": reason, "properties": []}
+            row = {"inputs": label, "inputs_sha256": digest, "output": "all", "properties": []}
+            yield {**row, "verdict": WRONG, "reason": reason}
             return
         rows = _row_flags(session, space, case, found)
         judged: dict[str, dict[str, Any]] = {}
@@ -235,7 +251,8 @@ class _Run:
         for name, row in judged.items():
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
-            yield {**row, "inputs": label, "output": name, "shape": list(found[name].shape)}
+            shape = list(found[name].shape)
+            yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
         self._earlier = {f"{label} inputs at {case.label}": found}
         if expected is not None:
             self._earlier[f"{label} inputs at {case.label} as the reference has it"] = expected
@@ -297,10 +314,11 @@ class _Run:
         """Return limits by precision, the tightest first, up to the one that was asked for."""
         if expected is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
-        wanted = sorted({PRECISIONS[0], self.precision}, key=PRECISIONS.index)
+        # within a budget an fp16 engine is not asked whether it is as good as fp32
+        wanted = {self.precision} if self._request.budget else {PRECISIONS[0], self.precision}
         return {
             name: self._yardstick.limits(name, inputs, expected, rows, closely=closely and name == self.precision)
-            for name in wanted
+            for name in sorted(wanted, key=PRECISIONS.index)
         }
 
     def _properties(self, trial: Trial, expected: Arrays | None) -> list[Finding]:
@@ -373,7 +391,7 @@ def _finite(document: dict[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in document.items()}
 
 
-def _loosest(verdicts: Iterable[str]) -> str:
+def loosest(verdicts: Iterable[str]) -> str:
     """Return the verdict that holds for all: wrong above undecided above the loosest precision."""
     order = [RIGHT, *(f"{RIGHT} within {name}" for name in PRECISIONS), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
     return max(verdicts, key=order.index, default=UNVERIFIED)
