@@ -27,7 +27,7 @@ from trt_workbench.errors import UsageProblem
 if TYPE_CHECKING:
     from trt_workbench.engine.builder import BuildPlan, BuiltEngine
     from trt_workbench.engine.verification import Verification
-    from trt_workbench.verify.verdict import Mode
+    from trt_workbench.verify.keeping import Mode
 
 
 class Verify(Enum):

@@ -80,9 +80,9 @@ def verify(
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.report.verify import write_report
+    from trt_workbench.verify.keeping import keep_found
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.run import verify as run_verify
-    from trt_workbench.verify.verdict import keep_found
 
     request = VerifyRequest(
         target=target,

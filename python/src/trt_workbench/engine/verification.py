@@ -81,8 +81,8 @@ class Verification(_Part):
             return f"{UNVERIFIED}: {self.reason}"
         tried = sum(one.verdict != UNVERIFIED for one in self.shapes)
         beside = f"beside {self.reference}" if self.reference else "by properties alone"
-        count = f"{tried} of {len(self.shapes) + self.shapes_left} shapes"
-        return f"{self.verdict} ({self.mode}, {count} {beside}, {self.verified_at[:10]})"
+        count = f"{tried} of {len(self.shapes) + self.shapes_left} shapes " if self.shapes else ""
+        return f"{self.verdict} ({self.mode}, {count}{beside}, {self.verified_at[:10]})"
 
     def covers(self, shapes: Shapes) -> bool:
         """Whether these input shapes were tried, or lie between shapes of a verification that left none out.

@@ -14,9 +14,9 @@ from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.budget import Budget
+from trt_workbench.verify.keeping import Mode, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import loosest, verify
-from trt_workbench.verify.verdict import Mode, unverified, verdict_of
 from trt_workbench.verify.yardstick import PRECISIONS
 
 Note = Callable[[str], None]
@@ -82,7 +82,8 @@ def verdict_of_build(request: PlanRequest, note: Note = lambda _: None, step: No
         As `verify_plan`.
     """
     kept = kept_verdict(read_manifest(request.plan))
-    if kept and kept.verdict != UNVERIFIED and (request.mode == "quick" or kept.mode == "full"):
+    enough = {"quick": ("quick", "full"), "full": ("full",)}[request.mode]
+    if kept and kept.verdict != UNVERIFIED and kept.mode in enough:
         return kept
     return verify_plan(request, note, step)
 

@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.gate import ALLOW, Unverified
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.engine.verdicts import kept_verdict
+from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.errors import CheckFailed
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
+from trt_workbench.verify.keeping import agreed
 from trt_workbench.verify.opening import MODEL_SUFFIX
 
 Verify = Callable[[PlanRequest, Note], Verification]
-ALLOW = "--allow-unverified"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ def require_verified(
         What to record; None for a session that is none of TensorRT.
 
     Raises:
-        CheckFailed: the engine is wrong, or not verified at these shapes.
+        CheckFailed: the engine is wrong.
+        Unverified: it is not verified at these shapes.
     """
     found = engines(provenance)
     if not found:
@@ -112,7 +114,8 @@ def require_verified(
         kept = verify(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)
         problem = _problem(kept, engine, needed, None)
     if problem and not allow_unverified:
-        raise CheckFailed(_refusal(problem, engine, model, is_wrong=_is_wrong(kept)))
+        is_wrong = _is_wrong(kept)
+        raise (CheckFailed if is_wrong else Unverified)(_refusal(problem, engine, model, is_wrong=is_wrong))
     return _mark(kept, engine, problem)
 
 
@@ -139,14 +142,20 @@ def refuse_wrong(provenance: Mapping[str, Any], *, allow_unverified: bool = Fals
     return marks
 
 
-def alarms(marks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what has to be read before any figure: engines that passed for --allow-unverified alone.
+def keep_agreement(provenance: Mapping[str, Any], evidence: Path | None = None) -> None:
+    """Keep that a language model agreed with PyTorch in the manifests of engines that have no verdict yet.
 
     Args:
-        marks: documents of marks.
+        provenance: of the model, with one session or several.
+        evidence: the run directory that holds the agreement.
+
+    Raises:
+        OSError: a manifest cannot be written.
     """
-    allowed = {(one["engine"], one["text"]) for one in marks if one["allowed"]}
-    return [f"Not verified, let through by {ALLOW}: {engine} is {text}." for engine, text in sorted(allowed)]
+    for engine in engines(provenance):
+        manifest, kept = read_manifest(engine.plan) if engine.has_manifest else None, _kept(engine)
+        if manifest is not None and (kept is None or kept.verdict == UNVERIFIED):
+            keep_verdict(engine.plan, agreed(manifest, evidence))
 
 
 def _kept(engine: Engine) -> Verification | None:

@@ -15,6 +15,8 @@ from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
 from trt_workbench.engine.verification import UNVERIFIED, Verification, VerifiedShapes
 from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.run import RIGHT
+from trt_workbench.verify.yardstick import PRECISIONS
 
 Mode = Literal["quick", "full"]
 
@@ -75,18 +77,34 @@ def keep_found(document: Mapping[str, Any], evidence: Path) -> bool:
 
 def unverified(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Verification:
     """Return that an engine could not be verified, and why."""
-    target = examine_target(device)
+    return Verification(verdict=UNVERIFIED, reason=reason, mode=mode, **_here(manifest, device))
+
+
+def agreed(manifest: Manifest, evidence: Path | None) -> Verification:
+    """Return that the engine of a language model gave the logits and tokens of PyTorch in fp32."""
+    given = manifest.options.get("precision", "fp32")
+    asked = [given] if isinstance(given, str) else list(given)
+    loosest = max((name for name in asked if name in PRECISIONS), key=PRECISIONS.index, default="+".join(asked))
     return Verification(
-        verdict=UNVERIFIED,
-        reason=reason,
-        mode=mode,
-        engine_sha256=manifest.engine.sha256,
-        gpu=target.gpu_name or "",
-        tensorrt_version=target.tensorrt_version or "",
-        driver_version=target.driver_version,
-        workbench_version=__version__,
-        verified_at=_now(),
+        verdict=RIGHT if loosest == PRECISIONS[0] else f"{RIGHT} within {loosest}",
+        mode="agreement",
+        reference="torch",
+        precision=loosest,
+        evidence=str(evidence) if evidence else None,
+        **_here(manifest, 0),
     )
+
+
+def _here(manifest: Manifest, device: int) -> dict[str, Any]:
+    target = examine_target(device)
+    return {
+        "engine_sha256": manifest.engine.sha256,
+        "gpu": target.gpu_name or "",
+        "tensorrt_version": target.tensorrt_version or "",
+        "driver_version": target.driver_version,
+        "workbench_version": __version__,
+        "verified_at": _now(),
+    }
 
 
 def _inputs(case: Mapping[str, Any]) -> str | None:
