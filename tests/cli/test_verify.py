@@ -1,14 +1,19 @@
 """`trtw verify` as a program: exit codes, its page, its run in the overview."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from tests import faulty_backend
+from tests.faulty_backend import FaultyBackend
+from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
+from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.cli.app import app
 
 MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
@@ -70,6 +75,52 @@ def test_want_of_memory_at_a_shape_has_exit_code_4_and_names_it(tmp_path: Path) 
     result = trtw("verify", MODEL, *words, "--output", tmp_path / "run")
     assert result.exit_code == 4
     assert "is right but for batch=16: Out of memory on the device." in " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def wrong_at_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that the backend gets wrong in rows after the first as long as its graph has a Softmax."""
+
+    def load(self: FaultyBackend, model: Path, options: SessionOptions) -> Session:
+        fused = any(node.op_type == "Softmax" for node in onnx.load(model).graph.node)
+        chosen = replace(options, extra={"fault": "rows after the first" if fused else ""})
+        return plain(self, model, chosen)
+
+    plain = FaultyBackend._load
+    monkeypatch.setattr(FaultyBackend, "_load", load)
+    onnx.save(attention(), tmp_path / "attention.onnx")
+    return tmp_path / "attention.onnx"
+
+
+def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softmax: Path, tmp_path: Path) -> None:
+    words = ("--backend", "faulty", "--quick", "--dim", "N=1:2:2", "--dim", "K=3", "--output", tmp_path / "run")
+    result = trtw("verify", wrong_at_softmax, *words, "--fix", "--fix-out", tmp_path / "right.onnx")
+    assert result.exit_code == 0, result.output
+    assert "attention.onnx: WRONG on faulty" in result.stdout
+    assert "Fixed by attention-softmax-spelled" in " ".join(result.stdout.split())
+    document = json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())
+    assert document["chosen"] == "attention-softmax-spelled"
+    assert document["plain_latency_ms"] > 0
+    by_name = {row["way"]: row for row in document["tried"]}
+    assert by_name["attention-mask-expanded"]["verdict"] == "wrong"
+    assert by_name["attention-softmax-spelled"]["relative_latency"] > 0
+    assert "attention-mask-in-keys" in document["not_tried"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "<b>attention-softmax-spelled</b> makes it right" in page
+    again = trtw("verify", tmp_path / "right.onnx", "--model", wrong_at_softmax, *words[:-1], tmp_path / "again")
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
+
+
+def test_that_no_way_around_helps_is_said(tmp_path: Path) -> None:
+    result = verify(tmp_path / "run", "rows after the first", "--fix")
+    assert result.exit_code == 1
+    assert "No way around makes it right." in " ".join(result.stderr.split())
+    assert json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())["chosen"] is None
+    refused = verify(tmp_path / "other", "rows after the first", "--fix-out", tmp_path / "m.plan")
+    assert refused.exit_code == 2
+    assert "takes the name of a model" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`verify` on TensorRT: the step graphs that TensorRT 8.6 gets wrong are found, the product's form of them is right."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.verify.fixed_files import write_fixed
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.space import Range
+from trt_workbench.verify.workarounds import fixed, require_chosen
 
 pytestmark = pytest.mark.gpu
 SLOTS = 16
@@ -26,23 +33,27 @@ def _tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 
+def fast() -> dict[str, Any]:
+    """Return options of quick builds."""
+    # cuBLAS and cuDNN take seconds to load, and neither the fault nor its absence needs them
+    known = set(native.require("option_names")()["tactic_sources"]) & {"cublas", "cublas_lt", "cudnn"}
+    return {"optimization_level": 0, "tactic_sources": [f"-{name}" for name in sorted(known)]}
+
+
 def verified(model: Path, precision: str = "fp32") -> Verified:
     folder = model.parent / "run"
     folder.mkdir()
-    # cuBLAS and cuDNN take seconds to load, and neither the fault nor its absence needs them
-    known = set(native.require("option_names")()["tactic_sources"]) & {"cublas", "cublas_lt", "cudnn"}
-    fast = {"optimization_level": 0, "tactic_sources": [f"-{name}" for name in sorted(known)]}
-    return verify(VerifyRequest(target=model, precision=precision, options=fast, quick=True), folder)
+    return verify(VerifyRequest(target=model, precision=precision, options=fast(), quick=True), folder)
 
 
-def step_graph(llm_folder: Callable[[str], Path], family: str, path: Path) -> Path:
-    """Export the graph for single tokens of a small random model, for a batch of 2."""
+def step_graph(llm_folder: Callable[[str], Path], family: str, path: Path, batch: int | None = 2) -> Path:
+    """Export the graph for single tokens of a small random model; None leaves the batch dynamic."""
     from trt_workbench.onnxtools.export_llm import export_graph
     from trt_workbench.onnxtools.export_llm_model import load_causal_lm
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
     model: Any = load_causal_lm(examine_llm_directory(llm_folder(family)))
-    export_graph(model, "step", path, cache_length=SLOTS, batch=2)
+    export_graph(model, "step", path, cache_length=SLOTS, batch=batch)
     return path
 
 
@@ -68,6 +79,66 @@ def test_step_graphs_as_the_product_writes_them_are_right(
     found = verified(step_graph(llm_folder, family, tmp_path / "step.onnx"))
     assert found.failures == ()
     assert found.document["verdict"] == "right"
+
+
+@pytest.mark.parametrize("family", ["llama", "opt"])
+@pytest.mark.parametrize("batch", [2, None])
+def test_step_graphs_that_are_wrong_are_fixed(
+    family: str,
+    batch: int | None,
+    llm_folder: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not native.load_tensorrt()["version"].startswith("8.6"):
+        pytest.skip("the fault is known of TensorRT 8.6")
+    from trt_workbench.onnxtools import export_llm_graphs as graphs
+
+    monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
+    model = step_graph(llm_folder, family, tmp_path / "step.onnx", batch)
+    ranges = {} if batch else {"batch": Range(1, 4, 8)}
+    request = VerifyRequest(target=model, options=fast(), quick=True, ranges=ranges)
+    found = verify(request, tmp_path)
+    if batch is None and not found.failures:
+        pytest.skip("TensorRT is right with a dynamic batch")
+    assert found.document["verdict"] == "wrong"
+    tried = fixed(request, tmp_path, found=found)
+    print(json.dumps(tried.document(), indent=2))  # noqa: T201 - which ways are right is what a person wants to know
+    plan = write_fixed(tried, request, tmp_path / "step-fixed.plan")
+    manifest = read_manifest(plan)
+    assert manifest is not None
+    assert manifest.way_around is not None
+    assert manifest.way_around.name == require_chosen(tried, model).name
+    rng = np.random.default_rng(7)
+    with TrtBackend().load(plan, SessionOptions()) as engine, OrtCpuBackend().load(model) as reference:
+        assert [spec.name for spec in engine.outputs] == [spec.name for spec in reference.outputs]
+        for size in (batch,) if batch else range(1, 9):
+            for start in (0, 5, SLOTS - 1):
+                inputs = {
+                    spec.name: rng.standard_normal([dim or size for dim in spec.shape]).astype(np.float32)
+                    for spec in reference.inputs
+                    if spec.dtype == "float32"
+                }
+                inputs["input_ids"] = rng.integers(0, 300, (size, 1))
+                inputs["start"] = np.array([start])
+                want = reference.run(inputs)
+                got = engine.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in engine.inputs})
+                for name, array in want.items():
+                    np.testing.assert_allclose(got[name], array, atol=2e-3, rtol=2e-3, err_msg=f"{name} at {size}")
+                tokens = got["logits"].argmax(-1)[..., None]
+                chosen = np.take_along_axis(want["logits"], tokens, -1)[..., 0]
+                np.testing.assert_allclose(chosen, want["logits"].max(-1), atol=2e-3)  # the same, or a tie
+
+
+def test_rows_are_split_on_the_device(tmp_path: Path) -> None:
+    model = vit_block(tmp_path / "block.onnx")
+    extra = {**fast(), "max_batch": 2}
+    x = np.random.default_rng(0).standard_normal((5, 10, 64)).astype(np.float32)
+    with TrtBackend().load(model, SessionOptions(extra={**extra, "rows": 2})) as engine:
+        found = engine.run({"x": x})["y"]
+        assert engine.record()["rows"] == 2
+    with OrtCpuBackend().load(model) as reference:
+        np.testing.assert_allclose(found, reference.run({"x": x})["y"], atol=1e-3)
 
 
 def test_an_fp16_engine_of_a_vision_transformers_block_is_right_within_fp16(tmp_path: Path) -> None:

@@ -167,6 +167,21 @@ def test_what_drawn_inputs_prove_nothing_about_is_unverified(
     assert reason in found["reason"]
 
 
+@pytest.mark.usefixtures("faulty")
+def test_a_way_around_is_built_where_an_engine_is_wrong(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    document = build(trtw, dynamic, "-o", plan, "--verify", "fix")
+    manifest = read_manifest(plan)
+    assert manifest
+    assert manifest.way_around
+    assert manifest.way_around.rows == 1  # the fault is in larger batches
+    assert document["manifest"]["way_around"]["name"] == manifest.way_around.name
+    assert verdict(plan).verdict == "right"
+    assert [one.shapes["x"][0] for one in verdict(plan).shapes] == [1, 2, 3, 4]
+    # the engine itself stays wrong
+    build(trtw, dynamic, code=1)
+
+
 def test_a_dry_run_verifies_nothing(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
     assert trtw("build-engine", dynamic, "--max-batch", 4, "--dry-run", "--verify", "full").exit_code == 0
     assert not (tmp_path / "out" / "verify").exists()

@@ -94,6 +94,10 @@ def devices() -> list[dict[str, Any]]:
     return [{**identity, "memory_free_bytes": 1 << 30}]
 
 
+def option_names() -> dict[str, list[str]]:
+    return {"tactic_sources": ["cublas", "cudnn"]}
+
+
 def set_log_level(level: str) -> None:
     assert level in ("error", "warning", "info", "verbose")
 

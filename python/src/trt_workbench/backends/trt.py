@@ -43,7 +43,7 @@ class TrtBackend(Backend):
         split_options(options)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        from trt_workbench.backends.trt_session import TrtSession
+        from trt_workbench.backends.trt_opening import open_engine
 
         choice, settings = split_options(options)
         is_model = model.suffix == ".onnx"
@@ -66,7 +66,7 @@ class TrtBackend(Backend):
             _check_precision(loaded, options)
         for text in loaded.notes:
             choice.say(text)
-        return TrtSession(loaded, choice, options.concurrency, conversion)
+        return open_engine(loaded, choice, options.concurrency, conversion)
 
 
 def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[Path, dict[str, Any]]:

@@ -28,6 +28,7 @@ class RunnerChoice(BaseModel):
         allow_host_code: let a version-compatible plan execute the host code it carries.
         weight_streaming_budget: bytes of device memory for the weights of a plan that was built with weight streaming,
             or "auto"; None keeps all weights on the device.
+        rows: most rows of one call; larger batches are split. None for what the manifest says, else no limit.
         force: build even if the cache holds the engine.
         max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic.
         config: YAML file with build settings.
@@ -45,6 +46,7 @@ class RunnerChoice(BaseModel):
     trust: bool = False
     allow_host_code: bool = False
     weight_streaming_budget: Annotated[int, Field(ge=0, lt=1 << 63)] | Literal["auto"] | None = None
+    rows: Annotated[int, Field(ge=1)] | None = None
     force: bool = False
     max_batch: Annotated[int, Field(ge=1)] = 1
     config: Path | None = None

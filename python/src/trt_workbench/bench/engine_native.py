@@ -122,8 +122,9 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
     backend = require_backend(TENSORRT, request.model.suffix)
     session = backend.load(request.model, SessionOptions(precision=request.precision, extra=extra))
     if not isinstance(session, TrtSession):
-        msg = f"backend {TENSORRT} made a {type(session).__name__}"
-        raise TypeError(msg)
+        session.close()
+        msg = "infer-engine times whole calls of an engine; leave out --option rows, which splits them."
+        raise UsageProblem(msg)
     return session
 
 

@@ -27,7 +27,6 @@ from trt_workbench.errors import UsageProblem
 if TYPE_CHECKING:
     from trt_workbench.engine.builder import BuildPlan, BuiltEngine
     from trt_workbench.engine.verification import Verification
-    from trt_workbench.verify.keeping import Mode
 
 
 class Verify(Enum):
@@ -35,6 +34,7 @@ class Verify(Enum):
 
     QUICK = "quick"
     FULL = "full"
+    FIX = "fix"
     OFF = "off"
 
 
@@ -97,7 +97,10 @@ def build_engine(
         typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
     ] = None,
     verify: Annotated[
-        Verify, typer.Option(help="How much of the engine is verified beside the model on ort-cpu.")
+        Verify,
+        typer.Option(
+            help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
+        ),
     ] = Verify.QUICK,
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     dry_run: Annotated[
@@ -132,7 +135,13 @@ def build_engine(
 
         export(engine, plan)
         where = plan
-    verdict = None if verify is Verify.OFF else _verify(where, model, verify.value, settings.device)
+    from trt_workbench.engine.verification import WRONG
+
+    verdict = None if verify is Verify.OFF else _verify(where, model, verify, settings.device)
+    if verify is Verify.FIX and verdict and verdict.verdict == WRONG:
+        from trt_workbench.cli.verify_fix import fix_build
+
+        where, verdict = fix_build(verdict, where, model, plan, device=settings.device), None
     _show_engine(engine, where, as_json=as_json)
     if verdict:
         _require_right(verdict, where, model, debug=debug)
@@ -149,11 +158,11 @@ def _build(prepared: BuildPlan, *, force: bool, time_limit_s: float | None) -> B
         return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
 
 
-def _verify(plan: Path, model: Path, mode: Mode, device: int) -> Verification:
+def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verification:
     from trt_workbench.verify.engine import PlanRequest, verdict_of_build
 
     notes = stderr_console()
-    request = PlanRequest(plan, model, mode, device=device)
+    request = PlanRequest(plan, model, "full" if verify is Verify.FULL else "quick", device=device)
     note = partial(print_note, notes)
     if not notes.is_terminal:
         return verdict_of_build(request, note)

@@ -50,6 +50,7 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("TensorRT", manifest.tensorrt_version),
         ("GPU", f"{manifest.gpu.name} (compute capability {manifest.gpu.compute_capability})"),
         ("SHA-256", manifest.engine.sha256),
+        *([("way around", manifest.way_around.name)] if manifest.way_around else []),
         ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
     ]
 

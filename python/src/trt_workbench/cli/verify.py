@@ -27,6 +27,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.verify_fix import FixAllOption, FixOption, FixOutOption, check_fix, run_fix, show_fixed
 from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def verify(
     quick: Annotated[
         bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
     ] = False,
+    fix: FixOption = False,
+    fix_all: FixAllOption = False,
+    fix_out: FixOutOption = None,
     option: BackendExtraOption = None,
     trust: TrustOption = False,
     device: DeviceOption = 0,
@@ -98,7 +102,9 @@ def verify(
         trust=trust,
         device=device,
     )
-    notes = stderr_console()
+    if fix or fix_all or fix_out:
+        check_fix(request, fix_out)
+    notes, tried = stderr_console(), None
     with run_directory("verify", output) as run:
         if notes.is_terminal:
             with notes.status("Opening") as waiting:
@@ -107,14 +113,20 @@ def verify(
             found = run_verify(request, run.path, partial(print_note, notes))
         write_json(run.path / "verify.json", found.document)
         directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+        if found.failures and (fix or fix_all or fix_out):
+            tried = run_fix(request, found, directory, every=fix_all, output=fix_out)
     keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
-        print_json({**found.document, "directory": str(directory)})
+        parts = {"fix": tried.document()} if tried else {}
+        print_json({**found.document, **parts, "directory": str(directory)})
     else:
         _show(found.document, directory)
-    if found.failures:
-        msg = f"{target.name} is wrong: {_short(found.failures[0])}. All of it: {directory / 'report.html'}"
+        if tried:
+            show_fixed(tried, directory)
+    if found.failures and not (tried and tried.chosen):
+        tail = " No way around makes it right." if tried else ""
+        msg = f"{target.name} is wrong: {_short(found.failures[0])}.{tail} All of it: {directory / 'report.html'}"
         raise CheckFailed(msg)
     if found.failed_shapes:
         msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"

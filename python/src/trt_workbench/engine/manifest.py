@@ -62,6 +62,26 @@ class Plugin(_Part):
     sha256: str
 
 
+class WayAround(_Part):
+    """How an engine that was wrong became right.
+
+    Attributes:
+        name: of the way.
+        model_sha256: of the model that it was asked for, with its external data; `model` is the one with the change.
+        verdict: of the engine as it is.
+        latency_ms: median of a call at the best shape.
+        plain_latency_ms: likewise of the engine that was wrong; None where it did not run.
+        rows: most rows of one call, into which the backend `trt` splits batches; None for no limit.
+    """
+
+    name: str
+    model_sha256: str
+    verdict: str
+    latency_ms: float
+    plain_latency_ms: float | None
+    rows: int | None = None
+
+
 class Manifest(_Part):
     """Everything that is recorded about an engine.
 
@@ -88,6 +108,7 @@ class Manifest(_Part):
         skipped_tactics: kernels that were not tried for want of device memory.
         warnings: TensorRT's warnings, without repetitions.
         verification: whether the engine computes what its model says; None where nobody has looked.
+        way_around: taken because the engine was wrong without; None for an engine as it was asked for.
     """
 
     schema_version: Literal[1, 2] = SCHEMA_VERSION
@@ -112,6 +133,7 @@ class Manifest(_Part):
     skipped_tactics: int = 0
     warnings: tuple[str, ...] = ()
     verification: Verification | None = None
+    way_around: WayAround | None = None
 
 
 def manifest_path(plan: Path) -> Path:

@@ -16,6 +16,11 @@ def operator_name(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in STANDARD else f"{node.domain}::{node.op_type}"
 
 
+def opset(model: onnx.ModelProto) -> int:
+    """Return the version of ONNX's own operators that a model is written in."""
+    return max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=1)
+
+
 def has_subgraph(node: onnx.NodeProto) -> bool:
     """Return whether a node holds graphs of its own, as If and Loop do."""
     kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)

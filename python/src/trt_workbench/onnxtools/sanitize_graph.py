@@ -113,6 +113,24 @@ def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
         del graph.node[place]
 
 
+def remove_unused(model: onnx.ModelProto) -> list[str]:
+    """Remove nodes whose outputs nobody reads, and initialisers likewise."""
+    graph = model.graph
+    changed: list[str] = []
+    while True:
+        counts = use_counts(graph)
+        gone = [node for node in graph.node if not any(counts[name] for name in node.output if name)]
+        if not gone:
+            break
+        changed += [f"{node.op_type} {node.name}" for node in gone]
+        remove_nodes(graph, gone)
+    for tensor in list(graph.initializer):
+        if not counts[tensor.name]:
+            graph.initializer.remove(tensor)
+            changed.append(f"initialiser {tensor.name}")
+    return changed
+
+
 def bypass(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
     """Let the readers of a node's first output read its first input; the node stays, without readers.
 

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
+from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_concats import collapse_concats
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
@@ -17,6 +19,7 @@ from trt_workbench.onnxtools.sanitize_graph import (
     constants,
     is_external,
     remove_nodes,
+    remove_unused,
     rename_uses,
     set_constant,
     subgraphs,
@@ -214,22 +217,8 @@ def _reaches_softmax(node: onnx.NodeProto, readers: Mapping[str, list[onnx.NodeP
     return bool(following) and all(_reaches_softmax(reader, readers, depth - 1) for reader in following)
 
 
-def remove_unused(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
-    """Remove nodes whose outputs nobody reads, and initialisers likewise."""
-    graph = model.graph
-    changed: list[str] = []
-    while True:
-        counts = use_counts(graph)
-        gone = [node for node in graph.node if not any(counts[name] for name in node.output if name)]
-        if not gone:
-            break
-        changed += [f"{node.op_type} {node.name}" for node in gone]
-        remove_nodes(graph, gone)
-    for tensor in list(graph.initializer):
-        if not counts[tensor.name]:
-            graph.initializer.remove(tensor)
-            changed.append(f"initialiser {tensor.name}")
-    return changed
+def _of_attention(rule: str) -> Rewrite:
+    return lambda model, _: rewrite_attention(model, rule)
 
 
 # In the order in which they run. The second word says whether they run without being asked for.
@@ -245,6 +234,7 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "double-to-float": (double_to_float, True),
     "finite-masks": (finite_masks, False),
     "dedupe-initializers": (dedupe_initializers, True),
-    "remove-unused": (remove_unused, True),
+    "remove-unused": (lambda model, _: remove_unused(model), True),
     "name-nodes": (name_nodes, True),
+    **{rule: (_of_attention(rule), False) for rule in ATTENTION_RULES},
 }

@@ -29,7 +29,7 @@ def write_report(directory: Path) -> Path:
     """Write `report.html` into a run directory of `verify`. It can be called again at any time.
 
     Args:
-        directory: holds verify.json and env.json.
+        directory: holds verify.json and env.json, and fix/fix.json where ways around were tried.
 
     Returns:
         The path of report.html, one file that needs no other.
@@ -39,9 +39,11 @@ def write_report(directory: Path) -> Path:
     """
     document = read_document(directory / "verify.json", "cases", "ways", "failures")
     environment = read_document(directory / "env.json", "command_line")
+    fix = directory / "fix" / "fix.json"
     page = render(
         "verify.html.j2",
         document=document,
+        fix=read_document(fix, "tried", "chosen") if fix.is_file() else None,
         name=Path(document["target"]).name,
         grid=grid(document["cases"]),
         legend=_legend(document["cases"]),

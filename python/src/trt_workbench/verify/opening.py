@@ -9,6 +9,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.trt_opening import RowsSession
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
@@ -81,7 +82,7 @@ class Opened:
             DeviceFailure: the device failed or is out of memory.
         """
         self._request, self._sessions = request, []  # type: ignore[var-annotated]
-        self.graph = request.model or _own_model(request.target)
+        self.graph = request.model or own_model(request.target)
         graph = self.graph
         self.facts: ModelFacts | None = examine_model(graph) if graph else None
         if self.facts:
@@ -150,9 +151,10 @@ class Opened:
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
-        if isinstance(self.session, TrtSession):
-            names = {spec.name for spec in self.session.inputs}
-            return engine_spaces([t for t in self.session.loaded.engine.inputs if t.name in names], symbols)
+        session = self.session.inner if isinstance(self.session, RowsSession) else self.session
+        if isinstance(session, TrtSession):
+            names = {spec.name for spec in session.inputs}
+            return engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
         return [model_space(self.session.inputs, symbols, self._request.ranges)]
 
     def _profiles(self) -> dict[str, Any]:
@@ -181,7 +183,7 @@ class Opened:
         return {"profiles": [str(Profile(shapes=ranges))]}
 
 
-def _own_model(target: Path) -> Path | None:
+def own_model(target: Path) -> Path | None:
     """Return the model itself, or the one beside a plan that its manifest was written for, if it is still the same."""
     if target.suffix == MODEL_SUFFIX:
         return target

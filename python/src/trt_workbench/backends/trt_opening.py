@@ -1,0 +1,109 @@
+"""The session of an engine with what its makers put around it: fences that are not shown, batches that are split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trt_workbench.backends.base import Session
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.trt_options import RunnerChoice
+from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.engine.loading import LoadedEngine
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.fences import is_fence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trt_workbench.onnxtools.precision import Precision
+
+
+def open_engine(
+    loaded: LoadedEngine, choice: RunnerChoice, concurrency: int, conversion: Mapping[str, Any] | None = None
+) -> Session:
+    """Return the session of an engine, arguments as those of `TrtSession`.
+
+    Raises:
+        UsageProblem: the choice does not fit the engine.
+        DeviceFailure: the device is out of memory or failed.
+    """
+    kind = FencedTrtSession if any(is_fence(tensor.name) for tensor in loaded.engine.outputs) else TrtSession
+    session = kind(loaded, choice, concurrency, conversion)
+    manifest = loaded.plan.manifest
+    around = manifest.way_around if manifest else None
+    rows = choice.rows or (around.rows if around else None)
+    return RowsSession(session, rows) if rows else session
+
+
+class FencedTrtSession(TrtSession):
+    """An engine some of whose outputs are fences (`onnxtools/fences.py`): they are neither shown nor moved."""
+
+    def __init__(
+        self, loaded: LoadedEngine, choice: RunnerChoice, concurrency: int, conversion: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make the contexts and buffers, as `TrtSession` does."""
+        super().__init__(loaded, choice, concurrency, conversion)
+        self.outputs = tuple(spec for spec in self.outputs if not is_fence(spec.name))
+
+    def run_images(self, images: Sequence[NDArray[np.uint8]], transform: ImageTransform) -> dict[str, NDArray[Any]]:
+        """Execute the model on images, as `ImageSession` describes."""
+        found = super().run_images(images, transform)
+        return {spec.name: found[spec.name] for spec in self.outputs}
+
+    def _run(self, inputs: dict[str, NDArray[Any]], **selection: Any) -> dict[str, NDArray[Any]]:
+        return super()._run(inputs, **{"outputs": [spec.name for spec in self.outputs], **selection})
+
+
+class RowsSession(Session):
+    """A session whose batches are split into calls of few rows, for an engine that is right at small batches alone.
+
+    Attributes:
+        inner: the session that executes the calls.
+    """
+
+    def __init__(self, inner: TrtSession, rows: int) -> None:
+        """Take the session, which is closed with this one, and the most rows of a call.
+
+        Raises:
+            UsageProblem: the engine has no dynamic batch, or keeps state from call to call.
+        """
+        self._batched = [spec.name for spec in inner.inputs if spec.shape[:1] == (None,)]
+        if not self._batched or inner.state_inputs:
+            inner.close()
+            why = "it keeps state from call to call" if self._batched else "no first dimension of its inputs is dynamic"
+            msg = f"Option rows={rows} cannot split batches of this engine: {why}."
+            raise UsageProblem(msg)
+        self.inner, self._rows = inner, rows
+        self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
+        self.concurrency = inner.concurrency
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """What executes the model, and how many rows a call has at most."""
+        return {**self.inner.provenance, "rows": self._rows}
+
+    def _precision(self) -> Precision | None:
+        return self.inner._precision()
+
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        sizes = {len(inputs[name]) for name in self._batched}
+        if len(sizes) > 1:
+            msg = f"Inputs have {' and '.join(map(str, sorted(sizes)))} rows; with rows={self._rows} all have as many."
+            raise UsageProblem(msg)
+        parts = [
+            self.inner.run({k: v[first : first + self._rows] if k in self._batched else v for k, v in inputs.items()})
+            for first in range(0, sizes.pop(), self._rows)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        split = {spec.name for spec in self.outputs if spec.shape[:1] == (None,)}
+        return {
+            name: np.concatenate([part[name] for part in parts]) if name in split else array
+            for name, array in parts[0].items()
+        }
+
+    def _close(self) -> None:
+        self.inner.close()

@@ -1,0 +1,123 @@
+"""`trtw verify --fix`: ways around a wrong engine, tried, written and shown."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trt_workbench.cli.common import panel_option, print_line, print_note, stderr_console, stdout_console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trt_workbench.engine.verification import Verification
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.run import Verified
+    from trt_workbench.verify.workarounds import Fixed
+
+_PANEL = "Ways around"
+FixOption = Annotated[
+    bool, panel_option("Try ways around a wrong engine until one is right; exit code 0 then.", _PANEL, "--fix")
+]
+FixAllOption = Annotated[
+    bool, panel_option("With --fix: try and time the other ways too when one is right.", _PANEL, "--fix-all")
+]
+FixOutOption = Annotated[
+    Path | None, panel_option("With --fix: write the right engine, or model, here too.", _PANEL, "--fix-out")
+]
+FIX = "fix"
+
+
+def check_fix(request: VerifyRequest, output: Path | None) -> None:
+    """Refuse what `--fix` could not do, before the work begins."""
+    from trt_workbench.verify.fixed_files import check_output
+    from trt_workbench.verify.workarounds import of_model
+
+    of_model(request)
+    if output:
+        check_output(request, output)
+
+
+def run_fix(
+    request: VerifyRequest,
+    found: Verified | None,
+    directory: Path,
+    *,
+    nodes: Sequence[str] = (),
+    every: bool = False,
+    output: Path | None = None,
+) -> Fixed:
+    """Try the ways, and write what became of them and what is right into the run directory."""
+    from trt_workbench.engine.files import write_json
+    from trt_workbench.verify.fixed_files import result_name, write_fixed
+    from trt_workbench.verify.workarounds import fixed
+
+    notes, folder = stderr_console(), directory / FIX
+    folder.mkdir(exist_ok=True)
+    with notes.status("Ways around") if notes.is_terminal else nullcontext() as waiting:
+        step = (lambda name: waiting.update(f"Way around: {name}")) if waiting else (lambda _: None)
+        tried = fixed(
+            request, folder, nodes=nodes, found=found, every=every, note=partial(print_note, notes), step=step
+        )
+    if tried.chosen:
+        for path in (folder / result_name(request), *([output] if output else [])):
+            write_fixed(tried, request, path)
+    write_json(folder / "fix.json", {"schema_version": 1, **tried.document()})
+    return tried
+
+
+def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | None, *, device: int) -> Path:
+    """Build the first engine that is right in place of a wrong one, and verify it in turn.
+
+    Args:
+        wrong: the verdict on the plan, with its evidence.
+        plan: that was built.
+        model: it was built from.
+        destination: where the right plan is to be written; None for the run directory of the verification.
+        device: CUDA device.
+
+    Returns:
+        The plan that is right.
+
+    Raises:
+        CheckFailed: no way around makes it right.
+    """
+    from trt_workbench.verify.engine import PlanRequest, verify_plan
+    from trt_workbench.verify.fixed_files import result_name
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.workarounds import require_chosen
+
+    if not (wrong.evidence and Path(wrong.evidence).is_dir()):
+        wrong = verify_plan(PlanRequest(plan, model, device=device))
+    directory = Path(str(wrong.evidence))
+    request = VerifyRequest(target=plan, model=model, quick=True, device=device)
+    tried = run_fix(request, None, directory, output=destination)
+    require_chosen(tried, plan)
+    right = destination or directory / FIX / result_name(request)
+    verify_plan(PlanRequest(right, model, device=device))
+    return right
+
+
+def show_fixed(tried: Fixed, directory: Path) -> None:
+    """Print what was tried and what was taken."""
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    plain = tried.plain_milliseconds
+    print_line(console, f"Ways around it; a call of the wrong engine takes {_ms(plain)}:")
+    table = Table("way", "verdict", "a call takes", "of the wrong one's time", "why not")
+    for one in tried.tried:
+        cost, why = tried.cost(one), one.reason.split("; ")[0]
+        times = "-" if cost is None else f"{cost:.2f}"
+        table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
+    console.print(table)
+    if tried.left:
+        print_line(console, f"Not tried, as one is right (--fix-all tries them): {', '.join(tried.left)}")
+    if tried.chosen:
+        print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f} ms"

@@ -1,0 +1,73 @@
+"""What a way around leaves: the engine with a manifest that says so, or the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+
+from trt_workbench.engine.builder import BuiltEngine, export
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.manifest import WayAround, check_destination, read_manifest
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
+from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.workarounds import Fixed, Tried
+
+
+def check_output(request: VerifyRequest, output: Path) -> None:
+    """Check where the result is to be written, before the work begins.
+
+    Raises:
+        UsageProblem: it is a folder, or a file of another kind than what is made.
+    """
+    is_model = output.suffix == MODEL_SUFFIX
+    if is_model == (request.backend == TENSORRT):
+        kind = "a plan, such as model.plan" if request.backend == TENSORRT else "a model, such as model.onnx"
+        msg = f"--fix-out on {request.backend} takes the name of {kind}, not {output}"
+        raise UsageProblem(msg)
+    refuse_special(output)
+    sources = [path for path in (request.target, request.model) if path]
+    check_destination(output, sources)
+
+
+def result_name(request: VerifyRequest) -> str:
+    """Return what the result is called in a run directory."""
+    return f"{request.target.stem}-fixed{'.plan' if request.backend == TENSORRT else MODEL_SUFFIX}"
+
+
+def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:
+    """Write what the way that is taken made: of the backend `trt` the plan with its manifest, else the model.
+
+    Args:
+        found: with a way that is taken.
+        request: that was wrong.
+        output: the plan or model to write.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    taken = found.chosen
+    assert taken is not None
+    if taken.plan is None:
+        save_model(onnx.load(taken.request.target), output)
+        return output
+    manifest = read_manifest(taken.plan)
+    assert manifest is not None
+    marked = manifest.model_copy(update={"way_around": way_around(found, taken, request)})
+    export(BuiltEngine(taken.plan, marked, built=False), output)
+    return output
+
+
+def way_around(found: Fixed, taken: Tried, request: VerifyRequest) -> WayAround:
+    """Return what a manifest says of a way that was taken."""
+    assert taken.milliseconds is not None
+    return WayAround(
+        name=taken.name,
+        model_sha256=hash_model(request.model or request.target),
+        verdict=taken.verdict,
+        latency_ms=taken.milliseconds,
+        plain_latency_ms=found.plain_milliseconds,
+        rows=taken.request.options.get("rows"),
+    )

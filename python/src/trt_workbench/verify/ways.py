@@ -1,0 +1,80 @@
+"""The ways around a wrong engine: what is built instead, in the order of what it costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+
+from trt_workbench.engine import native
+from trt_workbench.onnxtools.attention_pattern import AttentionIndex
+from trt_workbench.onnxtools.fences import fences
+from trt_workbench.onnxtools.sanitize_attention import candidates
+from trt_workbench.verify.opening import TENSORRT, VerifyRequest
+
+_LEVELS = (0, 3, 5)
+_TYPED = ("Add", "Div", "MatMul", "Mul", "Softmax")  # of which the parser makes a layer with the node's name
+
+
+@dataclass(frozen=True)
+class Way:
+    """One thing to try.
+
+    Attributes:
+        name: for people and records.
+        model: to build instead; None for the model itself.
+        rewritten: whether that model computes the same in other nodes, which is checked before it is built.
+        options: of the backend, beside those that were asked for.
+    """
+
+    name: str
+    model: onnx.ModelProto | None = None
+    rewritten: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ways(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str], rows: Sequence[int]) -> Iterator[Way]:
+    """Yield the ways that fit, the cheapest first; of other backends than `trt` those in the model alone.
+
+    Args:
+        request: that is wrong.
+        model: of the request.
+        nodes: names of nodes of the place where it is wrong; none where that is not known.
+        rows: sizes of batches to split larger ones into.
+    """
+    for name, rewritten in candidates(model):
+        yield Way(name, rewritten, rewritten=True)
+    if request.backend != TENSORRT:
+        return
+    for name, fenced in fences(model, nodes):
+        yield Way(name, fenced)
+    yield from _layer_types(request, model, nodes)
+    off = [f"-{name}" for name in sorted(native.require("option_names")()["tactic_sources"])]
+    yield Way("tactic-sources-off", options={"tactic_sources": off})
+    for level in _LEVELS:
+        if request.options.get("optimization_level", 3) != level:  # 3 is TensorRT's own
+            yield Way(f"optimization-level-{level}", options={"optimization_level": level})
+    for size in rows:
+        yield Way(f"rows-{size}", options={"rows": size})
+
+
+def applied(request: VerifyRequest, way: Way, target: Any) -> VerifyRequest:
+    """Return the request for a way whose model was written to `target`."""
+    options = {**request.options, **way.options}
+    return dataclasses.replace(request, target=target, model=request.model or request.target, options=options)
+
+
+def _layer_types(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str]) -> Iterator[Way]:
+    """Yield the layers of the place, else of every attention, in fp32, where another precision is asked for."""
+    if request.precision == "fp32":
+        return
+    attentions = [node for place in AttentionIndex(model).found for node in place.nodes]
+    chosen = [node for node in model.graph.node if node.name in nodes] or attentions
+    names = [node.name for node in chosen if node.name and node.op_type in _TYPED]
+    if names:
+        types = dict.fromkeys(map(glob.escape, names), "fp32")
+        yield Way("layers-in-fp32", options={"precision_constraints": "obey", "layer_precisions": types})

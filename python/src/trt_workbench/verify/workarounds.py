@@ -1,0 +1,274 @@
+"""Making a wrong engine right: ways around are built, verified at all shapes and timed until one is right."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.options import BuildSettings
+from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.onnxtools.sanitize_check import Arrays, compare
+from trt_workbench.verify.data import Data, at
+from trt_workbench.verify.draw import draw
+from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, Opened, VerifyRequest, own_model
+from trt_workbench.verify.run import WRONG, Verified, verify
+from trt_workbench.verify.ways import Way, applied, ways
+
+FAILED = "failed"
+_WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
+# Of a rewrite, against the model before: sums run in another order.
+_RTOL, _ATOL = 1e-3, 1e-4
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of a way.
+
+    Attributes:
+        name: of the way.
+        verdict: of `verify`, or "failed" where nothing could be built or run.
+        reason: why it is not right; empty where it is.
+        milliseconds: median of a call at the best shape; None where it is not right.
+        request: that builds and runs it: its target is the model to build, its options are those to build with.
+        plan: the engine, of the backend `trt`.
+    """
+
+    name: str
+    verdict: str
+    reason: str
+    milliseconds: float | None
+    request: VerifyRequest
+    plan: Path | None = None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it can be taken."""
+        return not self.reason
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What was tried.
+
+    Attributes:
+        plain_milliseconds: median of a call of the wrong engine at the best shape; None where it does not run there.
+        tried: in the order in which it was tried.
+        left: names of the ways that were not tried, because an earlier one is right.
+        chosen: the first that is right; None where none is.
+    """
+
+    plain_milliseconds: float | None
+    tried: tuple[Tried, ...]
+    left: tuple[str, ...]
+
+    @property
+    def chosen(self) -> Tried | None:
+        """The first that is right."""
+        return next((one for one in self.tried if one.is_right), None)
+
+    def cost(self, one: Tried) -> float | None:
+        """Return how many times as long a call takes as one of the wrong engine."""
+        known = one.milliseconds is not None and self.plain_milliseconds
+        return one.milliseconds / self.plain_milliseconds if known else None  # type: ignore[operator]
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        rows = [
+            {
+                "way": one.name,
+                "verdict": one.verdict,
+                "reason": one.reason,
+                "latency_ms": one.milliseconds,
+                "relative_latency": self.cost(one),
+                "model": str(one.request.target),
+                "options": {key: _plain(value) for key, value in one.request.options.items()},
+                "plan": str(one.plan) if one.plan else None,
+            }
+            for one in self.tried
+        ]
+        document = {"plain_latency_ms": self.plain_milliseconds, "chosen": self.chosen.name if self.chosen else None}
+        return {**document, "tried": rows, "not_tried": list(self.left)}
+
+
+def fixed(
+    request: VerifyRequest,
+    folder: Path,
+    *,
+    nodes: Sequence[str] = (),
+    found: Verified | None = None,
+    every: bool = False,
+    note: Note = lambda _: None,
+    step: Note = lambda _: None,
+) -> Fixed:
+    """Try ways around a wrong engine until one is right.
+
+    Args:
+        request: that is wrong.
+        folder: an existing one, for the models that are made: that of the way that is taken stays.
+        nodes: names of nodes of the place where it is wrong, where that is known.
+        found: what is wrong, where that is known: batches that are right need not be split further.
+        every: try the others too when one is right.
+        note: called with what a person should know.
+        step: called with the name of every way before it is tried.
+
+    Raises:
+        UsageProblem: the target cannot be read, or it is a plan without its model.
+        ComponentMissing: a backend cannot serve here.
+    """
+    request = of_model(request)
+    model = onnx.load(request.target)
+    step("the engine as it is")
+    try:
+        plain = milliseconds(request, note)
+    except WorkbenchError as error:
+        note(f"The engine as it is cannot be timed: {error}")
+        plain = None
+    tried: list[Tried] = []
+    left: list[str] = []
+    for way in ways(request, model, nodes, _right_batches(found)):
+        if left or (not every and tried and tried[-1].is_right):
+            left.append(way.name)
+            continue
+        step(way.name)
+        tried.append(_tried(request, way, folder, note, keep=all(not one.is_right for one in tried)))
+    return Fixed(plain, tuple(tried), tuple(left))
+
+
+def of_model(request: VerifyRequest) -> VerifyRequest:
+    """Return the request with the model as its target: that of a plan builds as its manifest says.
+
+    Raises:
+        UsageProblem: the model of the plan, or the plan's manifest, is not at hand.
+    """
+    if request.target.suffix == MODEL_SUFFIX:
+        return replace(request, model=request.model or request.target)
+    model, manifest = request.model or own_model(request.target), read_manifest(request.target)
+    if model is None or manifest is None:
+        msg = f"Ways around are built from the model; name it (--model), and keep the manifest beside {request.target}"
+        raise UsageProblem(msg)
+    plain = BuildSettings().model_dump(mode="json")
+    asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
+    precision = asked.pop("precision", ["fp32"])
+    text = precision if isinstance(precision, str) else "+".join(precision)
+    return replace(request, target=model, model=model, precision=text, options={**asked, **request.options})
+
+
+def require_chosen(found: Fixed, target: Path) -> Tried:
+    """Return the way that is taken.
+
+    Raises:
+        CheckFailed: none of them is right.
+    """
+    if found.chosen is None:
+        names = ", ".join(one.name for one in found.tried) or "none fits the model"
+        msg = f"No way around makes it right; tried: {names}. {target}"
+        raise CheckFailed(msg)
+    return found.chosen
+
+
+def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
+    """Return the median of a call at the best shape, from host arrays to host arrays.
+
+    Raises:
+        UsageProblem: a file or option cannot be used, or the shape does not run.
+        ComponentMissing: the backend cannot serve here.
+        DeviceFailure: the device failed.
+    """
+    with Opened(replace(request, reference="none"), note) as opened:
+        inputs = _best_inputs(request, opened)
+        times: list[float] = []
+        end = time.perf_counter() + _MOST_S
+        while len(times) < _WARM_UP + 1 or (len(times) < _CALLS and time.perf_counter() < end):
+            start = time.perf_counter()
+            opened.session.run(inputs)
+            times.append(time.perf_counter() - start)
+    return statistics.median(times[_WARM_UP:]) * 1e3
+
+
+def _tried(request: VerifyRequest, way: Way, folder: Path, note: Note, *, keep: bool) -> Tried:
+    target = request.target
+    if way.model is not None:
+        target = folder / f"{request.target.stem}-{way.name}{MODEL_SUFFIX}"
+        save_model(way.model, target)
+    asked = applied(request, way, target)
+    try:
+        if way.rewritten:
+            _check_same(request, target)
+        first = replace(asked, quick=True)
+        result = _verified(first, note)
+        if not asked.quick and not _why_wrong(result):
+            result = _verified(asked, note)
+        reason, verdict = _why_wrong(result), str(result.document["verdict"])
+        plan = result.document["provenance"].get("plan") if asked.backend == TENSORRT else None
+        took = None if reason else milliseconds(asked, note)
+        tried = Tried(way.name, verdict, reason, took, asked, Path(plan) if plan else None)
+    except WorkbenchError as error:
+        tried = Tried(way.name, FAILED, str(error), None, asked)
+    if way.model is not None and not (keep and tried.is_right):
+        target.unlink()
+        target.with_name(f"{target.name}.data").unlink(missing_ok=True)
+    return tried
+
+
+def _verified(request: VerifyRequest, note: Note) -> Verified:
+    with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch:  # the arrays of failures are of no use to anyone
+        return verify(request, Path(scratch), note)
+
+
+def _why_wrong(result: Verified) -> str:
+    if result.failures:
+        return result.failures[0]
+    return "; ".join(result.failed_shapes) or ("" if result.document["verdict"] != WRONG else WRONG)
+
+
+def _check_same(request: VerifyRequest, rewritten: Path) -> None:
+    """Compare a rewritten model with the one before, as `sanitize-onnx` does, in ONNX Runtime on the CPU.
+
+    Raises:
+        CheckFailed: they differ.
+        UsageProblem: one of them does not run.
+    """
+    backend = require_backend("ort-cpu")
+
+    def run(path: Path, arrays: Arrays) -> Mapping[str, Any]:
+        with backend.load(path) as session:
+            return session.run(arrays)
+
+    plain = replace(request, backend="ort-cpu", precision="fp32", options={}, reference="none", model=None)
+    with Opened(plain, lambda _: None) as opened:
+        inputs = _best_inputs(plain, opened)
+    compare(request.target, rewritten, run, [inputs], rtol=_RTOL, atol=_ATOL)
+
+
+def _best_inputs(request: VerifyRequest, opened: Opened) -> Arrays:
+    specs, space = opened.session.inputs, opened.spaces[0]
+    if not request.inputs:
+        return draw(specs, space.case({}).shapes, "random", request.seed)
+    fitting, samples = Data(request.inputs, specs).spaces(space)[0]
+    return at(samples, fitting, fitting.case({}), 0)
+
+
+def _right_batches(found: Verified | None) -> list[int]:
+    """Return the sizes of calls to split batches into: the largest up to which all are right, and 1."""
+    cases = found.document["cases"] if found else []
+    if not cases and found is None:
+        return [1]
+    wrong = [case["batch"] for case in cases if case["verdict"] == WRONG and case["batch"]]
+    right = [case["batch"] for case in cases if case["batch"] and case["batch"] < min(wrong, default=1)]
+    return sorted({1, max(right, default=1)}, reverse=True)
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)
