@@ -187,6 +187,14 @@ def test_a_dry_run_verifies_nothing(trtw: Trtw, dynamic: Path, tmp_path: Path) -
     assert not (tmp_path / "out" / "verify").exists()
 
 
+@pytest.mark.parametrize(("asked", "granted"), [("tf32", "tf32"), ("fp16+tf32", "fp16"), ("fp32", "fp32")])
+def test_an_engine_is_granted_the_precision_that_it_was_asked_for(
+    trtw: Trtw, dynamic: Path, asked: str, granted: str
+) -> None:
+    found = build(trtw, dynamic, "--precision", asked)["manifest"]["verification"]
+    assert (found["precision"], found["verdict"]) == (granted, f"right within {granted}".removesuffix(" within fp32"))
+
+
 def test_other_weights_lose_the_verdict(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
     plan, refitted = tmp_path / "d.plan", tmp_path / "new.plan"
     build(trtw, dynamic, "-o", plan, "--refit", "full")
