@@ -99,6 +99,7 @@ def test_a_tenth_of_the_build_and_not_less_than_five_seconds() -> None:
         (1, (3, 8), False),
         (1, (4, 8), True),
         (0, (2, 9), False),
+        (0, (2, 8, 1), False),
     ],
 )
 def test_shapes_between_those_tried_are_covered_where_none_was_left_out(

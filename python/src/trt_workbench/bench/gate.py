@@ -32,8 +32,9 @@ def let_through(marks: Iterable[Mapping[str, Any] | None]) -> list[str]:
 class Gate(Protocol):
     """Lets engines pass that are verified."""
 
-    allows_unverified: bool
-    """Whether it lets all pass, with a mark."""
+    @property
+    def allows_unverified(self) -> bool:
+        """Whether it lets all pass, with a mark."""
 
     def opened(self, log: Path, timeout_s: float) -> AbstractContextManager[Check]:
         """Return what checks engines, in a process of its own; it is closed before anything is measured.

@@ -99,6 +99,5 @@ class Verification(_Part):
 
 
 def _between(shape: Sequence[int], tried: Sequence[tuple[int, ...]]) -> bool:
-    return any(len(one) == len(shape) for one in tried) and all(
-        min(sizes) <= size <= max(sizes) for size, *sizes in zip(shape, *tried, strict=True)
-    )
+    alike = [one for one in tried if len(one) == len(shape)]
+    return bool(alike) and all(min(sizes) <= size <= max(sizes) for size, *sizes in zip(shape, *alike, strict=True))

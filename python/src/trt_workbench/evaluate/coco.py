@@ -158,7 +158,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 request.model,
                 self._shapes(),
                 allow_unverified=request.allow_unverified,
-                device=int(request.options.get("device", 0)),
+                device=int(request.options.get("device", 0)) if self.backend == "trt" else 0,
                 note=on_note or (lambda _: None),
             )
         except BaseException:
