@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.engine.verdicts import kept_verdict
+from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 TRT = ("--backend", "trt", "--no-report")
@@ -173,3 +174,58 @@ def test_bench_measures_a_plan_that_nobody_verified_only_if_it_is_allowed(config
     assert all(one.verification and one.verification["allowed"] for one in records)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is True
     assert "let through by --allow-unverified" in (tmp_path / "run" / "report.md").read_text().split("## ")[0]
+
+
+class OnEngine:
+    """A language model that says that an engine executes it."""
+
+    def __init__(self, model: Any, plan: Path) -> None:
+        self._model, self._plan = model, plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        manifest = read_manifest(self._plan)
+        assert manifest
+        engine = {"plan": str(self._plan), "plan_sha256": manifest.engine.sha256, "manifest": {}, "gpu": "GPU 9.0"}
+        return {**self._model.provenance, **engine}
+
+
+def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
+    llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trt_workbench.evaluate import llm_timing
+
+    plan, folder, out = tmp_path / "net.plan", llm_folder("llama"), tmp_path / "run"
+    words = ("build-engine", write_model(tmp_path / "net.onnx"), "-o", plan, "--verify", "off")
+    assert trtw(*words).exit_code == 0
+    real = llm_timing.open_logits
+
+    def opened(choice: Any, *arguments: Any) -> Any:
+        model = real(choice, *arguments)
+        return OnEngine(model, plan) if choice.name == "ort-cpu" else model
+
+    monkeypatch.setattr(llm_timing, "open_logits", opened)
+    asked = ("eval-llm", folder, "--text", __file__, "--modes", "prefill", "--prompt", "6", "--repetitions", "1")
+    run = (*asked, "--no-report", "--output", out)
+    assert trtw(*run).exit_code == 0
+    torch, ort = json.loads((out / "metrics.json").read_text())["timing"]
+    assert torch["verification"] == []
+    (mark,) = ort["verification"]
+    assert mark["text"].startswith("right (agreement, beside torch")
+    kept = kept_verdict(read_manifest(plan))
+    assert kept
+    assert (kept.mode, kept.evidence) == ("agreement", str(out))
+    assert keep_verdict(plan, kept.model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"}))
+    refused = trtw(*run)
+    assert refused.exit_code == 1
+    assert "The engine is wrong: row 1 is wrong" in " ".join(refused.stderr.split())
+    allowed = trtw(*run, "--allow-unverified")
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
+    assert allowed.stdout.splitlines()[0] == (
+        "Not verified, let through by --allow-unverified: net.plan is wrong: row 1 is wrong."
+    )
+    assert json.loads((out / "run.json").read_text())["allow_unverified"] is True
