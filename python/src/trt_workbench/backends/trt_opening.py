@@ -38,6 +38,12 @@ def open_engine(
     return RowsSession(session, rows) if rows else session
 
 
+def engine_session(session: Session) -> TrtSession | None:
+    """Return what executes the engine of a session of the backend `trt`, batches whole; None for another backend's."""
+    inner = session.inner if isinstance(session, RowsSession) else session
+    return inner if isinstance(inner, TrtSession) else None
+
+
 class FencedTrtSession(TrtSession):
     """An engine some of whose outputs are fences (`onnxtools/fences.py`): they are neither shown nor moved."""
 

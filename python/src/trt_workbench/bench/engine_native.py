@@ -105,6 +105,9 @@ def _from_plan(request: InferRequest, say: Note) -> TrtSession:
     )
     for text in loaded.notes:
         say(text)
+    around = loaded.plan.manifest.way_around if loaded.plan.manifest else None
+    if around and around.rows:
+        say(f"This engine is right in calls of at most {around.rows} rows; infer-engine does not split larger ones.")
     return TrtSession(loaded, RunnerChoice(**_running(request)), 1)
 
 

@@ -27,7 +27,7 @@ SCHEMA_VERSION = 1
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
 _ROUNDS = 6
 # Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
-_MOST_WEIGHTS = 2_000_000_000
+MOST_WEIGHTS = 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def sanitize(
         raise UsageProblem(msg)
     model = load_model(path)
     before = _operators(model)
-    large = weight_bytes(model) > _MOST_WEIGHTS
+    large = weight_bytes(model) > MOST_WEIGHTS
     with checked_on_error(path), without_weights(model) if large else nullcontext():
         changes = _rewrite(model, rewrites, settings)
         findings = _findings(model)
@@ -169,7 +169,7 @@ def save_model(model: onnx.ModelProto, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        if weight_bytes(model) > _MOST_WEIGHTS:
+        if weight_bytes(model) > MOST_WEIGHTS:
             data = path.with_name(f"{path.name}.data")
             _save_beside(model, staging / path.name, staging / data.name)
             (staging / data.name).replace(data)

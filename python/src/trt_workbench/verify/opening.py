@@ -9,8 +9,7 @@ from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.backends.trt_opening import RowsSession
-from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile, ShapeRange
@@ -115,7 +114,7 @@ class Opened:
     def ways(self) -> dict[str, Callable[[], Session]]:
         """Return further ways to run the target, by name; each opens a session."""
         ways: dict[str, Callable[[], Session]] = {"a second session": self.open}
-        if isinstance(self.session, TrtSession):
+        if engine_session(self.session):
             ways["without a CUDA graph"] = lambda: self.open(cuda_graph=False)
             ways["transfers outside of the graph"] = lambda: self.open(graph_includes_transfers=False)
         return ways
@@ -151,8 +150,7 @@ class Opened:
 
     def _spaces(self) -> list[Space]:
         symbols = {tensor.name: tensor.shape for tensor in self.facts.inputs} if self.facts else {}
-        session = self.session.inner if isinstance(self.session, RowsSession) else self.session
-        if isinstance(session, TrtSession):
+        if session := engine_session(self.session):
             names = {spec.name for spec in session.inputs}
             return engine_spaces([t for t in session.loaded.engine.inputs if t.name in names], symbols)
         return [model_space(self.session.inputs, symbols, self._request.ranges)]

@@ -13,7 +13,9 @@ import onnx
 from trt_workbench.engine import native
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
 from trt_workbench.onnxtools.fences import fences
+from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_attention import candidates
+from trt_workbench.onnxtools.sanitize_graph import weight_bytes
 from trt_workbench.verify.opening import TENSORRT, VerifyRequest
 
 _LEVELS = (0, 3, 5)
@@ -40,19 +42,24 @@ class Way:
 def ways(request: VerifyRequest, model: onnx.ModelProto, nodes: Sequence[str], rows: Sequence[int]) -> Iterator[Way]:
     """Yield the ways that fit, the cheapest first; of other backends than `trt` those in the model alone.
 
+    The graph of a model with more than 2 GB of weights, whose shapes protobuf cannot carry, is left as it is.
+
     Args:
         request: that is wrong.
         model: of the request.
         nodes: names of nodes of the place where it is wrong; none where that is not known.
         rows: sizes of batches to split larger ones into.
     """
-    for name, rewritten in candidates(model):
-        yield Way(name, rewritten, rewritten=True)
+    is_large = weight_bytes(model) > MOST_WEIGHTS
+    if not is_large:
+        for name, rewritten in candidates(model):
+            yield Way(name, rewritten, rewritten=True)
     if request.backend != TENSORRT:
         return
-    for name, fenced in fences(model, nodes):
-        yield Way(name, fenced)
-    yield from _layer_types(request, model, nodes)
+    if not is_large:
+        for name, fenced in fences(model, nodes):
+            yield Way(name, fenced)
+        yield from _layer_types(request, model, nodes)
     off = [f"-{name}" for name in sorted(native.require("option_names")()["tactic_sources"])]
     yield Way("tactic-sources-off", options={"tactic_sources": off})
     for level in _LEVELS:

@@ -96,10 +96,11 @@ def earlier_run(directory: Path) -> Profile:
 
 
 def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
-    from trt_workbench.backends.trt_session import TrtSession
+    from trt_workbench.backends.trt_opening import engine_session
 
-    with open_session(work) as session:
-        assert isinstance(session, TrtSession)
+    with open_session(work) as opened:
+        session = engine_session(opened)
+        assert session is not None
         inputs = random_feed(session, work)
         own = session.measure(inputs, _BRIEFLY).split_ms["compute"]
         found = time_layers(session.loaded, inputs, work.iterations, work.profile)
