@@ -77,6 +77,8 @@ def _rename(case: Case, folder: Path, file: str, rng: Rng) -> None:
     if not any(file == word or word.endswith(f"={file}") for word in case.words):
         return
     path = folder / file
+    if not os.path.lexists(path):  # a mutation took it away
+        return
     name = rng.choice(["b\udcffad", "\x1b[31mred", "a\nb", "-dash", "é ü", "$\\frac{$", "%s", "[bold]x"]) + path.suffix
     path.rename(path.with_name(name))
     case.words = [word.replace(file, str(Path(file).with_name(name))) for word in case.words]

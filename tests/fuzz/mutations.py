@@ -340,13 +340,23 @@ _BY_SUFFIX: dict[str, Callable[[bytes, Rng], bytes]] = {
 
 def mutate_file(path: Path, rng: Rng) -> str:
     """Mutate a file in place and return what was done; a few times in a hundred, put something else in its place."""
+    if not path.is_file():  # put in its place before, where a command takes it twice
+        return f"left {path.name}"
     if rng.random() < 0.06:
         return _replace(path, rng)
     mutate = _BY_SUFFIX.get(path.suffix, mutate_bytes)
     data = path.read_bytes()
     try:
         made = mutate(data, rng)
-    except (ValueError, TypeError, OverflowError, KeyError, RecursionError, yaml.YAMLError):  # mutated once already
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        KeyError,
+        RecursionError,
+        yaml.YAMLError,
+        zipfile.BadZipFile,
+    ):  # mutated once already
         mutate, made = mutate_bytes, mutate_bytes(data, rng)
     path.unlink()  # it may be a link to the seed
     path.write_bytes(made)

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import json
 import os
 import resource
@@ -11,6 +12,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,7 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
     for name in _OWN:
         (place / name).mkdir(parents=True)
     case = make_case(seed, number, seeds, place)
-    before = _listing(folder, place)
+    before = _listing(folder, place, case.words)
     start = time.monotonic()
     code, timed_out = _run(case.words, place, folder / "stdout", folder / "stderr", limit_s)
     said = (folder / "stderr").read_bytes()
@@ -84,8 +86,9 @@ def run_case(seed: int, number: int, seeds: Path, folder: Path, limit_s: float) 
         problems.append("control characters on stderr")
     if len(said) > 40_000:
         problems.append(f"{len(said)} bytes on stderr")
-    after = _listing(folder, place)
-    if changed := sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)):
+    after = _listing(folder, place, case.words)
+    changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
+    if changed := [path for path in changed if not _expected(path, after)]:
         problems.append(f"files outside: {changed[:3]}")
     return case, {
         "number": number,
@@ -166,9 +169,15 @@ def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
     os._exit(code)
 
 
-def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of every file below `folder` but for those that a command may write."""
-    own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
+def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Return size and time of every file below `folder` but for those that a command, `words`, may write."""
+    # a mutated name of an output is still the output that was asked for, and what is resumed goes on where it is
+    pairs = [(flag, word) for flag, word in itertools.pairwise(words) if word and ".." not in word]
+    asked = [word for flag, word in pairs if flag == "--resume"]
+    asked += [
+        word + end for flag, word in pairs if flag in ("--output", "-o") and "/" not in word for end in ("", ".json")
+    ]
+    own = {str(place / name) for name in (*_OWN, *asked)} | {str(folder / name) for name in ("stdout", "stderr")}
     found: dict[str, tuple[int, int]] = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if str(Path(parent) / name) not in own]
@@ -180,17 +189,22 @@ def _listing(folder: Path, place: Path) -> dict[str, tuple[int, int]]:
             regular = stat.S_ISREG(status.st_mode)
             key = str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
             found[key] = (status.st_size, status.st_mtime_ns) if regular else (0, 0)
-    # a timing cache, which settings may put anywhere, has a lock beside it
-    kept = {path for path in found if not path.endswith(".lock") and f"{path}.lock" not in found}
-    return {path: found[path] for path in kept if not _expected(path)}
+    return found
 
 
-def _expected(path: str) -> bool:
+def _expected(path: str, after: Mapping[str, object]) -> bool:
     """Whether a command writes this beside its inputs on purpose: reports into run directories, timings into caches."""
+    # a timing cache, which settings may put anywhere, has a lock beside it
+    if path.endswith(".lock") or any(f"{path}.lock" == one or _leads(path, one) for one in after):
+        return True
     name = Path(path).name
     in_run = "/runs/" in path
     written = name.startswith(("report.", "plots", "gallery")) or "/plots/" in path or "/gallery/" in path
     return (in_run and written) or name == "cache.timing"
+
+
+def _leads(folder: str, path: str) -> bool:
+    return path.startswith(f"{folder}/") and path.endswith(".lock")
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -16,10 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from rattler.exceptions import InvalidMatchSpecError
 
-from taskrunner.machine import Machine
-from taskrunner.manifest import load
-from taskrunner.resolve import all_tasks, resolve
-from taskrunner.versions import version_tuple
+from taskrunner import Machine, all_tasks, load, resolve, version_tuple
 from trt_workbench.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -338,10 +335,8 @@ def test_no_bare_task_is_ambiguous_anywhere(machine, loaded):
 
 def test_a_task_is_the_same_in_every_environment(loaded):
     for name, task in all_tasks(loaded).items():
-        assert {repr(e.tasks[name]) for e in loaded.environments.values() if name in e.tasks} == {repr(task)}
+        assert {repr(e.tasks[name]) for e in loaded.values() if name in e.tasks} == {repr(task)}
 
 
 def test_every_environment_has_exactly_one_platform(loaded):
-    assert {name: len(environment.platforms) for name, environment in loaded.environments.items()} == dict.fromkeys(
-        loaded.environments, 1
-    )
+    assert {name: len(environment.platforms) for name, environment in loaded.items()} == dict.fromkeys(loaded, 1)

@@ -171,14 +171,21 @@ class Engine:
             raise UsageProblem("The bytes are no plan.")
         start = len(MAGIC) + 4
         end = start + int.from_bytes(plan[len(MAGIC) : start], "little")
-        header = json.loads(plan[start:end])
-        if header["version"] != _version():
-            raise UsageProblem(f"The plan was made by TensorRT {header['version']}.")
         try:
-            self.session = ort.InferenceSession(plan[end:], providers=["CPUExecutionProvider"])
+            header = json.loads(plan[start:end])
+            profiles = header["profiles"]
+            version = header["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
+        if version != _version():
+            raise UsageProblem(f"The plan was made by TensorRT {version}.")
+        try:
+            quiet = ort.SessionOptions()
+            quiet.log_severity_level = 4
+            self.session = ort.InferenceSession(plan[end:], quiet, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise UsageProblem(f"TensorRT cannot deserialise the plan ({error}).") from error
-        self.inputs = tuple(_tensor(node, True, header["profiles"]) for node in self.session.get_inputs())
+        self.inputs = tuple(_tensor(node, True, profiles) for node in self.session.get_inputs())
         self.outputs = tuple(_tensor(node, False, []) for node in self.session.get_outputs())
         self.tensors = (*self.inputs, *self.outputs)
 

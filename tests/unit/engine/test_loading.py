@@ -102,6 +102,8 @@ def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
         lambda text: text.replace('"schema_version": 2', '"schema_version": 3'),
         lambda text: json.dumps({**json.loads(text), "surprise": 1}),
         lambda _: "[]",
+        lambda text: json.dumps({**json.loads(text), "options": {"precision": [1, 2]}}),
+        lambda text: json.dumps({**json.loads(text), "options": {"precision": 5}}),
     ],
 )
 def test_a_damaged_manifest(plan: Path, change: object) -> None:

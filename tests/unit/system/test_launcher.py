@@ -5,25 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from taskrunner.manifest import load
-from taskrunner.versions import version_tuple
+from taskrunner import load, version_tuple
 from trt_workbench.system import launcher
 
-MANIFEST = load(Path(__file__).parents[3])
+ENVIRONMENTS = load(Path(__file__).parents[3])
 
 
 @pytest.mark.parametrize("package", launcher._PACKAGES)
 def test_a_package_is_in_the_environments_that_messages_name(package: str) -> None:
     listed = {*launcher._PACKAGES[package].environments}
-    assert listed == {name for name, environment in MANIFEST.environments.items() if package in environment.pypi}
+    assert listed == {name for name, environment in ENVIRONMENTS.items() if package in environment.pypi}
 
 
 def test_environments_for_gpus_are_made_for_what_the_table_says() -> None:
     table = {name: floor for floor, names in launcher._GPU_ENVIRONMENTS for name in names}
-    floors = {name: environment.platforms[0].cuda_arch for name, environment in MANIFEST.environments.items()}
+    floors = {name: environment.platforms[0].cuda_arch for name, environment in ENVIRONMENTS.items()}
     assert table == {name: version_tuple(floor) for name, floor in floors.items() if floor}
     for task in ("setup-tensorrt", "build-native", "build-ort"):
-        assert all(task in MANIFEST.environments[name].tasks for name in table)
+        assert all(task in ENVIRONMENTS[name].tasks for name in table)
 
 
 @pytest.mark.parametrize(

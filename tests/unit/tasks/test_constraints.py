@@ -8,17 +8,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from taskrunner.constraints import constraints_file, is_covered
-from taskrunner.manifest import load
+from taskrunner import constraints_file, is_covered, load
 
 ROOT = Path(__file__).parents[3]
-MANIFEST = load(ROOT)
+ENVIRONMENTS = load(ROOT)
 PROJECT = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 
 
 def pinned(python: tuple[int, int]) -> dict[str, str]:
-    path = constraints_file(MANIFEST.environments["dev"], ROOT, python)
+    path = constraints_file(ENVIRONMENTS["dev"], ROOT, python)
     assert path is not None
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9.-]+==[a-z0-9.+!]+", line) for line in lines)  # no host, path or marker
@@ -27,7 +26,7 @@ def pinned(python: tuple[int, int]) -> dict[str, str]:
 
 def requirements() -> list[Requirement]:
     texts = [*PROJECT["dependencies"]]
-    for environment in filter(is_covered, MANIFEST.environments.values()):
+    for environment in filter(is_covered, ENVIRONMENTS.values()):
         for name, spec in environment.pypi.items():
             if isinstance(spec, str) and name != "torch":
                 texts.append(f"{name}{'' if spec == '*' else spec}")
@@ -48,9 +47,9 @@ def test_each_claimed_python_has_constraints() -> None:
 
 
 def test_environments_with_cuda_and_other_pythons_have_none() -> None:
-    assert constraints_file(MANIFEST.environments["h200"], ROOT, (3, 12)) is None
-    assert constraints_file(MANIFEST.environments["dev"], ROOT, (3, 10)) is None
-    assert {name for name, environment in MANIFEST.environments.items() if is_covered(environment)} == {
+    assert constraints_file(ENVIRONMENTS["h200"], ROOT, (3, 12)) is None
+    assert constraints_file(ENVIRONMENTS["dev"], ROOT, (3, 10)) is None
+    assert {name for name, environment in ENVIRONMENTS.items() if is_covered(environment)} == {
         "default",
         "dev",
         "dev-llm",

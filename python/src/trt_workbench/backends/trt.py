@@ -109,7 +109,7 @@ def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
     if options.precision == "fp32" or manifest is None:
         return
     asked = BuildSettings.model_validate({"precision": options.precision}).precision_text
-    made = BuildSettings.model_validate({"precision": manifest.options.get("precision", "fp32")}).precision_text
+    made = "+".join(manifest.precision)
     if asked != made:
         msg = (
             f"The plan was built with {made}, not {asked}; build another one, or name the ONNX file: {loaded.plan.path}"

@@ -89,7 +89,7 @@ class TrtSession(StateSession):
             "plan_sha256": plan.sha256,
             "manifest": plan.manifest.model_dump(mode="json") if plan.manifest else None,
             **self._conversion,
-            "precision": "+".join(_precision(plan.manifest.options)) if plan.manifest else "unknown",
+            "precision": "+".join(plan.manifest.precision) if plan.manifest else "unknown",
             "slots": self.concurrency,
             "cuda_graph": self.graph_status(),
             "spin": self._settings["spin"],
@@ -98,7 +98,7 @@ class TrtSession(StateSession):
 
     def _precision(self) -> Precision:
         manifest = self._loaded.plan.manifest
-        return engine_precision(self._loaded.engine, _precision(manifest.options) if manifest else ())
+        return engine_precision(self._loaded.engine, manifest.precision if manifest else ())
 
     @property
     def loaded(self) -> LoadedEngine:
@@ -215,11 +215,6 @@ def _metadata(loaded: LoadedEngine) -> dict[str, str]:
         return dict(loaded.plan.manifest.model.metadata)
     try:
         header = json.loads(loaded.engine.metadata or "{}")
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return {}
     return {str(key): str(value) for key, value in header.items()} if isinstance(header, dict) else {}
-
-
-def _precision(options: Mapping[str, Any]) -> list[str]:
-    precision = options.get("precision", ["fp32"])
-    return [precision] if isinstance(precision, str) else list(precision)

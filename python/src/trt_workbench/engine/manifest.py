@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.engine.verification import Verification
@@ -134,6 +134,20 @@ class Manifest(_Part):
     warnings: tuple[str, ...] = ()
     verification: Verification | None = None
     way_around: WayAround | None = None
+
+    @field_validator("options")
+    @classmethod
+    def _with_precisions(cls, value: dict[str, Any]) -> dict[str, Any]:
+        names = value.get("precision", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            msg = "precision is no list of names"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def precision(self) -> tuple[str, ...]:
+        """Types that the engine's layers were allowed to use."""
+        return tuple(self.options.get("precision", ("fp32",)))
 
 
 def manifest_path(plan: Path) -> Path:

@@ -174,7 +174,7 @@ def _with_files(total: hashlib._Hash, paths: Iterable[Path]) -> str:
 
 def _read_json(path: Path, absent: str) -> dict[str, Any]:
     try:
-        document = read_json(path)
+        document = read_json(path, finite=False)  # transformers writes Infinity, such as Mamba-2's time_step_limit
     except FileNotFoundError as error:
         msg = f"{absent}: {path.parent}"
         raise UsageProblem(msg) from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 # Of documents that are kept in memory whole, several times over once they are parsed; COCO's largest has 470 MB.
 MOST_BYTES = 2**31
 _CHUNK = 2**20
+_MAY_OVERFLOW = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")
 _KINDS = (
     (stat.S_ISFIFO, "it is a pipe"),
     (stat.S_ISCHR, "it is a device"),
@@ -76,27 +79,48 @@ def read_text(path: Path, limit: int = MOST_BYTES) -> str:
     return read_bytes(path, limit).decode("utf-8")
 
 
-def parse_json(text: str | bytes, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+def parse_json(
+    text: str | bytes, object_hook: Callable[[dict[str, Any]], Any] | None = None, *, finite: bool = True
+) -> Any:
     """Return what a JSON text holds.
 
+    Args:
+        text: the text.
+        object_hook: as `json.loads` takes it.
+        finite: refuse NaN and Infinity, which JSON does not have (RFC 8259) but Python reads, and what is read as such.
+
     Raises:
-        ValueError: it is no JSON, nested too deeply, or holds a number with too many digits.
+        ValueError: it is no JSON, nested too deeply, or holds a number with too many digits or one that is not finite.
     """
+    hooks: dict[str, Any] = {"object_hook": object_hook}
+    if finite:
+        hooks["parse_constant"] = _finite
+        # a function for every float takes long; few texts have one that could overflow
+        if _MAY_OVERFLOW.search(text if isinstance(text, str) else text.decode("latin-1")):
+            hooks["parse_float"] = _finite
     try:
-        return json.loads(text, object_hook=object_hook)
+        return json.loads(text, **hooks)
     except RecursionError as error:
         msg = "it is nested too deeply"
         raise ValueError(msg) from error
 
 
-def read_json(path: Path, limit: int = MOST_BYTES) -> Any:
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        msg = f"a number is not finite: {number[:20]}"
+        raise ValueError(msg)
+    return value
+
+
+def read_json(path: Path, limit: int = MOST_BYTES, *, finite: bool = True) -> Any:
     """Return what a JSON file holds.
 
     Raises:
         OSError: as `read_bytes`.
         ValueError: as `parse_json`, or it is not UTF-8.
     """
-    return parse_json(read_text(path, limit))
+    return parse_json(read_text(path, limit), finite=finite)
 
 
 def refuse_special(path: Path) -> None:

@@ -13,7 +13,7 @@ from trt_workbench.system.gpu import first_gpu
 
 ONNXRUNTIME_VERSION = "1.31.1"
 
-# Set by tasks/run (tasks/taskrunner/activation.py) beside pixi's own variables.
+# Set by tasks/run (tasks/taskrunner.py) beside pixi's own variables.
 _TASKS_RUN = "TRTW_TASKS_RUN"
 _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
 # Tasks that are not `trtw TASK` without pixi.

@@ -3,14 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from taskrunner.activation import with_settings
-
 TENSORRT = Path(__file__).parents[3] / "tasks" / "activate-tensorrt.sh"
-
-
-def test_settings_see_what_came_before_them():
-    settings = {"A": "$OUTER/x", "B": "${A}:y", "C": "$ABSENT!"}
-    assert with_settings({"OUTER": "o"}, settings) == {"OUTER": "o", "A": "o/x", "B": "o/x:y", "C": "!"}
 
 
 @pytest.fixture
