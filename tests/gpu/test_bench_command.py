@@ -70,6 +70,9 @@ def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_pat
         outputs["state"] == "matched" for (_, runtime), outputs in found.items() if outputs and "16" not in runtime
     )
     for one in records:
+        assert one.verification is not None
+        assert one.verification["verdict"].startswith("right"), one.verification
+        assert one.verification["allowed"] is False
         assert one.telemetry is not None
         assert one.telemetry["cpu_wait_share"] is None or 0 <= one.telemetry["cpu_wait_share"] <= 1
         assert one.telemetry["gpu_other_processes"] is None or one.telemetry["gpu_other_processes"] >= 0

@@ -89,6 +89,18 @@ def test_outputs_equal_those_of_onnx_runtime(trtw: Trtw, model: Path, plan: Path
     assert document["outputs"]["features"]["max_abs_error"] < 1e-4
 
 
+@pytest.mark.parametrize(("precision", "verdict"), [("fp32", "right"), ("fp16", "right within fp16")])
+def test_a_build_comes_verified(trtw: Trtw, model: Path, precision: str, verdict: str) -> None:
+    words = ("build-engine", model, "--max-batch", "4", "--precision", precision, "--json")
+    result = trtw(*words)
+    assert result.exit_code == 0, result.output
+    first = json.loads(result.stdout)["manifest"]["verification"]
+    assert first["verdict"] == verdict, first
+    assert [one["shapes"]["images"][0] for one in first["shapes"]] == [1, 2, 3, 4]
+    assert first["shapes_left"] == 0
+    assert json.loads(trtw(*words).stdout)["manifest"]["verification"] == first  # of the cached engine, not found again
+
+
 @pytest.mark.parametrize("precision", ["fp16", "fp16+tf32"])
 def test_fp16_is_close_and_recorded(model: Path, precision: str) -> None:
     options = SessionOptions(precision=precision, extra={"max_batch": 2})

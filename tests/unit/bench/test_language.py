@@ -20,7 +20,7 @@ from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.scenarios import load_model, make_scenario
-from trt_workbench.bench.worker import serve
+from trt_workbench.bench.worker import Worker, serve
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_a_failure_of_the_worker(
     load |= {"ranges": {}, "family": None, "seed": 1}
     measure = {"verb": "measure", "plan": plan, "samples": str(tmp_path / "samples.npz")}
     answers = io.StringIO()
-    serve(io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)
+    serve(Worker(), io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)
     loaded, measured = map(json.loads, answers.getvalue().splitlines())
     if fails is None:
         assert loaded["ok"]

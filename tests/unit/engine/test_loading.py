@@ -99,7 +99,7 @@ def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
     "change",
     [
         lambda text: text[:-20],
-        lambda text: text.replace('"schema_version": 1', '"schema_version": 2'),
+        lambda text: text.replace('"schema_version": 2', '"schema_version": 3'),
         lambda text: json.dumps({**json.loads(text), "surprise": 1}),
         lambda _: "[]",
         lambda text: json.dumps({**json.loads(text), "options": {"precision": [1, 2]}}),

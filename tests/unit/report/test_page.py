@@ -36,9 +36,9 @@ def test_in_an_item_of_a_list(value: str) -> None:
 
 
 def test_a_page_can_always_be_written() -> None:
+    row = {"model": "\ud800", "backend": None, "precision": None, "verification": None, "figures": {}}
     page = render(
         "overview.md.j2",
-        overview={"runs": [], "accuracy": [{"model": "\ud800", "backend": None, "precision": None, "figures": {}}]}
-        | dict.fromkeys(("speed", "winners", "problems", "unstable"), ()),
+        overview={"runs": [], "accuracy": [row]} | dict.fromkeys(("speed", "winners", "problems", "unstable"), ()),
     )
     page.encode()

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
+from trt_workbench.bench.gate import Gate
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.records import Record, RecordFile, read_records
@@ -51,6 +52,7 @@ class PlannedBench:
         *,
         skip_unavailable: bool,
         progress: Progress | None,
+        gate: Gate | None = None,
     ) -> BenchOutcome:
         """Measure, and move everything into the run directory. What was measured before a failure is kept, too.
 
@@ -59,6 +61,7 @@ class PlannedBench:
                 one that was killed where it was to go.
             skip_unavailable: leave out backends that cannot serve here instead of failing.
             progress: as in `BenchRun`.
+            gate: as in `BenchRun`.
 
         Raises:
             UsageProblem: the output cannot be written, a backend is unknown, the earlier run still goes on, or was
@@ -80,7 +83,9 @@ class PlannedBench:
                 reasons,
                 frozenset((one.key, one.repetition) for one in kept),
                 progress,
+                gate,
             )
+            facts = {"allow_unverified": bool(gate and gate.allows_unverified)}
             status: Literal["complete", "partial"] = "complete"
             try:
                 bench.run()
@@ -89,9 +94,9 @@ class PlannedBench:
                     raise
                 status = "partial"
                 if not isinstance(error, KeyboardInterrupt):
-                    run.commit(status)
+                    run.commit(status, **facts)
                     raise
-            return BenchOutcome(run.commit(status), status)
+            return BenchOutcome(run.commit(status, **facts), status)
 
     def _keep(self, folder: Path) -> list[Record]:
         """Copy what the earlier run measured into `folder`; what failed there is tried again."""

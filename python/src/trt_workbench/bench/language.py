@@ -6,7 +6,7 @@ import hashlib
 import io
 import multiprocessing
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,7 @@ class Language:
         self._prompts = np.random.default_rng(seed).integers(0, _vocabulary(directory), shape, np.int64)
         self._loaded, self._model, self._work = loaded, loaded.model, work
         self._new_tokens = work.dims.get("new_tokens", 1)
+        self.shapes: Mapping[str, Sequence[int]] | None = None
         self.items = self._prompts.size if work.kind == "prefill" else work.batch * self._new_tokens
         self._runs: list[Run] = []
         reference = _reference(directory, self._prompts, self._new_tokens)

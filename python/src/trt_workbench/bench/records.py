@@ -65,6 +65,8 @@ class Record(BaseModel):
         telemetry: clocks, power, energy and memory beside the measurement.
         energy_per_item_j: of the whole card.
         outputs: how the outputs compare with those of the reference; None in older records.
+        verification: how the TensorRT engine is verified: verdict, `text`, `evidence`, and whether it passed for
+            --allow-unverified alone (`allowed`); None for other runtimes and in older records.
         provenance: what really executed the model.
         samples: file of the raw samples, relative to the run directory.
     """
@@ -103,6 +105,7 @@ class Record(BaseModel):
     telemetry: dict[str, Any] | None = None
     energy_per_item_j: float | None = None
     outputs: dict[str, Any] | None = None
+    verification: dict[str, Any] | None = None
     provenance: dict[str, Any] = {}
     samples: str | None = None
 

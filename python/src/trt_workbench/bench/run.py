@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.bench.config import BenchConfig
+from trt_workbench.bench.gate import Gate, Unverified
 from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
@@ -24,11 +25,13 @@ from trt_workbench.bench.statistics import percentile, summarize
 from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import CheckFailed
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
 # They choose kernels by timing them: nothing else should run on the GPU while they build an engine.
-_TIME_KERNELS = ("trt", "ort-trt")
+TENSORRT = "trt"
+_TIME_KERNELS = (TENSORRT, "ort-trt")
 
 
 @dataclass
@@ -42,6 +45,7 @@ class BenchRun:
         unavailable: why a backend cannot serve here, by name; its points become records that say so.
         done: (key, repetition) pairs that an earlier run has measured.
         progress: called with the measurements done, their total and what comes next.
+        gate: lets TensorRT engines pass that are verified; None lets all pass.
     """
 
     config: BenchConfig
@@ -50,6 +54,7 @@ class BenchRun:
     unavailable: dict[str, str]
     done: Done = frozenset()
     progress: Progress | None = None
+    gate: Gate | None = None
 
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
@@ -105,7 +110,28 @@ class BenchRun:
                     loaded[point.key] = _Loaded(point, worker, worker.answer(self.config.timeout_s))
                 except WorkerFailure as failure:
                     self._write_off(point, "failed", str(failure), failure.kind)
-        return loaded
+        return self._verified(loaded)
+
+    def _verified(self, loaded: dict[str, _Loaded]) -> dict[str, _Loaded]:
+        """Return those that the gate lets pass, by key, with its mark; the others become records that say so."""
+        if self.gate is None or all(one.point.backend != TENSORRT for one in loaded.values()):
+            return loaded
+        passed = {}
+        with self.gate.opened(self.folder / "logs" / "verify.log", self.config.timeout_s) as check:
+            for key, one in loaded.items():
+                point, facts = one.point, one.facts
+                if point.backend == TENSORRT:
+                    self._say(f"verifying {point.label}")
+                    device = int(point.options.get("device", 0))
+                    try:
+                        model = self._models[point.work.model]
+                        one.verification = check(facts["provenance"], model, facts["shapes"], device)
+                    except CheckFailed as error:
+                        status: Status = "failed" if isinstance(error, Unverified) else "wrong"
+                        self._write_off(point, status, str(error), type(error).__name__)
+                        continue
+                passed[key] = one
+        return passed
 
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
         worker = stack.enter_context(WorkerProcess(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
@@ -201,6 +227,7 @@ class BenchRun:
             telemetry=telemetry.as_dict(),
             energy_per_item_j=None if energy is None else energy * found.wall_s / telemetry.seconds / items,
             outputs=one.outputs,
+            verification=one.verification,
             provenance=one.facts["provenance"],
             samples=samples,
         )
@@ -260,6 +287,7 @@ class _Loaded:
     facts: dict[str, Any] = field(repr=False)
     alive: bool = True
     outputs: dict[str, Any] | None = None
+    verification: dict[str, Any] | None = None
 
     @property
     def is_wrong(self) -> bool:

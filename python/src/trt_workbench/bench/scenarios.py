@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,9 @@ class Scenario(Protocol):
     items: int
     """How much one call does: arrays, images or tokens."""
 
+    shapes: Mapping[str, Sequence[int]] | None
+    """Of the inputs of a call, by name; None for a language model, whose calls differ."""
+
     def once(self) -> None:
         """Do the work once."""
 
@@ -49,6 +52,7 @@ class Arrays:
         shapes = input_shapes(session.inputs, symbols, work.batch, dims)
         self.items = work.batch
         self._session = session
+        self.shapes: Mapping[str, Sequence[int]] | None = shapes
         self._inputs: Mapping[str, NDArray[Any]] = random_inputs(session.inputs, shapes, seed)
 
     def once(self) -> None:
@@ -83,6 +87,8 @@ class ImageToBoxes:
         self._images = [random_image(height, width, seed + index) for index in range(work.batch)]
         self._decoding = DecodeSettings(conf=_DEPLOYED_CONF)
         self._input = session.inputs[0]
+        size = work.batch if self._input.shape[0] is None else self._input.shape[0]
+        self.shapes: Mapping[str, Sequence[int]] | None = {self._input.name: (size, *self._transform.shape)}
 
     def once(self) -> None:
         """Turn the images into boxes once."""

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from trt_workbench.errors import WorkbenchError
 
@@ -56,6 +56,7 @@ class Worker:
             "load_s": loaded - started,
             "first_run_ms": (first - ready) * 1000,
             "items": self._scenario.items,
+            "shapes": self._scenario.shapes,
             "provenance": self._record(),
         }
 
@@ -111,9 +112,18 @@ def _availability(request: dict[str, Any]) -> dict[str, Any]:
     return {"available": found.ok, "reason": found.reason, "mend": found.mend, "versions": dict(found.versions)}
 
 
-def serve(requests: TextIO, answers: TextIO) -> None:
+class Answering(Protocol):
+    """What answers requests, one after the other."""
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to one request. Raises WorkbenchError."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+def serve(worker: Answering, requests: TextIO, answers: TextIO) -> None:
     """Answer every line of `requests` until it ends or one says `close`."""
-    worker = Worker()
     for line in requests:
         request = json.loads(line)
         if request["verb"] == "close":
@@ -130,11 +140,16 @@ def serve(requests: TextIO, answers: TextIO) -> None:
     worker.close()
 
 
-def main() -> None:
+def run_worker(worker: Answering) -> None:
     """Keep the first stdout for answers, send everything else that is printed to stderr, and serve."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(sys.stdin, answers)
+    serve(worker, sys.stdin, answers)
+
+
+def main() -> None:
+    """Run a worker of bench."""
+    run_worker(Worker())
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,12 +36,12 @@ class WorkerFailure(Exception):
 class WorkerProcess:
     """One worker. A context manager that ends the process."""
 
-    def __init__(self, log: Path) -> None:
-        """Start the process; what it prints goes to `log`."""
+    def __init__(self, log: Path, command: Sequence[str] = ()) -> None:
+        """Start the process, a worker of bench unless another command is given; what it prints goes to `log`."""
         self._log_path = log
         self._log = log.open("ab")
         self._process = subprocess.Popen(
-            COMMAND,
+            command or COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

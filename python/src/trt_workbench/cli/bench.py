@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trt_workbench.cli.common import (
+    AllowUnverifiedOption,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -15,6 +16,7 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     say,
+    say_if_allowed,
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
@@ -47,6 +49,7 @@ def bench(
     skip_unavailable: Annotated[
         bool, typer.Option("--skip-unavailable", help="Leave out backends that cannot serve here, and say so.")
     ] = False,
+    allow_unverified: AllowUnverifiedOption = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -58,6 +61,7 @@ def bench(
     if resume is not None and (config is not None or output is not None or model):
         msg = "--resume takes the configuration and the folder of the earlier run; leave out the others."
         raise UsageProblem(msg)
+    say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import plan_bench, resume_bench
 
     planned = resume_bench(resume, only or ()) if resume else plan_bench(config or "smoke", only or (), model or ())
@@ -67,11 +71,15 @@ def bench(
     from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.report.bench import write_report
+    from trt_workbench.verify.bench_gate import BenchGate
 
     with progress_bar("measurements") as start:
         advance = start("Measuring")
         outcome = planned.run(
-            output, skip_unavailable=skip_unavailable, progress=lambda done, total, _: advance(done, total)
+            output,
+            skip_unavailable=skip_unavailable,
+            progress=lambda done, total, _: advance(done, total),
+            gate=BenchGate(allow_unverified),
         )
     drawing = draw(write_report, outcome.directory, debug=debug)
     run = read_bench_run(outcome.directory)
@@ -81,6 +89,7 @@ def bench(
         raise typer.Exit(INTERRUPTED)
     _require_a_measurement(run)
     _require_right_outputs(run)
+    _require_verified(run)
     drawing.end()
 
 
@@ -91,6 +100,18 @@ def _require_right_outputs(run: BenchArtefacts) -> None:
         (work, runtime), error = next(iter(wrong.items()))
         msg = f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}."
         raise CheckFailed(msg)
+
+
+def _require_verified(run: BenchArtefacts) -> None:
+    """Raise Unverified if the gate refused any engine."""
+    from trt_workbench.bench.gate import Unverified
+
+    refused = {(one.work, one.runtime): one.error for one in run.records if one.error_kind == Unverified.__name__}
+    if refused:
+        (work, runtime), error = next(iter(refused.items()))
+        what = f"{len(refused)} points were not measured, as their engines are not verified"
+        msg = f"{what}; {work} on {runtime}: {error}"
+        raise Unverified(msg)
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:

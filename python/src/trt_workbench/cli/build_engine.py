@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +26,16 @@ from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
     from trt_workbench.engine.builder import BuildPlan, BuiltEngine
+    from trt_workbench.engine.verification import Verification
+
+
+class Verify(Enum):
+    """Values of --verify."""
+
+    QUICK = "quick"
+    FULL = "full"
+    FIX = "fix"
+    OFF = "off"
 
 
 @handled
@@ -84,6 +96,12 @@ def build_engine(
         float | None,
         typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
     ] = None,
+    verify: Annotated[
+        Verify,
+        typer.Option(
+            help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
+        ),
+    ] = Verify.QUICK,
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
@@ -117,7 +135,16 @@ def build_engine(
 
         export(engine, plan)
         where = plan
+    from trt_workbench.engine.verification import WRONG
+
+    verdict = None if verify is Verify.OFF else _verify(where, model, verify, settings.device)
+    if verify is Verify.FIX and verdict and verdict.verdict == WRONG:
+        from trt_workbench.cli.verify_fix import fix_build
+
+        where, verdict = fix_build(verdict, where, model, plan, device=settings.device), None
     _show_engine(engine, where, as_json=as_json)
+    if verdict:
+        _require_right(verdict, where, model, debug=debug)
 
 
 def _build(prepared: BuildPlan, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
@@ -129,6 +156,40 @@ def _build(prepared: BuildPlan, *, force: bool, time_limit_s: float | None) -> B
     with build_progress(notes) as progress:
         note = partial(print_note, notes)
         return build(prepared, force=force, progress=progress, note=note, time_limit_s=time_limit_s)
+
+
+def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verification:
+    from trt_workbench.verify.engine import PlanRequest, verdict_of_build
+
+    notes = stderr_console()
+    request = PlanRequest(plan, model, "full" if verify is Verify.FULL else "quick", device=device)
+    note = partial(print_note, notes)
+    if not notes.is_terminal:
+        return verdict_of_build(request, note)
+    with notes.status("Verifying") as waiting:
+        return verdict_of_build(request, note, lambda label: waiting.update(f"Verifying at {label}"))
+
+
+def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool) -> None:
+    """Raise CheckFailed for an engine that is wrong, with the page of what was found."""
+    from trt_workbench.engine.verification import WRONG
+    from trt_workbench.errors import CheckFailed
+
+    if found.verdict != WRONG:
+        return
+    page = ""
+    if found.evidence and (directory := Path(found.evidence)).is_dir():
+        from trt_workbench.cli.drawing import draw
+        from trt_workbench.report.verify import write_report
+
+        draw(write_report, directory, debug=debug)
+        page = f" All of it: {directory / 'report.html'}."
+    again = shlex.join(["verify", str(plan), "--model", str(model)])
+    msg = (
+        f"The engine is wrong: {found.reason}. It is kept, and its manifest says so. Find the first wrong layer with "
+        f"`trtw {again} --bisect`, and a way around with `trtw {again} --fix`.{page} {plan}"
+    )
+    raise CheckFailed(msg)
 
 
 def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
@@ -158,15 +219,16 @@ def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
 
 def _show_engine(engine: BuiltEngine, where: Path, *, as_json: bool) -> None:
     from trt_workbench.cli.engine_tables import print_manifest
-    from trt_workbench.engine.manifest import manifest_path
+    from trt_workbench.engine.manifest import manifest_path, read_manifest
 
+    current = read_manifest(where) or engine.manifest  # with the verdict
     if as_json:
         document = {"schema_version": 1, "plan": str(where), "manifest_path": str(manifest_path(where))}
-        manifest = engine.manifest.model_dump(mode="json")
+        manifest = current.model_dump(mode="json")
         print_json({**document, "built": engine.built, "notes": list(engine.notes), "manifest": manifest})
         return
     console = stdout_console(quiet=False)
-    print_manifest(console, engine.manifest)
+    print_manifest(console, current)
     state = f"Built in {engine.manifest.build_s:.1f} s" if engine.built else "From the cache"
     print_line(console, f"{state}: {where}")
 

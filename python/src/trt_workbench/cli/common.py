@@ -62,6 +62,10 @@ TrustOption = Annotated[
         rich_help_panel=_LOADING,
     ),
 ]
+AllowUnverifiedOption = Annotated[
+    bool,
+    typer.Option("--allow-unverified", help="Let TensorRT engines pass that are wrong or not verified; said first."),
+]
 HostCodeOption = Annotated[
     bool,
     typer.Option(
@@ -303,6 +307,12 @@ def print_note(console: Console, text: str) -> None:
 def say(text: str) -> None:
     """Print `text` on stderr."""
     print_line(stderr_console(), text)
+
+
+def say_if_allowed(*, allow_unverified: bool) -> None:
+    """Say first of all that `--allow-unverified` was given."""
+    if allow_unverified:
+        say("--allow-unverified: TensorRT engines are let through although they are wrong or not verified.")
 
 
 def print_json(document: Any) -> None:

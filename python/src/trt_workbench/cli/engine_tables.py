@@ -34,6 +34,8 @@ def print_manifest(console: Console, manifest: Manifest) -> None:
 
 
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
+    from trt_workbench.engine.verdicts import kept_verdict
+
     options = manifest.options
     profiles = [(f"profile {number}", text) for number, text in enumerate(manifest.profiles)]
     precision = options.get("precision", "fp32")
@@ -48,6 +50,8 @@ def _facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("TensorRT", manifest.tensorrt_version),
         ("GPU", f"{manifest.gpu.name} (compute capability {manifest.gpu.compute_capability})"),
         ("SHA-256", manifest.engine.sha256),
+        *([("way around", manifest.way_around.name)] if manifest.way_around else []),
+        ("verified", kept.text if (kept := kept_verdict(manifest)) else "no"),
     ]
 
 

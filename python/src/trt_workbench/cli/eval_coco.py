@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
+    AllowUnverifiedOption,
     BackendExtraOption,
     BackendOption,
     DebugOption,
@@ -20,6 +21,7 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     say,
+    say_if_allowed,
     single_command_app,
     stdout_console,
 )
@@ -78,6 +80,7 @@ def eval_coco(
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Leave out images that are listed and absent.")
     ] = False,
+    allow_unverified: AllowUnverifiedOption = False,
     report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -88,6 +91,7 @@ def eval_coco(
 
     Without --model, an embedded detector runs on an embedded dataset of generated scenes.
     """
+    say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.evaluate.coco import CocoRequest
 
     model, images, annotations = _inputs(model, images, annotations)
@@ -110,6 +114,7 @@ def eval_coco(
         options=parse_options(option),
         preprocess=preprocess.value if preprocess else None,
         allow_missing=allow_missing,
+        allow_unverified=allow_unverified,
         seed=seed,
     )
     outcome, directory = _evaluate(request, output)
@@ -184,16 +189,25 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))
-            return outcome, run.commit(outcome.status, images=outcome.metrics["images"])
+            return outcome, run.commit(
+                outcome.status,
+                images=outcome.metrics["images"],
+                allow_unverified=request.allow_unverified,
+                verification=outcome.metrics["verification"],
+            )
 
 
 def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
+    from trt_workbench.bench.gate import let_through
     from trt_workbench.evaluate.coco_scores import FIGURES
     from trt_workbench.onnxtools.precision import told
 
     console = stdout_console(quiet=False)
+    mark = metrics["verification"]
+    for sentence in let_through([mark]):
+        print_line(console, sentence)
     figures = Table("figure", "value", title="COCO figures")
     for name in FIGURES:
         figures.add_row(name, "-" if metrics[name] is None else f"{metrics[name]:.4f}")
@@ -205,6 +219,8 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     if ran := told(metrics, "text"):
         print_line(console, f"Precision: {ran} (asked for: {metrics['settings']['precision']})")
     speed = f"{metrics['images']} images at {metrics['images_per_s']:.1f} images/s, {metrics['detections']} detections"
+    if mark:
+        print_line(console, f"Engine: {mark['text']}")
     print_line(console, speed)
     print_line(console, f"Run directory: {directory}")
     if (directory / "report.html").is_file():

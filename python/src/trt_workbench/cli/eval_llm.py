@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
+    AllowUnverifiedOption,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -15,6 +16,7 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     say,
+    say_if_allowed,
     single_command_app,
     stdout_console,
 )
@@ -74,6 +76,7 @@ def eval_llm(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
     ] = None,
+    allow_unverified: AllowUnverifiedOption = False,
     report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
@@ -84,6 +87,7 @@ def eval_llm(
     Without a model, an embedded one is evaluated on an embedded text that it has never seen.
     """
     let_idle_threads_sleep()
+    say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.pipeline.language.opening import parse_backends
     from trt_workbench.report.llm import timing_failures, write_report
@@ -107,6 +111,7 @@ def eval_llm(
         threads=threads,
         perplexity=_PERPLEXITY in chosen,
         timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),
+        allow_unverified=allow_unverified,
     )
     outcome, directory = _evaluate(request, output)
     drawing = draw(write_report, directory, debug=debug) if report else Drawing()
@@ -199,11 +204,18 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
                     tokens("Evaluating") if request.perplexity else None,
                     repetitions("Timing") if request.timing else None,
                 )
-            return outcome, run.commit(outcome.status, tokens=outcome.metrics["tokens"])
+            return outcome, run.commit(
+                outcome.status, tokens=outcome.metrics["tokens"], allow_unverified=request.allow_unverified
+            )
 
 
 def _show(metrics: dict[str, Any], directory: Path) -> None:
+    from trt_workbench.bench.gate import let_through
+
     console = stdout_console(quiet=False)
+    rows = metrics["backends"] + metrics["timing"]
+    for sentence in let_through(mark for row in rows for mark in row["verification"]):
+        print_line(console, sentence)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
     if metrics["timing"] or any("agreement" in row for row in metrics["timing_failures"]):

@@ -97,6 +97,7 @@ def verify(
     from trt_workbench.report.verify import write_report
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
+    from trt_workbench.verify.keeping import keep_found
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
@@ -142,6 +143,7 @@ def verify(
         if found.failures and (fix or fix_all or fix_out):
             nodes = bisected.nodes if bisected else ()
             tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out)
+    keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
         parts = {"bisect": bisected_document(request, bisected)} if bisected else {}

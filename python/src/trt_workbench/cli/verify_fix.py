@@ -12,6 +12,7 @@ from trt_workbench.cli.common import panel_option, print_line, print_note, stder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trt_workbench.engine.verification import Verification
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.run import Verified
     from trt_workbench.verify.workarounds import Fixed
@@ -41,7 +42,7 @@ def check_fix(request: VerifyRequest, output: Path | None) -> None:
 
 def run_fix(
     request: VerifyRequest,
-    found: Verified,
+    found: Verified | None,
     directory: Path,
     *,
     nodes: Sequence[str] = (),
@@ -65,6 +66,38 @@ def run_fix(
             write_fixed(tried, request, path)
     write_json(folder / "fix.json", {"schema_version": 1, **tried.document()})
     return tried
+
+
+def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | None, *, device: int) -> Path:
+    """Build the first engine that is right in place of a wrong one, and verify it in turn.
+
+    Args:
+        wrong: the verdict on the plan, with its evidence.
+        plan: that was built.
+        model: it was built from.
+        destination: where the right plan is to be written; None for the run directory of the verification.
+        device: CUDA device.
+
+    Returns:
+        The plan that is right.
+
+    Raises:
+        CheckFailed: no way around makes it right.
+    """
+    from trt_workbench.verify.engine import PlanRequest, verify_plan
+    from trt_workbench.verify.fixed_files import result_name
+    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.workarounds import require_chosen
+
+    if not (wrong.evidence and Path(wrong.evidence).is_dir()):
+        wrong = verify_plan(PlanRequest(plan, model, device=device))
+    directory = Path(str(wrong.evidence))
+    request = VerifyRequest(target=plan, model=model, quick=True, device=device)
+    tried = run_fix(request, None, directory, output=destination)
+    require_chosen(tried, plan)
+    right = destination or directory / FIX / result_name(request)
+    verify_plan(PlanRequest(right, model, device=device))
+    return right
 
 
 def show_fixed(tried: Fixed, directory: Path) -> None:

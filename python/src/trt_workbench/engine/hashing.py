@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.input_files import open_regular
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def hash_bytes(data: bytes | bytearray | memoryview) -> str:
@@ -63,6 +66,14 @@ def hash_folder(folder: Path, pattern: str = "*") -> str:
 def hash_document(document: Mapping[str, Any]) -> str:
     """Return 32 hexadecimal digits for a JSON document, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def hash_arrays(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a hash over the names, types, shapes and values of arrays, in alphabetical order."""
+    return _hash_parts(
+        (f"{name} {array.dtype.name} {list(array.shape)}", hash_bytes(array.tobytes()))
+        for name, array in sorted(arrays.items())
+    )
 
 
 def _external_locations(path: Path) -> tuple[str, ...]:

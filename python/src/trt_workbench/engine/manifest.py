@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from trt_workbench.engine.files import write_text
+from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.input_files import read_bytes, refuse_special
 
 SUFFIX = ".json"
+SCHEMA_VERSION: Final = 2
 
 
 class _Part(BaseModel):
@@ -84,7 +86,7 @@ class Manifest(_Part):
     """Everything that is recorded about an engine.
 
     Attributes:
-        schema_version: of this document.
+        schema_version: of this document; 1 has no verification.
         created_at: UTC time in ISO 8601.
         cache_key: under which the cache keeps the engine.
         engine: the plan.
@@ -105,10 +107,11 @@ class Manifest(_Part):
         build_s: duration of the build.
         skipped_tactics: kernels that were not tried for want of device memory.
         warnings: TensorRT's warnings, without repetitions.
+        verification: whether the engine computes what its model says; None where nobody has looked.
         way_around: taken because the engine was wrong without; None for an engine as it was asked for.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = SCHEMA_VERSION
     created_at: str
     cache_key: str
     engine: EngineFile
@@ -129,6 +132,7 @@ class Manifest(_Part):
     build_s: float
     skipped_tactics: int = 0
     warnings: tuple[str, ...] = ()
+    verification: Verification | None = None
     way_around: WayAround | None = None
 
     @field_validator("options")

@@ -55,6 +55,7 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
                 metadata=facts.metadata,
             ),
             "options": {**made.options, "strip_weights": False},
+            "verification": None,  # of other weights
         }
     )
     write_bytes(destination, data)

@@ -17,6 +17,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.verification import Shapes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
@@ -28,6 +29,7 @@ from trt_workbench.evaluate.feed import Feed, Place, make_feed
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
 from trt_workbench.pipeline.families import DecodeSettings, Family, recognise
 from trt_workbench.system.environment import available_processors
+from trt_workbench.verify.gate import require_verified
 
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
@@ -64,6 +66,7 @@ class CocoRequest:
         options: further options of the backend, by name.
         preprocess: where images are letterboxed, "device" or "host"; None for the device where the backend offers it.
         allow_missing: leave out images that are listed and absent.
+        allow_unverified: score a TensorRT engine that is wrong or not verified for the shapes that are used.
         seed: recorded, and used by the report to draw images at random.
     """
 
@@ -85,6 +88,7 @@ class CocoRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     preprocess: Place | None = None
     allow_missing: bool = False
+    allow_unverified: bool = False
     seed: int = 0
 
 
@@ -109,6 +113,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         feed: how images get into the model.
         decoding: thresholds.
         settings: how the loop spreads the work.
+        mark: how the engine is verified; None for other runtimes.
         notes: what the user should know about this evaluation, in sentences.
     """
 
@@ -121,6 +126,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
         Raises:
             UsageProblem: the model, dataset or an option cannot be used, or they do not fit each other.
+            CheckFailed: the TensorRT engine is wrong, or not verified for the shapes that are used.
             ComponentMissing: the backend cannot serve here.
             DeviceFailure: the device failed while loading the model.
         """
@@ -147,6 +153,14 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             )
             self.settings = self._loop_settings()
             self.feed, refusal = self._make_feed()
+            self.mark = require_verified(
+                self.session.provenance,
+                request.model,
+                self._shapes(),
+                allow_unverified=request.allow_unverified,
+                device=int(request.options.get("device", 0)) if self.backend == "trt" else 0,
+                note=on_note or (lambda _: None),
+            )
         except BaseException:
             self.session.close()
             raise
@@ -203,6 +217,13 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
         return LoopSettings(_batch(self.request, self.backend, fixed), workers)
 
+    def _shapes(self) -> list[Shapes]:
+        """Return the input shapes that are used: of whole batches, and of the last one."""
+        tensor, images = self.session.inputs[0], len(self.dataset.images)
+        whole = self.settings.batch
+        sizes = [min(whole, images), images % whole or whole] if tensor.shape[0] is None else [tensor.shape[0]]
+        return [{tensor.name: (size, *self.transform.shape)} for size in dict.fromkeys(sizes)]
+
     def _make_feed(self) -> tuple[Feed[Any], str | None]:
         fixed = self.session.inputs[0].shape[0]
         return make_feed(self.session, self.transform, self.settings.batch, fixed, self.request.preprocess)
@@ -248,6 +269,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             "backend_requested": request.backend,
             "precision_ran": record["precision_ran"],
             "provenance": record,
+            "verification": self.mark.document() if self.mark else None,
+            "allow_unverified": request.allow_unverified,
             "settings": {
                 "conf": self.decoding.conf,
                 "iou": None if self.family.default_iou is None else iou,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.bench.rundir import destination_of
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
@@ -27,12 +28,13 @@ from trt_workbench.evaluate.llm_text import (
     plan_windows,
     scored_positions,
 )
-from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, check_timing, time_models
+from trt_workbench.evaluate.llm_timing import EngineGate, Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, check_graphs, open_logits
 from trt_workbench.system.input_files import read_text
+from trt_workbench.verify.gate import refuse_wrong
 
 REFERENCE = BackendChoice("torch", "fp32")
 
@@ -61,6 +63,7 @@ class LlmRequest:
         threads: processors that a runtime may use.
         perplexity: whether to compute it at all.
         timing: what to time beside it.
+        allow_unverified: run TensorRT engines that are known to be wrong.
     """
 
     model: Path
@@ -79,6 +82,7 @@ class LlmRequest:
     threads: int | None = None
     perplexity: bool = True
     timing: TimingRequest | None = None
+    allow_unverified: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class _Candidate:
     choice: BackendChoice
     model: LogitsModel
     is_reference: bool
+    verification: list[dict[str, Any]]
     scores: Scores = field(default_factory=Scores)
     inference_s: float = 0.0
     input_tokens: int = 0
@@ -184,7 +189,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         Raises:
             UsageProblem: a model cannot be had on a backend, or a file cannot be written.
             ComponentMissing: a backend cannot serve here.
-            CheckFailed: an exported graph does not compute what PyTorch computes.
+            CheckFailed: an exported graph does not compute what PyTorch computes, or an engine is known to be wrong.
             DeviceFailure: a device failed or is out of memory.
             KeyboardInterrupt: interrupted before anything was measured.
         """
@@ -198,7 +203,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             rows = [self._row(candidate, candidates[0]) for candidate in candidates]
             self._open.close()
             if self.request.timing and not interrupted:
-                interrupted = self._time(self.request.timing, timing, records, on_timing)
+                interrupted = self._time(self.request.timing, timing, records, on_timing, destination_of(folder))
         if timing.error and not (rows or timing.rows):
             raise timing.error
         metrics = self._metrics(rows, timing, interrupted)
@@ -211,7 +216,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         for choice in dict.fromkeys((REFERENCE, *self.request.backends)):
             model = open_logits(choice, self._source, self._batch, self.recipe.window)
             self._open.callback(model.close)
-            candidates.append(_Candidate(choice, model, choice == REFERENCE))
+            marks = refuse_wrong(model.provenance, allow_unverified=self.request.allow_unverified)
+            candidates.append(_Candidate(choice, model, choice == REFERENCE, [mark.document() for mark in marks]))
         return candidates
 
     def _score(
@@ -233,11 +239,12 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         return None
 
     def _time(
-        self, request: TimingRequest, timing: Timing, records: RecordWriter, on_timing: Progress | None
+        self, request: TimingRequest, timing: Timing, records: RecordWriter, on_timing: Progress | None, evidence: Path
     ) -> Part | None:
         """Time the backends; return "timing" if that was interrupted."""
+        gate = EngineGate(self.request.allow_unverified, evidence)
         try:
-            time_models(request, self.request.backends, self._source, self._tokens, records, timing, on_timing)
+            time_models(request, self.request.backends, self._source, self._tokens, records, timing, on_timing, gate)
         except KeyboardInterrupt:
             if not self.request.perplexity and not timing.rows:
                 raise
@@ -296,6 +303,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "input_tokens_per_s": candidate.input_tokens / candidate.inference_s,
             "failure": failure,
             "precision_ran": candidate.model.provenance.get("precision_ran"),
+            "verification": candidate.verification,
             "provenance": dict(candidate.model.provenance),
         }
 
@@ -328,6 +336,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "tokens": reference["tokens"] if reference else 0,
             "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
             "max_ppl_increase": self.request.max_ppl_increase,
+            "allow_unverified": self.request.allow_unverified,
             "passed": all(row["failure"] is None for row in rows),
             "backends": rows,
             "timing": timing.rows,

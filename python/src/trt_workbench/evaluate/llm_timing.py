@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,6 +20,7 @@ from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.verify.gate import keep_agreement, refuse_wrong
 
 TimingMode = Literal["prefill", "generate", "generate-cached"]
 TIMING_MODES: tuple[TimingMode, ...] = get_args(TimingMode)
@@ -89,6 +91,7 @@ def time_models(
     records: RecordWriter,
     timing: Timing,
     on_progress: Progress | None = None,
+    gate: EngineGate | None = None,
 ) -> None:
     """Time every mode on every backend, one repetition after the other, one model in memory at a time.
 
@@ -104,6 +107,7 @@ def time_models(
         records: gets one line a repetition.
         timing: is filled, so that the caller has what was timed before an interrupt.
         on_progress: called with repetitions done and their total.
+        gate: what engines have to pass, and where their agreement will be found.
 
     Raises:
         NotWritten: a record cannot be written.
@@ -113,7 +117,8 @@ def time_models(
     expected = _reference(request, source, prompts)
     each = len(prompts) * request.repetitions
     total = len(choices) * len(request.modes) * each
-    work = _Work(request, source, prompts, expected, records, total, on_progress or (lambda *_: None))
+    advance = on_progress or (lambda *_: None)
+    work = _Work(request, source, prompts, expected, records, total, advance, gate or EngineGate())
     try:
         for number, (choice, mode) in enumerate(itertools.product(choices, request.modes)):
             missing = list(prompts)
@@ -130,6 +135,30 @@ def time_models(
 
 
 @dataclass(frozen=True)
+class EngineGate:
+    """What TensorRT's engines pass before they are timed: every result of theirs is compared with PyTorch's here.
+
+    So only those are refused that are known to be wrong, and what agrees is kept as the verdict on the others.
+
+    Attributes:
+        allow_unverified: let wrong ones pass, too.
+        evidence: the run directory that will hold the agreement.
+    """
+
+    allow_unverified: bool = False
+    evidence: Path | None = None
+
+    def check(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the marks of a model's engines. Raises CheckFailed for one that is wrong."""
+        return [mark.document() for mark in refuse_wrong(provenance, allow_unverified=self.allow_unverified)]
+
+    def agreed(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Keep that a model's engines agree with PyTorch; return their marks."""
+        keep_agreement(provenance, self.evidence)
+        return self.check(provenance)
+
+
+@dataclass(frozen=True)
 class _Work:
     """What every backend does: prompts by their length, what PyTorch generates after them, progress."""
 
@@ -140,10 +169,12 @@ class _Work:
     records: RecordWriter
     total: int
     on_progress: Progress
+    gate: EngineGate
 
     def summaries(self, choice: BackendChoice, mode: TimingMode, done: int) -> Iterator[dict[str, Any]]:
         """Time one mode of one backend after `done` repetitions; yield a summary for each length of the prompt."""
         with closing(_open(mode, self.request, choice, self.source)) as model:
+            self.gate.check(model.provenance)
             for size, prompt in self.prompts.items():
                 facts = {**_facts(choice, self.request), "prompt_tokens": size}
                 expected = self.expected[size].first(_new_tokens(mode, self.request))
@@ -160,7 +191,8 @@ class _Work:
                     done += 1
                     self.on_progress(done, self.total)
                 summary = {**_summary(lines), "agreement": _widest(agreements).document()}
-                yield {"mode": mode, **facts, **summary, "provenance": dict(model.provenance)}
+                marks = self.gate.agreed(model.provenance)
+                yield {"mode": mode, **facts, **summary, "verification": marks, "provenance": dict(model.provenance)}
 
 
 def _widest(agreements: Sequence[Agreement]) -> Agreement:

@@ -16,6 +16,7 @@ from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.report.page import image_url, image_width, render
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verified import evidence_from
 from trt_workbench.system.conditions import measuring_conditions
 
 TAILS = ("p90", "p95", "p99")
@@ -47,6 +48,8 @@ def write_report(directory: Path) -> Path:
         "machine": machine(run.environment),
         "winners": winners(made),
         "tables": made,
+        "has_marks": any(row.verification for one in made for row in one.rows),
+        "evidence": evidence_from(directory),
         "tails": [tail for tail in TAILS if any(row.percentiles_ms[tail] for one in made for row in one.rows)],
         "problems": problems(run.records),
         "unstable": unstable(run.records),

@@ -24,6 +24,7 @@ class Row:
     """One runtime in a table. Memory in bytes, energy in joules; None where it was not measured.
 
     Attributes:
+        verification: mark of its engine; None for runtimes without a gate.
         precision: short label of what it computed in, by the graph or the engine's layers.
         entry: the runtime's label without swept settings.
         swept: values of these settings.
@@ -34,6 +35,7 @@ class Row:
 
     standing: Standing
     precision: str | None
+    verification: dict[str, Any] | None
     entry: str
     swept: dict[str, Any]
     percentiles_ms: dict[str, float | None]
@@ -140,6 +142,7 @@ def _row(standing: Standing, records: Sequence[Record]) -> Row:
     return Row(
         standing=standing,
         precision=told(mine[0].provenance),
+        verification=mine[0].verification,
         entry=mine[0].entry or mine[0].runtime,
         swept=mine[0].swept,
         percentiles_ms={f"p{p}": _tail(counted, p) for p in MINIMUM_SAMPLES},

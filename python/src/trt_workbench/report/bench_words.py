@@ -9,6 +9,7 @@ from typing import Any
 
 from trt_workbench.bench.artefacts import BenchArtefacts
 from trt_workbench.bench.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.bench.gate import let_through
 from trt_workbench.bench.ranking import point_reasons
 from trt_workbench.bench.records import Record
 from trt_workbench.bench.stability import DRIFT, WARNING, repetition_drift
@@ -34,7 +35,7 @@ def overall(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 def alarms(records: Sequence[Record]) -> list[str]:
     """Return what has to be read before any figure: the first line of what is printed, and of a report."""
     points = {(_place(record), record.runtime) for record in records if record.status in ("ok", "wrong")}
-    sentences = []
+    sentences = let_through(record.verification for record in records)
     if wrong := {(_place(one), one.runtime): one.error for one in records if one.status == "wrong"}:
         (place, runtime), error = next(iter(wrong.items()))
         sentences.append(

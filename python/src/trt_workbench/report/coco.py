@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.bench.gate import let_through
 from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
@@ -14,6 +15,7 @@ from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import STAGES, write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
+from trt_workbench.report.verified import evidence_from
 
 # pycocotools' twelve figures in its order, with what each one means.
 FIGURES = (
@@ -53,6 +55,7 @@ def write_report(directory: Path) -> Path:
         "coco.html.j2",
         metrics=run.metrics,
         summary=summarise(run),
+        evidence=evidence_from(directory),
         figures=FIGURES,
         latency=_latency_table(run),
         latency_columns=_LATENCY_COLUMNS,
@@ -70,10 +73,13 @@ def write_report(directory: Path) -> Path:
 def summarise(run: CocoArtefacts) -> list[str]:
     """Say in sentences what the figures say."""
     metrics = run.metrics
+    allowed = let_through([metrics.get("verification")])
     model = Path(metrics["model"]["path"]).name
     if metrics["AP"] is None:
-        return [f"{model} ran on {metrics['images']} images without any annotation, so there is no AP to give."]
+        nothing = "without any annotation, so there is no AP to give"
+        return [*allowed, f"{model} ran on {metrics['images']} images {nothing}."]
     sentences = [
+        *allowed,
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
         f"on {metrics['images']} images, evaluated at {metrics['images_per_s']:.1f} images/s.",
     ]

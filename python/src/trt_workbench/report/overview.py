@@ -14,6 +14,7 @@ from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
+from trt_workbench.report.verified import evidence_from
 
 # Figures of accuracy by command: key in metrics.json and heading.
 ACCURACY = {
@@ -50,7 +51,7 @@ def write_overview(directories: list[Path], output: Path) -> Path:
     """
     overview = _collect(directories, output)
     for name in ("overview.md", "overview.html"):
-        write_text(output / name, render(f"{name}.j2", overview=overview))
+        write_text(output / name, render(f"{name}.j2", overview=overview, evidence=evidence_from(output)))
     return output / "overview.html"
 
 
@@ -120,6 +121,12 @@ def _wrong(document: dict[str, Any]) -> dict[str, Any]:
     return {"runtime": runtime, "works": works, "status": "wrong", "error": first, "count": None}
 
 
+def _mark(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the mark of an engine; eval-llm keeps one for each engine of a backend."""
+    found = row.get("verification")
+    return next(iter(found), None) if isinstance(found, list) else found
+
+
 def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row a backend: eval-llm scores several in one run."""
     model = metrics.get("model", {})
@@ -132,6 +139,7 @@ def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
             "model": name,
             "backend": one.get("backend"),
             "precision": told(one) or one.get("precision"),
+            "verification": _mark(one),
             "figures": {figure: one[figure] for figure in ACCURACY[command] if one.get(figure) is not None},
         }
         for one in scored or []

@@ -67,9 +67,10 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
             yield from _of_record(recorded, opened.spaces, specs)
         return
     data = Data(request.inputs, specs) if request.inputs else None
+    needed = request.budget.needed if request.budget else ()
     for space in opened.spaces:
         for offered, samples in data.spaces(space) if data else [(space, [])]:
-            for call in _sampled(cases(offered, request.seed, quick=request.quick), offered, specs):
+            for call in _sampled(cases(offered, request.seed, quick=request.quick, needed=needed), offered, specs):
                 inputs = _given(call, samples) if data else _drawn(call.case, specs, request)
                 yield dataclasses.replace(call, inputs=inputs, reference=opened.reference)
 

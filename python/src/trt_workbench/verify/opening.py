@@ -18,6 +18,7 @@ from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 from trt_workbench.onnxtools.randomness import random_operators
+from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.record import Record
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
@@ -48,6 +49,7 @@ class VerifyRequest:
         seed: of inputs and shapes.
         trust: load a plan without a matching manifest.
         device: CUDA device.
+        budget: how long it may take; None for as long as it takes. Within one, the first wrong shape is the last.
     """
 
     target: Path
@@ -63,6 +65,7 @@ class VerifyRequest:
     seed: int = 0
     trust: bool = False
     device: int = 0
+    budget: Budget | None = None
 
 
 class Opened:

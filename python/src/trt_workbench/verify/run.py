@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.bench.engine_arrays import file_name
-from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.hashing import hash_arrays, hash_model
+from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
@@ -25,17 +26,7 @@ from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
 from trt_workbench.verify.space import Case, Space
-from trt_workbench.verify.verdict import (
-    CONSISTENT,
-    RIGHT,
-    UNDECIDED,
-    UNVERIFIED,
-    WRONG,
-    loosest,
-    of_case,
-    unproven,
-    where,
-)
+from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
 SCHEMA_VERSION = 1
@@ -80,16 +71,22 @@ def verify(
         ComponentMissing: a backend cannot serve here.
         DeviceFailure: the device failed at every shape.
     """
+    budget = request.budget
     with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Opened(request, note) as opened:
         graph = opened.graph
         compared = opened.reference or opened.record
         yardstick = Yardstick(graph, Path(scratch), request.seed) if graph and compared else None
         try:
             run = _Run(request, opened, yardstick, folder)
-            rows = []
+            rows, left = [], 0
             for call in calls(request, opened):
+                if budget and (run.failures or not budget.begin(call.case)):
+                    left += 1
+                    continue
                 step(call.case.label)
                 rows.append(run.case(call))
+                if budget:
+                    budget.end()
             step("other ways to run it")
             others = [] if request.quick else run.ways()
             run.finish()
@@ -117,6 +114,7 @@ def verify(
         "where": where(rows),
         "cases_tried": len(tried),
         "cases_unverified": len(rows) - len(tried),
+        "cases_left": left,
         "cases": rows,
         "ways": others,
         "failures": run.failures,
@@ -133,13 +131,17 @@ class _Run:
     def __init__(self, request: VerifyRequest, opened: Opened, yardstick: Yardstick | None, folder: Path) -> None:
         self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
-        ran = told(opened.session.record()) or ""
-        self.precision = precision_of(" ".join((ran, request.precision)))
+        record = opened.session.record()
+        # layers do not always tell that they multiply in TF32
+        built = "tf32" if "tf32" in str(record.get("precision", "")) else ""
+        self.precision = precision_of(" ".join((told(record) or "", request.precision, built)))
         self.failures: list[str] = []
         self.faults: list[Fault] = []
         self._earlier: dict[str, Arrays] = {}
         self._last: Trial | None = None
         self._recorder = _recorder(request, opened, folder) if request.record else None
+        if yardstick and request.budget:
+            yardstick.prepare(self.precision)  # not a part of the first case, by which the pace is measured
 
     def case(self, call: Call) -> dict[str, Any]:
         """Run one case and return its row; the device's failure at one shape is no end of the others."""
@@ -152,6 +154,8 @@ class _Run:
         try:
             self._session = self._opened.of_profile(case.profile)
             for label in call.inputs:
+                if row["outputs"] and self._request.budget and self._request.budget.is_spent:
+                    break
                 row["outputs"] += self._one(call, label)
         except _Refused as error:
             row |= {"reason": str(error), "refused": True}
@@ -182,6 +186,7 @@ class _Run:
         """Run one set of inputs and yield a row for every output."""
         space, case, reference = call.space, call.case, call.reference
         session, inputs = self._session, call.inputs[label]()
+        digest = hash_arrays(inputs)
         first = label == next(iter(call.inputs))
         expected = self._expected(reference, label, inputs)
         try:
@@ -191,7 +196,8 @@ class _Run:
                 raise
             reason = f"it fails where the model itself runs: {error}"
             self._fail(case, "all", f"{label} inputs: {reason}", {"inputs": inputs, "expected": expected})
-            yield {"inputs": label, "output": "all", "verdict": WRONG, "reason": reason, "properties": []}
+            row = {"inputs": label, "inputs_sha256": digest, "output": "all", "properties": []}
+            yield {**row, "verdict": WRONG, "reason": reason}
             return
         if self._recorder and expected is not None:
             self._recorder.add(case, label, inputs, expected)
@@ -219,7 +225,8 @@ class _Run:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
                 kept = len(self.failures) <= _MOST_FAILURES
                 self.faults.append(Fault(case, space, name, len(self.failures) if kept else 0))
-            yield {**row, "inputs": label, "output": name, "shape": list(found[name].shape)}
+            shape = list(found[name].shape)
+            yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
         self._earlier = {f"{label} inputs at {case.label}": found}
         if expected is not None:
             self._earlier[f"{label} inputs at {case.label} as the reference has it"] = expected
@@ -279,10 +286,11 @@ class _Run:
         """Return limits by precision, the tightest first, up to the one that was asked for."""
         if expected is None or self._yardstick is None:
             return {self.precision: sensitivity(session, inputs, self.precision, rows, self._request.seed)}
-        wanted = sorted({PRECISIONS[0], self.precision}, key=PRECISIONS.index)
+        # within a budget an fp16 engine is not asked whether it is as good as fp32
+        wanted = {self.precision} if self._request.budget else {PRECISIONS[0], self.precision}
         return {
             name: self._yardstick.limits(name, inputs, expected, rows, closely=closely and name == self.precision)
-            for name in wanted
+            for name in sorted(wanted, key=PRECISIONS.index)
         }
 
     def _properties(self, trial: Trial, reference: Reference | None) -> list[Finding]:

@@ -107,6 +107,23 @@ class Space:
                         return None
         return sizes
 
+    def case_of(self, shapes: Mapping[str, Sequence[int]]) -> Case | None:
+        """Return the case with these input shapes, those that are not named being the best-tuned; None where none has.
+
+        Args:
+            shapes: by input name.
+        """
+        values: dict[str, int] = {}
+        for name, shape in shapes.items():
+            dims = self.inputs.get(name, ())
+            if len(dims) != len(shape):
+                return None
+            values |= {dim: size for dim, size in zip(dims, shape, strict=True) if isinstance(dim, str)}
+        case = self.case({name: size for name, size in values.items() if name in self.ranges})
+        fits = all(tuple(shape) == case.shapes[name] for name, shape in shapes.items())
+        within = all(self.ranges[name].low <= size <= self.ranges[name].high for name, size in case.values.items())
+        return case if fits and within else None
+
     def is_batched(self, name: str) -> bool:
         """Whether the first dimension of an input is the batch."""
         dims = self.inputs[name]
@@ -192,17 +209,20 @@ def value_symbol(name: str, place: int) -> str:
     return f"{name}[{place}]"
 
 
-def cases(space: Space, seed: int, *, quick: bool = False) -> Iterator[Case]:
+def cases(
+    space: Space, seed: int, *, quick: bool = False, needed: Sequence[Mapping[str, Sequence[int]]] = ()
+) -> Iterator[Case]:
     """Yield the cases to try, each once: batches, then ends and corners of other dimensions, then points between.
 
     Args:
         space: what is offered.
         seed: of the points between.
         quick: only a batch of 1, 2, 3 and the largest, and the ends of other dimensions.
+        needed: input shapes that come before all others, where the space has them.
     """
     seen = set()
-    for values in _values(space, seed, quick=quick):
-        case = space.case(values)
+    first = (case for shapes in needed if (case := space.case_of(shapes)))
+    for case in itertools.chain(first, map(space.case, _values(space, seed, quick=quick))):
         key = tuple(case.values.items())
         if key not in seen:
             seen.add(key)

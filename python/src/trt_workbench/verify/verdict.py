@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.verify.yardstick import PRECISIONS
 
-RIGHT, CONSISTENT, WRONG, UNDECIDED, UNVERIFIED = "right", "consistent", "wrong", "undecided", "unverified"
+RIGHT, CONSISTENT = "right", "consistent"
 _ORDER = [RIGHT, *(f"{RIGHT} within {name}" for name in PRECISIONS), CONSISTENT, UNVERIFIED, UNDECIDED, WRONG]
 # Of zeros alone nothing follows: most outputs of them are constants.
 PROVES_NOTHING = "zeros"

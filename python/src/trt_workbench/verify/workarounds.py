@@ -15,6 +15,7 @@ import onnx
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare
@@ -22,7 +23,6 @@ from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.draw import draw
 from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, Opened, VerifyRequest, own_model
 from trt_workbench.verify.run import Verified, verify
-from trt_workbench.verify.verdict import WRONG
 from trt_workbench.verify.ways import Way, applied, ways
 
 FAILED = "failed"

@@ -165,6 +165,10 @@ class Yardstick:
             for name, array in expected.items()
         }
 
+    def prepare(self, precision: str) -> None:
+        """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
+        self._noisy(precision, _STRENGTH[precision])
+
     def close(self) -> None:
         """Close the copies' sessions."""
         for session in (one for several in self._sessions.values() for one in several):

@@ -1,0 +1,144 @@
+"""Verifying a plan that was just built, or is about to be used: beside its model on ort-cpu, within a budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_workbench.bench.rundir import run_directory
+from trt_workbench.engine.files import write_json
+from trt_workbench.engine.manifest import Manifest, read_manifest
+from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
+from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
+from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.budget import Budget
+from trt_workbench.verify.keeping import Mode, unverified, verdict_of
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.run import verify
+from trt_workbench.verify.verdict import loosest
+from trt_workbench.verify.yardstick import PRECISIONS
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """A plan to verify.
+
+    Attributes:
+        plan: with its manifest.
+        model: ONNX file that it was built from, or that this was converted from.
+        mode: "quick" keeps to a budget; "full" tries everything.
+        needed: input shapes that have to be tried.
+        device: CUDA device.
+    """
+
+    plan: Path
+    model: Path
+    mode: Mode = "quick"
+    needed: tuple[Shapes, ...] = ()
+    device: int = 0
+
+
+def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = lambda _: None) -> Verification:
+    """Verify a plan, keep the figures in a run directory under tmp/verify/ and the verdict in the manifests.
+
+    Whatever keeps it from being verified is the reason of a verdict `unverified`, no error: the engine may be right.
+
+    Args:
+        request: the plan.
+        note: called with what a person should know.
+        step: called with the label of every case before it runs.
+
+    Raises:
+        UsageProblem: the plan has no manifest, or a damaged one.
+        OSError: the manifest cannot be written.
+    """
+    manifest = read_manifest(request.plan)
+    if manifest is None:
+        msg = f"The plan has no manifest to keep a verdict in: {request.plan}"
+        raise UsageProblem(msg)
+    reason = _beyond(manifest)
+    try:
+        found = None if reason else _verified(request, manifest, note, step)
+    except Exception as error:  # a defect of the verification is none of the engine, and no end of its build
+        reason = str(error) if isinstance(error, UsageProblem) else f"{type(error).__name__}: {error}"
+        found = None
+    if found is None:
+        found = unverified(manifest, request.mode, reason, request.device)
+    elif earlier := kept_verdict(manifest):
+        found = _joined(found, earlier)
+    keep_verdict(request.plan, found)
+    return found
+
+
+def verdict_of_build(request: PlanRequest, note: Note = lambda _: None, step: Note = lambda _: None) -> Verification:
+    """Return the verdict on an engine that `build-engine` gives: the kept one, else that of `verify_plan`.
+
+    A quick verification is not done again for a full one's verdict, nor for a wrong one.
+
+    Raises:
+        As `verify_plan`.
+    """
+    kept = kept_verdict(read_manifest(request.plan))
+    enough = {"quick": ("quick", "full"), "full": ("full",)}[request.mode]
+    if kept and kept.verdict != UNVERIFIED and kept.mode in enough:
+        return kept
+    return verify_plan(request, note, step)
+
+
+def _verified(request: PlanRequest, manifest: Manifest, note: Note, step: Note) -> Verification:
+    started = time.monotonic()
+    quick = request.mode == "quick"
+    asked = VerifyRequest(
+        target=request.plan,
+        model=request.model,
+        precision="+".join(_asked(manifest)),  # its layers do not tell of TF32
+        # it was built here, or lies in the engine cache
+        options={"allow_host_code": True} if manifest.options.get("version_compatible") else {},
+        quick=quick,
+        device=request.device,
+        budget=Budget.of_build(manifest.build_s, request.needed) if quick else None,
+    )
+    with run_directory("verify") as run:
+        found = verify(asked, run.path, note, step)
+        write_json(run.path / "verify.json", found.document)
+        directory = run.commit("complete", passed=not found.failures, verdict=found.document["verdict"])
+    return verdict_of(found.document, wall_s=time.monotonic() - started, evidence=directory)
+
+
+def _joined(found: Verification, earlier: Verification) -> Verification:
+    """Return a verdict with the shapes of an earlier one of the same kind, which stay verified."""
+    alike = all(getattr(found, name) == getattr(earlier, name) for name in ("mode", "model_sha256", "reference", "gpu"))
+    if not alike or WRONG in (found.verdict, earlier.verdict):
+        return found
+    tried = [one.shapes for one in found.shapes]
+    shapes = (*found.shapes, *(one for one in earlier.shapes if one.shapes not in tried))
+    left = min(found.shapes_left, earlier.shapes_left)
+    verdict = loosest(one.verdict for one in shapes if one.verdict != UNVERIFIED)
+    return found.model_copy(update={"verdict": verdict, "shapes": shapes, "shapes_left": left})
+
+
+def _beyond(manifest: Manifest) -> str:
+    """Say why drawn inputs would prove nothing about an engine; empty where they do."""
+    options = manifest.options
+    unknown = sorted(set(_asked(manifest)) - set(PRECISIONS))
+    if options.get("strip_weights"):
+        return "it was built without weights; refit it first"
+    if manifest.calibration_sha256:
+        return "its ranges were calibrated on data that drawn inputs are not like; verify it with --inputs DATA"
+    if unknown:
+        return f"there is no yardstick for {', '.join(unknown)}"
+    if any(options.get(name) for name in ("io_types", "io_formats", "direct_io")):
+        return "its inputs and outputs are not those of the model (--io-type, --io-format, --direct-io)"
+    if any("=" in profile for profile in manifest.profiles):
+        return "values of its inputs decide shapes, and are not drawn; verify it with --inputs DATA"
+    return ""
+
+
+def _asked(manifest: Manifest) -> list[str]:
+    """Return the precisions that an engine was asked for."""
+    given = manifest.options.get("precision", "fp32")
+    return [given] if isinstance(given, str) else list(given)

@@ -1,0 +1,201 @@
+"""The gate before a TensorRT engine is measured or scored: it has to be verified at the shapes that are used.
+
+Other runtimes pass: bench and the evaluations compare their outputs or scores with those of a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.bench.gate import ALLOW, Unverified
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
+from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
+from trt_workbench.errors import CheckFailed
+from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
+from trt_workbench.verify.keeping import agreed
+from trt_workbench.verify.opening import MODEL_SUFFIX
+
+Verify = Callable[[PlanRequest, Note], Verification]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a run records of an engine's verification.
+
+    Attributes:
+        engine: file name of the plan.
+        engine_sha256: of the plan.
+        verdict: of the engine at the shapes that are used.
+        text: the verdict in a line.
+        evidence: run directory with the figures; None without one.
+        allowed: whether the engine passed for --allow-unverified alone.
+    """
+
+    engine: str
+    engine_sha256: str
+    verdict: str
+    text: str
+    evidence: str | None
+    allowed: bool
+
+    def document(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that a session has loaded.
+
+    Attributes:
+        plan: its file.
+        sha256: of the bytes that were loaded.
+        gpu: that it runs on.
+        has_manifest: whether the plan was loaded by a manifest of its own.
+    """
+
+    plan: Path
+    sha256: str
+    gpu: str
+    has_manifest: bool
+
+
+def engines(provenance: Mapping[str, Any]) -> list[Engine]:
+    """Return the engines in the provenance of a session, or of several in one; empty where none is TensorRT's."""
+    found = [engine for value in provenance.values() if isinstance(value, Mapping) for engine in engines(value)]
+    if "plan_sha256" not in provenance:
+        return found
+    own = provenance
+    known = own.get("manifest") is not None
+    return [Engine(Path(own["plan"]), own["plan_sha256"], str(own["gpu"]), known), *found]
+
+
+def require_verified(
+    provenance: Mapping[str, Any],
+    model: Path,
+    needed: Sequence[Shapes],
+    *,
+    allow_unverified: bool = False,
+    device: int = 0,
+    note: Note = lambda _: None,
+    verify: Verify = verify_plan,
+) -> Mark | None:
+    """Let an engine pass that is verified at the shapes that are used; one of a model is verified now if it is not yet.
+
+    Args:
+        provenance: of the session.
+        model: that the session was asked for: a plan, or the ONNX model that its engine was built from.
+        needed: input shapes that are used.
+        allow_unverified: let every engine pass, with a mark.
+        device: CUDA device.
+        note: called with what a person should know.
+        verify: verifies a plan, as `verify_plan` does.
+
+    Returns:
+        What to record; None for a session that is none of TensorRT.
+
+    Raises:
+        CheckFailed: the engine is wrong.
+        Unverified: it is not verified at these shapes.
+    """
+    found = engines(provenance)
+    if not found:
+        return None
+    engine, is_model = found[0], model.suffix == MODEL_SUFFIX
+    kept = _kept(engine)
+    problem = _problem(kept, engine, needed, hash_model(model) if is_model else None)
+    if problem and not allow_unverified and is_model and engine.has_manifest and not _is_wrong(kept):
+        note(f"Verifying the engine beside {model.name} on ort-cpu.")
+        kept = verify(PlanRequest(engine.plan, model, needed=tuple(needed), device=device), note)
+        problem = _problem(kept, engine, needed, None)
+    if problem and not allow_unverified:
+        is_wrong = _is_wrong(kept)
+        raise (CheckFailed if is_wrong else Unverified)(_refusal(problem, engine, model, is_wrong=is_wrong))
+    return _mark(kept, engine, problem)
+
+
+def refuse_wrong(provenance: Mapping[str, Any], *, allow_unverified: bool = False) -> list[Mark]:
+    """Let engines pass that are not known to be wrong: for commands that compare every result with PyTorch themselves.
+
+    Args:
+        provenance: of the model, with one session or several.
+        allow_unverified: let every engine pass, with a mark.
+
+    Returns:
+        A mark for each engine.
+
+    Raises:
+        CheckFailed: an engine is wrong.
+    """
+    marks = []
+    for engine in engines(provenance):
+        kept = _kept(engine)
+        problem = _problem(kept, engine, (), None) if _is_wrong(kept) else ""
+        if problem and not allow_unverified:
+            raise CheckFailed(_refusal(problem, engine, engine.plan, is_wrong=True))
+        marks.append(_mark(kept, engine, problem))
+    return marks
+
+
+def keep_agreement(provenance: Mapping[str, Any], evidence: Path | None = None) -> None:
+    """Keep that a language model agreed with PyTorch in the manifests of engines that have no verdict yet.
+
+    Args:
+        provenance: of the model, with one session or several.
+        evidence: the run directory that holds the agreement.
+
+    Raises:
+        OSError: a manifest cannot be written.
+    """
+    for engine in engines(provenance):
+        manifest, kept = read_manifest(engine.plan) if engine.has_manifest else None, _kept(engine)
+        if manifest is not None and (kept is None or kept.verdict == UNVERIFIED):
+            keep_verdict(engine.plan, agreed(manifest, evidence))
+
+
+def _kept(engine: Engine) -> Verification | None:
+    """Return the verdict on the very bytes that were loaded, as the manifest has it now."""
+    kept = kept_verdict(read_manifest(engine.plan)) if engine.has_manifest else None
+    return kept if kept and kept.engine_sha256 == engine.sha256 else None
+
+
+def _is_wrong(kept: Verification | None) -> bool:
+    return kept is not None and kept.verdict == WRONG
+
+
+def _problem(kept: Verification | None, engine: Engine, needed: Sequence[Shapes], model_sha256: str | None) -> str:
+    """Say what a verdict lacks; empty where it lets the engine pass."""
+    if kept is None:
+        return f"{UNVERIFIED}: {'its manifest has no verdict' if engine.has_manifest else 'it has no manifest'}"
+    if kept.verdict in (WRONG, UNVERIFIED):
+        return f"{kept.verdict}: {kept.reason}"
+    if kept.gpu != engine.gpu:
+        return f"{UNVERIFIED} here: it was verified on {kept.gpu}, this is {engine.gpu}"
+    if model_sha256 and kept.model_sha256 and kept.model_sha256 != model_sha256:
+        return f"{UNVERIFIED}: it was verified beside another model"
+    if missing := [shapes for shapes in needed if not kept.covers(shapes)]:
+        shown = ", ".join(f"{name} {list(shape)}" for name, shape in missing[0].items())
+        return f"{UNVERIFIED} at the shapes that are used ({shown})"
+    return ""
+
+
+def _refusal(problem: str, engine: Engine, model: Path, *, is_wrong: bool) -> str:
+    if is_wrong:
+        mend = f"Find the place with `trtw verify {engine.plan.name} --bisect`, and a way around with `--fix`"
+    elif model.suffix == MODEL_SUFFIX:
+        mend = f"Verify it with `trtw verify {engine.plan} --model {model}`"
+    else:
+        mend = f"Verify it with `trtw verify {engine.plan.name} --model MODEL.onnx`"
+    return f"The engine is {problem}. {mend}, or pass {ALLOW}: {engine.plan}"
+
+
+def _mark(kept: Verification | None, engine: Engine, problem: str) -> Mark:
+    # what is wrong stays so; what lacks a shape is unverified, whatever it is elsewhere
+    verdict = WRONG if _is_wrong(kept) else UNVERIFIED if problem else kept.verdict if kept else UNVERIFIED
+    text = problem or (kept.text if kept else f"{UNVERIFIED}: its manifest has no verdict")
+    return Mark(engine.plan.name, engine.sha256, verdict, text, kept.evidence if kept else None, bool(problem))

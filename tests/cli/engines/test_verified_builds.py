@@ -1,0 +1,205 @@
+"""`build-engine --verify`: the verdict in the manifest, kept by the engine's hash, and a wrong engine's exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tests.cli.engines.common import Trtw, write_model
+
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.verdicts import kept_verdict
+from trt_workbench.engine.verification import Verification
+
+
+@pytest.fixture
+def dynamic(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "dynamic.onnx", "N")
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines are wrong from batch 2 on."""
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "2")
+
+
+def verdict(plan: Path) -> Verification:
+    found = kept_verdict(read_manifest(plan))
+    assert found
+    return found
+
+
+def build(trtw: Trtw, model: Path, *words: object, code: int = 0) -> dict[str, Any]:
+    result = trtw("build-engine", model, "--max-batch", 4, "--json", *words)
+    assert result.exit_code == code, result.output
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def test_an_engine_comes_with_its_verdict_shapes_and_hashes(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    document = build(trtw, dynamic, "-o", plan)
+    found = verdict(plan)
+    assert (found.verdict, found.mode, found.reference, found.shapes_left) == ("right", "quick", "ort-cpu", 0)
+    assert [one.shapes["x"] for one in found.shapes] == [(1, 3), (2, 3), (3, 3), (4, 3)]
+    assert len({one.inputs_sha256 for one in found.shapes}) == 4
+    assert found.engine_sha256 == document["manifest"]["engine"]["sha256"]
+    assert found.model_sha256 == document["manifest"]["model"]["sha256"]
+    assert found.evidence
+    assert json.loads((Path(found.evidence) / "verify.json").read_text())["verdict"] == "right"
+    assert "right (quick, 4 of 4 shapes beside ort-cpu" in " ".join(
+        trtw("inspect-engine", plan, "--manifest-only").stdout.replace("│", " ").split()
+    )
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    result = trtw("build-engine", dynamic, "--max-batch", 4, "-o", plan)
+    assert result.exit_code == 1
+    text = " ".join(result.stderr.split())
+    assert "The engine is wrong: N=2, output total, random inputs: row 1 of 2 is wrong, the others right" in text
+    assert f"trtw verify {plan} --model {dynamic} --bisect" in text
+    assert f"trtw verify {plan} --model {dynamic} --fix" in text
+    assert plan.is_file()
+    found = verdict(plan)
+    assert found.verdict == "wrong"
+    assert found.evidence
+    assert (Path(found.evidence) / "report.html").is_file()
+    assert (Path(found.evidence) / "failures" / "001" / "found" / "total.npy").is_file()
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_kept_verdict_is_not_found_again(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    build(trtw, dynamic, code=1)
+    runs = tmp_path / "out" / "verify"
+    before = sorted(runs.iterdir())
+    assert len(before) == 1
+    build(trtw, dynamic, code=1)  # from the cache, wrong as before
+    build(trtw, dynamic, "--verify", "off")
+    assert sorted(runs.iterdir()) == before
+    build(trtw, dynamic, "--verify", "full", code=1)
+    assert len([*runs.iterdir()]) == 2
+
+
+def test_without_verification_there_is_no_verdict_and_verify_adds_it(
+    trtw: Trtw, dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = tmp_path / "d.plan"
+    assert build(trtw, dynamic, "-o", plan, "--verify", "off")["manifest"]["verification"] is None
+    assert kept_verdict(read_manifest(plan)) is None
+    result = trtw("verify", plan, "--model", dynamic, "--quick", "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert (verdict(plan).verdict, verdict(plan).evidence) == ("right", str(tmp_path / "run"))
+    # the cached engine is the same one
+    assert build(trtw, dynamic)["manifest"]["verification"] == verdict(plan).model_dump(mode="json")
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "2")
+    assert trtw("verify", plan, "--model", dynamic, "--quick").exit_code == 1
+    assert verdict(plan).verdict == "wrong"
+    monkeypatch.delenv("TRTW_DOUBLE_FAULT")
+    assert trtw("verify", plan, "--reference", "none", "--quick").exit_code == 0
+    assert verdict(plan).verdict == "wrong"  # properties alone do not clear it
+    assert trtw("verify", plan, "--model", dynamic, "--quick").exit_code == 0
+    assert verdict(plan).verdict == "right"
+
+
+def test_a_verdict_on_another_engine_is_none(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    build(trtw, dynamic, "-o", plan)
+    manifest = plan.with_name("d.plan.json")
+    document = json.loads(manifest.read_text())
+    document["verification"]["engine_sha256"] = "0" * 64
+    manifest.write_text(json.dumps(document))
+    assert kept_verdict(read_manifest(plan)) is None
+    older = {key: value for key, value in document.items() if key != "verification"} | {"schema_version": 1}
+    manifest.write_text(json.dumps(older))
+    assert trtw("infer-engine", plan, "--no-bench").exit_code == 0
+    assert kept_verdict(read_manifest(plan)) is None
+    # a verdict on other bytes than the manifest's own is not kept
+    other = tmp_path / "other.plan"
+    assert trtw("build-engine", dynamic, "--max-batch", 5, "-o", other, "--verify", "off").exit_code == 0
+    plan.write_bytes(other.read_bytes())
+    assert trtw("verify", plan, "--model", dynamic, "--quick", "--trust").exit_code == 0
+    assert kept_verdict(read_manifest(plan)) is None
+
+
+def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(
+    trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"]),
+        helper.make_node("Add", ["x", "noise"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
+    model = tmp_path / "random.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    result = trtw("build-engine", model, "-o", tmp_path / "r.plan")
+    assert result.exit_code == 0, result.output
+    found = verdict(tmp_path / "r.plan")
+    assert found.verdict == "unverified"
+    assert "random by design" in found.reason
+    broken = ModuleNotFoundError("a library of the verification is broken")
+
+    def fail(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr("trt_workbench.verify.engine.verify", fail)
+    assert trtw("build-engine", write_model(tmp_path / "m.onnx"), "-o", tmp_path / "m.plan").exit_code == 0
+    assert verdict(tmp_path / "m.plan").reason == "ModuleNotFoundError: a library of the verification is broken"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--strip-weights",), "built without weights"),
+        (("--precision", "fp8"), "no yardstick for fp8"),
+        (("--io-type", "x=fp16"), "inputs and outputs are not those of the model"),
+    ],
+)
+def test_what_drawn_inputs_prove_nothing_about_is_unverified(
+    trtw: Trtw, dynamic: Path, words: tuple[str, ...], reason: str
+) -> None:
+    found = build(trtw, dynamic, *words)["manifest"]["verification"]
+    assert found["verdict"] == "unverified"
+    assert reason in found["reason"]
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_way_around_is_built_where_an_engine_is_wrong(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    document = build(trtw, dynamic, "-o", plan, "--verify", "fix")
+    manifest = read_manifest(plan)
+    assert manifest
+    assert manifest.way_around
+    assert manifest.way_around.rows == 1  # the fault is in larger batches
+    assert document["manifest"]["way_around"]["name"] == manifest.way_around.name
+    assert verdict(plan).verdict == "right"
+    assert [one.shapes["x"][0] for one in verdict(plan).shapes] == [1, 2, 3, 4]
+    # the engine itself stays wrong
+    build(trtw, dynamic, code=1)
+
+
+def test_a_dry_run_verifies_nothing(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    assert trtw("build-engine", dynamic, "--max-batch", 4, "--dry-run", "--verify", "full").exit_code == 0
+    assert not (tmp_path / "out" / "verify").exists()
+
+
+@pytest.mark.parametrize(("asked", "granted"), [("tf32", "tf32"), ("fp16+tf32", "fp16"), ("fp32", "fp32")])
+def test_an_engine_is_granted_the_precision_that_it_was_asked_for(
+    trtw: Trtw, dynamic: Path, asked: str, granted: str
+) -> None:
+    found = build(trtw, dynamic, "--precision", asked)["manifest"]["verification"]
+    assert (found["precision"], found["verdict"]) == (granted, f"right within {granted}".removesuffix(" within fp32"))
+
+
+def test_other_weights_lose_the_verdict(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan, refitted = tmp_path / "d.plan", tmp_path / "new.plan"
+    build(trtw, dynamic, "-o", plan, "--refit", "full")
+    assert kept_verdict(read_manifest(plan)) is not None
+    assert trtw("refit-engine", plan, dynamic, "-o", refitted).exit_code == 0
+    manifest = read_manifest(refitted)
+    assert manifest
+    assert manifest.verification is None

@@ -1,0 +1,231 @@
+"""Commands that measure or score refuse a TensorRT engine that is wrong or not verified; on the double of the core."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.engines.common import DOUBLES, write_model
+from typer.testing import CliRunner, Result
+
+from trt_workbench.bench.records import Record, read_records
+from trt_workbench.cli.app import app
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
+
+pytestmark = pytest.mark.usefixtures("doubled_core")
+TRT = ("--backend", "trt", "--no-report")
+
+
+def trtw(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines are wrong from batch 2 on."""
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "2")
+
+
+def metrics(coco: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((coco.output / "metrics.json").read_text())
+    return document
+
+
+def test_eval_coco_verifies_the_engine_of_a_model_once_at_the_shapes_it_uses(coco: Any, tmp_path: Path) -> None:
+    first = coco.invoke(*TRT, "--batch", "3")
+    assert first.exit_code == 0, first.output
+    assert "Verifying the engine beside" in first.stderr
+    mark = metrics(coco)["verification"]
+    assert mark["verdict"] == "right"
+    assert mark["allowed"] is False
+    assert f"Engine: {mark['text']}" in first.stdout
+    assert (Path(mark["evidence"]) / "verify.json").is_file()
+    assert json.loads((coco.output / "run.json").read_text())["verification"] == mark
+    kept = kept_verdict(read_manifest(Path(metrics(coco)["provenance"]["plan"])))
+    assert kept
+    assert [next(iter(one.shapes.values()))[0] for one in kept.shapes] == [3, 1, 2]  # 4 images: 3 and 1 come first
+    second = coco.invoke(*TRT, "--batch", "3")
+    assert "Verifying" not in second.stderr
+    assert len([*(tmp_path / "out" / "verify").iterdir()]) == 1
+    assert metrics(coco)["verification"] == mark
+
+
+@pytest.mark.usefixtures("faulty")
+def test_eval_coco_refuses_a_wrong_engine_unless_it_is_allowed(coco: Any) -> None:
+    refused = coco.invoke(*TRT, "--batch", "2")
+    assert refused.exit_code == 1, refused.output
+    assert "The engine is wrong: " in refused.stderr
+    assert "row 1 of 2 is wrong, the others right" in refused.stderr
+    assert "--allow-unverified" in refused.stderr
+    assert not coco.output.exists()
+    allowed = coco.invoke(*TRT, "--batch", "2", "--allow-unverified")
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
+    assert allowed.stdout.splitlines()[0].startswith(
+        "Not verified, let through by --allow-unverified: engine.plan is wrong"
+    )
+    run = json.loads((coco.output / "run.json").read_text())
+    assert run["allow_unverified"] is True
+    assert run["verification"]["verdict"] == "wrong"
+
+
+def test_eval_coco_refuses_a_plan_that_nobody_verified(coco: Any, tmp_path: Path) -> None:
+    plan = tmp_path / "d.plan"
+    assert trtw("build-engine", coco.model, "--max-batch", 2, "-o", plan, "--verify", "off").exit_code == 0
+    refused = coco.invoke(*TRT, "--model", str(plan), "--batch", "2")
+    assert refused.exit_code == 1, refused.output
+    text = " ".join(refused.stderr.split())
+    assert "The engine is unverified: its manifest has no verdict. Verify it with `trtw verify d.plan" in text
+    allowed = coco.invoke(*TRT, "--model", str(plan), "--batch", "2", "--allow-unverified")
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stdout.splitlines()[0].startswith("Not verified, let through by --allow-unverified: d.plan")
+    assert trtw("verify", plan, "--model", coco.model, "--quick").exit_code == 0
+    assert coco.invoke(*TRT, "--model", str(plan), "--batch", "2").exit_code == 0
+    # an altered plan that is loaded on trust has no verdict, whatever the manifest says
+    other = tmp_path / "other.plan"
+    assert trtw("build-engine", coco.model, "--max-batch", 3, "-o", other).exit_code == 0
+    plan.write_bytes(other.read_bytes())
+    trusted = coco.invoke(*TRT, "--model", str(plan), "--batch", "2", "--option", "trust=true")
+    assert trusted.exit_code == 1
+    assert "The engine is unverified: it has no manifest" in trusted.stderr
+
+
+def test_the_page_of_an_evaluation_bears_the_mark(coco: Any) -> None:
+    assert coco.invoke("--backend", "trt", "--batch", "2").exit_code == 0
+    page = (coco.output / "report.html").read_text()
+    assert "Engine verified: " in page
+    assert f'{os.path.relpath(metrics(coco)["verification"]["evidence"], coco.output)}/verify.json">right</a>' in page
+    # what was let through comes first
+    words = ("--backend", "trt", "--batch", "2", "--option", "force=true", "--allow-unverified")
+    assert coco.invoke(*words).exit_code == 0
+    page = (coco.output / "report.html").read_text()
+    assert "<b>Engine not verified, let through by --allow-unverified.</b>" in page
+    assert "let through by --allow-unverified: engine.plan is unverified" in page.split("reaches AP")[0]
+
+
+def test_eval_coco_takes_other_runtimes_as_they_are(coco: Any) -> None:
+    assert coco.invoke("--backend", "ort-cpu", "--no-report").exit_code == 0
+    assert metrics(coco)["verification"] is None
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bench of a small network on the double, in processes of its own."""
+    path = os.pathsep.join([str(DOUBLES), *filter(None, [os.environ.get("PYTHONPATH")])])
+    monkeypatch.setenv("PYTHONPATH", path)
+    write_model(tmp_path / "net.onnx", "batch")
+    file = tmp_path / "bench.yaml"
+    file.write_text(
+        "repetitions: 2\nmeasure: {warmup_ms: 0, duration_s: 0.01, slices: 1}\n"
+        f"models: {{net: {{path: {tmp_path / 'net.onnx'}}}}}\n"
+        "runtimes: [{backend: trt}, {backend: ort-cpu}]\n"
+        "scenarios: {arrays: {kind: arrays, batch: [1, 2]}}\n"
+    )
+    return file
+
+
+def bench(config: Path, *words: object) -> tuple[Result, list[Record]]:
+    run = config.parent / "run"
+    return trtw("bench", config, "--output", run, *words), read_records(run / "records.jsonl")
+
+
+def test_bench_verifies_engines_outside_of_the_measured_process(config: Path, tmp_path: Path) -> None:
+    result, records = bench(config)
+    assert result.exit_code == 0, result.output
+    marks = {(one.backend, one.batch): one.verification for one in records}
+    for batch in (1, 2):
+        mark = marks["trt", batch]
+        assert mark
+        assert (mark["verdict"], mark["allowed"]) == ("right", False)
+        assert marks["ort-cpu", batch] is None
+    assert (tmp_path / "run" / "logs" / "verify.log").is_file()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is False
+    link = f"{os.path.relpath(str(marks['trt', 1]['evidence']), tmp_path / 'run')}/verify.json"
+    assert f'<a href="{link}">right</a>' in (tmp_path / "run" / "report.html").read_text()
+    assert "right (quick, 1 of 1 shapes beside ort-cpu" in (tmp_path / "run" / "report.md").read_text()
+    assert trtw("report", tmp_path / "run", "--output", tmp_path / "all").exit_code == 0
+    assert '">right</a>' in (tmp_path / "all" / "overview.html").read_text()
+    assert "right (quick, 1 of 1 shapes beside ort-cpu" in (tmp_path / "all" / "overview.md").read_text()
+
+
+@pytest.mark.usefixtures("faulty")
+def test_bench_does_not_measure_a_wrong_engine(config: Path) -> None:
+    result, records = bench(config)
+    assert result.exit_code == 1
+    status = {(one.backend, one.batch): one.status for one in records}
+    assert status == {("trt", 1): "ok", ("trt", 2): "wrong", ("ort-cpu", 1): "ok", ("ort-cpu", 2): "ok"}
+    assert all("The engine is wrong: " in str(one.error) for one in records if one.status == "wrong")
+
+
+def test_bench_measures_a_plan_that_nobody_verified_only_if_it_is_allowed(config: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "net.plan"
+    assert trtw("build-engine", tmp_path / "net.onnx", "--max-batch", 2, "-o", plan, "--verify", "off").exit_code == 0
+    only = ("--model", f"net={plan}", "--only", "*/trt*")
+    refused, records = bench(config, *only)
+    assert refused.exit_code == 1
+    assert {one.error_kind for one in records} == {"Unverified"}
+    allowed, records = bench(config, *only, "--allow-unverified")
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
+    assert allowed.stdout.splitlines()[0].startswith("Not verified, let through by --allow-unverified: net.plan is")
+    assert all(one.verification and one.verification["allowed"] for one in records)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is True
+    assert "let through by --allow-unverified" in (tmp_path / "run" / "report.md").read_text().split("## ")[0]
+
+
+class OnEngine:
+    """A language model that says that an engine executes it."""
+
+    def __init__(self, model: Any, plan: Path) -> None:
+        self._model, self._plan = model, plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        manifest = read_manifest(self._plan)
+        assert manifest
+        engine = {"plan": str(self._plan), "plan_sha256": manifest.engine.sha256, "manifest": {}, "gpu": "GPU 9.0"}
+        return {**self._model.provenance, **engine}
+
+
+def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
+    llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trt_workbench.evaluate import llm_timing
+
+    plan, folder, out = tmp_path / "net.plan", llm_folder("llama"), tmp_path / "run"
+    words = ("build-engine", write_model(tmp_path / "net.onnx"), "-o", plan, "--verify", "off")
+    assert trtw(*words).exit_code == 0
+    real = llm_timing.open_logits
+
+    def opened(choice: Any, *arguments: Any) -> Any:
+        model = real(choice, *arguments)
+        return OnEngine(model, plan) if choice.name == "ort-cpu" else model
+
+    monkeypatch.setattr(llm_timing, "open_logits", opened)
+    asked = ("eval-llm", folder, "--text", __file__, "--modes", "prefill", "--prompt", "6", "--repetitions", "1")
+    run = (*asked, "--no-report", "--output", out)
+    assert trtw(*run).exit_code == 0
+    torch, ort = json.loads((out / "metrics.json").read_text())["timing"]
+    assert torch["verification"] == []
+    (mark,) = ort["verification"]
+    assert mark["text"].startswith("right (agreement, beside torch")
+    kept = kept_verdict(read_manifest(plan))
+    assert kept
+    assert (kept.mode, kept.evidence) == ("agreement", str(out))
+    assert keep_verdict(plan, kept.model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"}))
+    refused = trtw(*run)
+    assert refused.exit_code == 1
+    assert "The engine is wrong: row 1 is wrong" in " ".join(refused.stderr.split())
+    allowed = trtw(*run, "--allow-unverified")
+    assert allowed.exit_code == 0, allowed.output
+    assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")
+    assert allowed.stdout.splitlines()[0] == (
+        "Not verified, let through by --allow-unverified: net.plan is wrong: row 1 is wrong."
+    )
+    assert json.loads((out / "run.json").read_text())["allow_unverified"] is True
