@@ -65,6 +65,7 @@ def test_paths_of_the_command_line_are_not_moved(tmp_path: Path) -> None:
         ("profiles: &all [*all]\n", "a part of it holds itself"),
         (f"profiles: {'[' * 3000}{']' * 3000}\n", "nested too deeply"),
         ("precision: [fp16\n", r"not YAML.*build.yaml:2"),
+        ("timing_cache: !!timestamp x\n", "not YAML"),
         ("- a\n", "key: value"),
         ("gpu_fallback: true\n", "gpu_fallback needs dla_core"),
         ("memory_pools: {workspce: 3}\n", "memory_pools"),

@@ -65,8 +65,8 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
     except OSError as error:
         msg = f"The file of {noun} cannot be read ({error.strerror}): {file}"
         raise UsageProblem(msg) from error
-    # ValueError: a date or a number that cannot be, or no UTF-8
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    # ValueError: a date or a number that cannot be, or no UTF-8; AttributeError: a tag on what is no value of its type
+    except (yaml.YAMLError, ValueError, OverflowError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
         msg = f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
