@@ -193,12 +193,12 @@ def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softma
     assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
 
 
-def test_that_no_way_around_helps_is_said(tmp_path: Path) -> None:
-    result = verify(tmp_path / "run", "rows after the first", "--fix")
+def test_that_no_way_around_helps_is_said(model: Path, tmp_path: Path) -> None:
+    result = verify(model, tmp_path / "run", "rows after the first", "--fix")
     assert result.exit_code == 1
     assert "No way around makes it right." in " ".join(result.stderr.split())
     assert json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())["chosen"] is None
-    refused = verify(tmp_path / "other", "rows after the first", "--fix-out", tmp_path / "m.plan")
+    refused = verify(model, tmp_path / "other", "rows after the first", "--fix-out", tmp_path / "m.plan")
     assert refused.exit_code == 2
     assert "takes the name of a model" in " ".join(refused.stderr.split())
     assert not (tmp_path / "other").exists()

@@ -176,7 +176,8 @@ def test_calibrated_convolutions_that_must_be_int8_are(tmp_path: Path) -> None:
     settings = {
         "calibration": {"data": tmp_path / "data.npy"},  # in batches of 1, as the model takes them
         "precision_constraints": "obey",
-        "layer_precisions": {"conv_*": "int8"},
+        # not the second, which TensorRT 8.6 fuses with the sum after it: that has no kernel with an output in floats
+        "layer_precisions": {"conv_first": "int8"},
     }
     x = samples("conv", 1, seed=9)
     with load(model, "int8", **settings) as session:

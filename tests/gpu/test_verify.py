@@ -187,7 +187,7 @@ def test_rows_are_split_on_the_device(tmp_path: Path) -> None:
 def test_an_fp16_engine_of_a_vision_transformers_block_is_right_within_fp16(tmp_path: Path) -> None:
     found = verified(vit_block(tmp_path / "block.onnx"), "fp16")
     assert found.failures == ()
-    assert found.document["verdict"] == "right within fp16"
+    assert found.document["verdict"] in ("right", "right within fp16")  # as TensorRT may choose kernels of fp32
 
 
 def test_every_other_way_to_run_an_engine_agrees(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tests.unit.verify.conftest import save
 from trt_workbench.engine.verification import Shapes, Verification, VerifiedShapes
 from trt_workbench.verify import run as running
 from trt_workbench.verify.budget import LEAST_S, Budget
+from trt_workbench.verify.calls import Call
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Range
@@ -41,7 +42,7 @@ def tried(
     """Return the shapes that were tried and how many were left, where every row of a call takes `row_s` seconds."""
     run_case = running._Run.case
 
-    def slow(self: running._Run, call: running._Call) -> dict[str, object]:
+    def slow(self: running._Run, call: Call) -> dict[str, object]:
         clock.now += row_s * (call.case.batch or 1)
         return run_case(self, call)
 
