@@ -182,7 +182,7 @@ def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softma
     assert document["chosen"] == "attention-softmax-spelled"
     assert document["plain_latency_ms"] > 0
     by_name = {row["way"]: row for row in document["tried"]}
-    assert by_name["attention-mask-expanded"]["verdict"] == "wrong"
+    assert by_name["attention-scores-copied"]["verdict"] == "wrong"
     assert by_name["attention-softmax-spelled"]["relative_latency"] > 0
     assert by_name["attention-shares-copied"]["latency_ms"] is None
     assert document["not_tried"] == []

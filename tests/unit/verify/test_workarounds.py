@@ -123,7 +123,7 @@ def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     assert verify(request(model), tmp_path / "run").document["verdict"] == "wrong"
     found = fixed(request(model), tmp_path)
     taken = require_chosen(found, model)
-    assert taken.name == "attention-mask-expanded"
+    assert taken.name == "attention-mask-in-keys"
     assert taken.verdict == "right"
     assert taken.milliseconds is not None
     assert taken.milliseconds > 0
@@ -132,7 +132,7 @@ def test_a_rewrite_is_taken_where_the_fault_is_in_the_pattern(
     assert "rows-1" in found.left
     assert "attention-softmax-spelled" in found.left
     # what is handed on is all that a build needs
-    assert taken.request.target == tmp_path / "attention-attention-mask-expanded.onnx"
+    assert taken.request.target == tmp_path / "attention-attention-mask-in-keys.onnx"
     assert verify(taken.request, tmp_path / "again").document["verdict"] == "right"
 
 
@@ -144,12 +144,12 @@ def test_all_are_tried_on_demand_and_the_models_of_the_others_are_gone(
     verdicts = tried(found)
     assert found.left == ()
     assert found.chosen is not None
-    assert found.chosen.name == "attention-mask-expanded"
+    assert found.chosen.name == "attention-mask-in-keys"
     assert verdicts["attention-softmax-spelled"] == "wrong"
     assert verdicts["attention-mask-in-keys"] == "right"
     assert verdicts["rows-1"] == "right"
     assert sorted(path.name for path in tmp_path.glob("*.onnx")) == [
-        "attention-attention-mask-expanded.onnx",
+        "attention-attention-mask-in-keys.onnx",
         "attention.onnx",
     ]
     (document,) = [row for row in found.document()["tried"] if row["way"] == "attention-softmax-spelled"]
@@ -278,7 +278,7 @@ def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, 
     asked = of_model(VerifyRequest(target=copy, quick=True))  # the model lies beside it
     assert (asked.target, asked.model, asked.precision) == (model, model, "fp16")
     taken = require_chosen(fixed(VerifyRequest(target=copy, quick=True), tmp_path), copy)
-    assert taken.name == "attention-mask-expanded"
+    assert taken.name == "attention-mask-in-keys"
     made = read_manifest(taken.plan or Path())
     assert made is not None
     assert made.options["optimization_level"] == 1
@@ -295,7 +295,7 @@ def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, pla
     manifest = read_manifest(plan)
     assert manifest is not None
     assert manifest.way_around is not None
-    assert manifest.way_around.name == "attention-mask-expanded"
+    assert manifest.way_around.name == "attention-mask-in-keys"
     assert manifest.way_around.model_sha256 == hash_model(model)
     assert manifest.way_around.plain_latency_ms == found.plain_milliseconds
     assert manifest.way_around.rows is None
