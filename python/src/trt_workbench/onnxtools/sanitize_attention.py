@@ -194,8 +194,8 @@ def _replace(node: onnx.NodeProto, old: str, new: str) -> None:
     node.input[list(node.input).index(old)] = new
 
 
-# The cheapest first. Of step graphs with a mask for each row TensorRT 8.6 computes all but the last rightly, which it does
-# not build; it is wrong where the mask gets the shape of the scores, or heads join the batch.
+# The cheapest first. Of step graphs with a mask for each row TensorRT 8.6 computes all but the last rightly, which it
+# does not build; it is wrong where the mask gets the shape of the scores, or heads join the batch.
 RULES: Mapping[str, Rule] = {
     "attention-mask-selected": _selected_scores,
     "attention-mask-in-keys": _mask_in_keys,
