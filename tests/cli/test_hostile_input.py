@@ -409,12 +409,16 @@ def test_altered_run_directories(coco: Any, name: str, path: list[Any], value: A
     refused("report", coco.output, text=str(coco.output))
 
 
-def test_an_earlier_profile_without_its_sides(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "more", [{}, {"sides": {"target": {"own_ms": "x"}}}, {"sides": {"target": {"own_interval_ms": [0.1, []]}}}], ids=str
+)
+def test_an_earlier_profile_that_was_changed(more: dict[str, Any], tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")
     run = tmp_path / "run"
     run.mkdir()
-    (run / "run.json").write_text(json.dumps({"schema_version": 1, "command": "profile"}))
+    (run / "run.json").write_text(json.dumps({"schema_version": 1, "command": "profile", **more}))
     (run / "records.jsonl").touch()
+    (run / "env.json").write_text(json.dumps({"schema_version": 1}))
     refused("profile", tmp_path / "m.onnx", "--backend", "ort-cpu", "--against", run, text=str(run))
 
 

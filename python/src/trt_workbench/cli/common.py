@@ -121,6 +121,8 @@ def handled(command: Callable[P, R]) -> Callable[P, R]:
             )
         except RecursionError:
             fail("The input is nested too deeply.", UsageProblem.exit_code)
+        except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
+            fail(f"An argument or name is no text: {error.object!r}", UsageProblem.exit_code)
         except KeyboardInterrupt:
             fail(f"Interrupted{'; nothing was kept' if _kept() is before else ''}.", INTERRUPTED)
 

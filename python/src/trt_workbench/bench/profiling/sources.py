@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,10 +89,21 @@ def earlier_run(directory: Path) -> Profile:
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
     with foreign_files(directory):
         facts = dict(run["sides"]["target"])
+        _require_numbers(facts)
     facts["run"] = str(directory)
     environment = read_json_object(directory / "env.json")
     facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
     return Profile([one.model_copy(update={"side": "against"}) for one in found], facts)
+
+
+def _require_numbers(facts: Mapping[str, Any]) -> None:
+    """Raise TypeError where a time, or an end or coverage of its interval, is no number."""
+    for key, value in facts.items():
+        if key.endswith(("_ms", "_coverage")) and value is not None:
+            for number in value if isinstance(value, list) else [value]:
+                if not isinstance(number, int | float):
+                    msg = f"{key} is {value!r}"
+                    raise TypeError(msg)
 
 
 def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
