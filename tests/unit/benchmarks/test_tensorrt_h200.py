@@ -171,6 +171,17 @@ def test_report_is_made_from_the_records_alone(tmp_path: Path) -> None:
     assert "| resnet50-b1-fp16 compute, ms | 2 | 0.5000 | 0.5010 | 1.0020 |" in text
     assert "trtexec --loadEngine=a.plan\n" in text
     assert "ERROR SUMMARY: 0 errors" in text
+    assert "several sessions" not in text
+
+
+def test_the_report_says_which_cases_were_measured_together(tmp_path: Path) -> None:
+    from measuring.summary import _sessions
+
+    for name, cases in (("env-pairs", ["a", "b"]), ("env-pairs-2", ["c"])):
+        words = ["measure.py", "pairs", "--case", *cases, "--duration-s", "2"]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"command_line": words}), encoding="utf-8")
+    lines = _sessions(tmp_path).splitlines()
+    assert lines[-2:] == ["- `env-pairs-2.json`: c", "- `env-pairs.json`: a, b"]
 
 
 class Countdown:

@@ -39,6 +39,8 @@ def test_the_table_holds_what_verify_must_show() -> None:
 
 
 def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> None:
+    from zoo.table import entries
+
     words = ["run", "--work", tmp_path / "work", "--output", tmp_path / "records", "--backend", "ort-cpu", "--jobs", 2]
     ran = measure(*words, "--only", "generated-00[12]", "--precisions", "fp32", "fp16")
     assert ran.returncode == 0, ran.stderr
@@ -59,6 +61,17 @@ def test_a_run_goes_on_where_it_stopped_and_makes_its_report(tmp_path: Path) -> 
     assert reported.returncode == 0, reported.stderr
     page = (tmp_path / "records" / "README.md").read_text()
     assert "| generated graphs | 3 right | 2 not run |" in page
+    assert f"5 of the {2 * len(entries())} jobs of the table have a record." in page
+    assert "measure.py run --work" in page  # the commands
+    assert "## Undecided" not in page
+    (tmp_path / "records" / "records.jsonl").write_text(json.dumps(_undecided(lines[0])) + "\n")
+    assert measure("report", "--output", tmp_path / "records").returncode == 0
+    page = (tmp_path / "records" / "README.md").read_text()
+    assert "| ort-cpu, a free batch, fp32 | 3 of 24 outputs |" in page
+
+
+def _undecided(record: str) -> dict[str, Any]:
+    return json.loads(record) | {"precision": "fp32", "verdict": "undecided", "undecided": 3, "outputs": 24}
 
 
 def test_what_was_wrong_and_is_not_any_more_is_said_so(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ _PAIRS = """## Beside trtexec, on the same plan
 
 Each pair is one process of trtexec and one of `infer-engine`, by turns, the first of them changing from pair to pair:
 warm-up 200 ms, at least 10 iterations and the duration in the commands below, spin wait, transfers included. Figures
-are medians of a run's queries; the columns give their medians over the pairs, and the ratio within each pair,
-`infer-engine` to trtexec. Targets: compute and latency at most 1.005, throughput at least 0.995.
+are medians of a run's queries; the columns give their medians over the pairs, and the median and range of the ratios
+within each pair, `infer-engine` to trtexec. Targets: compute and latency at most 1.005, throughput at least 0.995.
 """
 _CONTEXTS = """## An engine's speed after other work of the process
 
@@ -81,7 +81,8 @@ def write_report(folder: Path, destination: Path) -> Path:
     pairs = read_records(folder, "pair")
     if pairs:
         head = ("case and measure", "pairs", "trtexec", "workbench", "ratio", "range", "target")
-        parts += [_PAIRS, verdicts.table(head, verdicts.pair_rows(pairs)), _anchors(pairs), _commands(pairs)]
+        parts += [_PAIRS, _sessions(folder), verdicts.table(head, verdicts.pair_rows(pairs))]
+        parts += [_anchors(pairs), _commands(pairs)]
     for kind, text, columns, rows in _SECTIONS:
         if found := read_records(folder, kind):
             parts += [text, verdicts.table(columns.split("|"), rows(found))]
@@ -140,6 +141,18 @@ def _engines(records: Sequence[Mapping[str, Any]]) -> str:
         rows.append([record["engine"], level, f"{record['build_s']:.1f}", size, layers, outputs, finite])
     head = ("engine", "level", "build, s", "size, MB", "layers", "outputs of a first run", "values")
     return "## Engines\n\n" + verdicts.table(head, rows)
+
+
+def _sessions(folder: Path) -> str:
+    """Which cases were measured together, where there were several sessions: each has an environment."""
+    found = []
+    for path in sorted(folder.glob("env-pairs*.json")):
+        words = json.loads(path.read_text(encoding="utf-8"))["command_line"]
+        after = words[words.index("--case") + 1 :] if "--case" in words else ["all"]
+        end = next((place for place, word in enumerate(after) if word.startswith("--")), len(after))
+        found.append(f"- `{path.name}`: {', '.join(after[:end])}")
+    text = "Measured in several sessions, on different machines where the GPUs in these files differ:"
+    return "\n".join([text, "", *found]) if len(found) > 1 else ""
 
 
 def _anchors(pairs: Sequence[Mapping[str, Any]]) -> str:

@@ -17,11 +17,12 @@ Record = Mapping[str, Any]
 def write_report(folder: Path) -> Path:
     """Write README.md beside records.jsonl and return it."""
     records = latest(folder / "records.jsonl")
-    env = json.loads((folder / "env.json").read_text(encoding="utf-8"))
-    lines = ["# Verdicts of verify on a table of models", "", *_ran_on(records, env), ""]
+    envs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("env*.json"))]
+    lines = ["# Verdicts of verify on a table of models", "", *_ran_on(records, envs), "", *_commands(envs), ""]
     for column in sorted({_column(record) for record in records}):
         of_column = [record for record in records if _column(record) == column]
         lines += [f"## {column}", "", *_counts(of_column), "", *_named(of_column), ""]
+    lines += _undecided(records)
     lines += _wrong(records, {_key(one): one for one in latest(folder / "bisected.jsonl")})
     path = folder / "README.md"
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
@@ -38,19 +39,26 @@ def _key(record: Record) -> tuple[Any, ...]:
     return tuple(record[name] for name in ("model", "backend", "precision", "level", "batch"))
 
 
-def _ran_on(records: Iterable[Record], env: Mapping[str, Any]) -> list[str]:
-    gpus = sorted({gpu["name"] for gpu in env["driver"]["gpus"]}) or ["no GPU"]
-    versions = {name: env["packages"].get(name) for name in ("onnxruntime", "onnxruntime-gpu", "torch", "transformers")}
+def _ran_on(records: Iterable[Record], envs: Sequence[Mapping[str, Any]]) -> list[str]:
+    gpus = sorted({gpu["name"] for env in envs for gpu in env["driver"]["gpus"]}) or ["no GPU"]
+    packages = envs[0]["packages"]
+    versions = {name: packages.get(name) for name in ("onnxruntime", "onnxruntime-gpu", "torch", "transformers")}
     versions["TensorRT"] = next((record["tensorrt"] for record in records if record.get("tensorrt")), None)
     stack = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     return [
-        f"Made by `measure.py report` from `records.jsonl`. {', '.join(gpus)}; {stack}. Weights are random but for the",
-        "embedded models'; what is reduced of an architecture says `measure.py list`. Batches 1, 2, 3 and 4, ends of",
-        "every other free dimension, two sets of random inputs, all properties, beside ONNX Runtime's CPU provider.",
-        "TensorRT builds without cuBLAS, cuDNN and compiled convolutions, for the sake of the builds' time.",
-        "A share is the largest relative L2 error over what the precision explains; above 1 an output is wrong, and",
-        "others than floats do not count.",
+        "Made by `measure.py report` from `records.jsonl`; the machines are in `env*.json`.",
+        f"{', '.join(gpus)}; {stack}.",
+        "Weights are random but for the embedded models'; what is reduced of an architecture says `measure.py list`.",
+        "Batches 1, 2, 3 and 4, ends of every other free dimension, two sets of random inputs, all properties, beside",
+        "ONNX Runtime's CPU provider. TensorRT builds without cuBLAS, cuDNN and compiled convolutions, for the sake of",
+        "the builds' time. A share is the largest relative L2 error over what the precision explains; above 1 an",
+        "output is wrong, and others than floats do not count. `right` alone is within what fp32 explains; where fp16",
+        "was asked for, the engine then computed in fp32, as it may.",
     ]
+
+
+def _commands(envs: Iterable[Mapping[str, Any]]) -> list[str]:
+    return ["```", *sorted(f"python {' '.join(env['command_line'])}" for env in envs), "```"]
 
 
 def _column(record: Record) -> str:
@@ -69,7 +77,8 @@ def _counts(records: Sequence[Record]) -> list[str]:
             counted = Counter(record["verdict"] for record in of_cell)
             cells.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(counted.items())) or "-")
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    return lines
+    jobs = len(entries()) * len(precisions)
+    return [*lines, "", f"{len(records)} of the {jobs} jobs of the table have a record."]
 
 
 def _named(records: Sequence[Record]) -> list[str]:
@@ -95,6 +104,22 @@ def _cell(record: Record | None) -> str:
     verdict = record["verdict"] if record["verdict"] != "wrong" else "**wrong**"
     seconds = f"{record['open_s']:.0f} + {record['verify_s']:.0f}" if "verify_s" in record else "-"
     return f"{verdict} | {share} | {seconds}"
+
+
+def _undecided(records: Iterable[Record]) -> list[str]:
+    """Return what verify could not decide: outputs that the rounding of the precision alone turns over."""
+    rows = [record for record in records if record["verdict"] == "undecided"]
+    lines = [
+        "## Undecided",
+        "",
+        "Rounding alone turns outputs over, in copies of the model that ONNX Runtime runs.",
+        "",
+    ]
+    lines += ["| model | on | undecided, for each shape and inputs |", "| --- | --- | --- |"]
+    for record in rows:
+        on = f"{_column(record)}, {record['precision']}"
+        lines.append(f"| {record['model']} | {on} | {record['undecided']} of {record['outputs']} outputs |")
+    return [*lines, ""] if rows else []
 
 
 def _wrong(records: Iterable[Record], bisected: Mapping[tuple[Any, ...], Record]) -> list[str]:
