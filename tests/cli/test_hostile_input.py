@@ -410,7 +410,9 @@ def test_altered_run_directories(coco: Any, name: str, path: list[Any], value: A
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"sides": {"target": {"own_ms": "x"}}}, {"sides": {"target": {"own_interval_ms": [0.1, []]}}}], ids=str
+    "more",
+    [{}, *({"sides": {"target": {key: value}}} for key, value in [("own_ms", "x"), ("own_interval_ms", 1)])],
+    ids=str,
 )
 def test_an_earlier_profile_that_was_changed(more: dict[str, Any], tmp_path: Path) -> None:
     onnx.save(model(), tmp_path / "m.onnx")

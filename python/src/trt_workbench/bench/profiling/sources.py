@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
@@ -69,6 +71,20 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
     raise UsageProblem(msg)
 
 
+class _Times(BaseModel):
+    """What is read of the facts of a side; there may be others."""
+
+    model_config = ConfigDict(strict=True)
+
+    own_ms: float | None = None
+    own_interval_ms: list[float] | None = Field(None, min_length=2, max_length=2)
+    own_interval_coverage: float | None = None
+    profiled_ms: float | None = None
+    profiled_interval_ms: list[float] | None = Field(None, min_length=2, max_length=2)
+    profiled_interval_coverage: float | None = None
+    sum_ms: float | None = None
+
+
 def kernels_alone(work: Workload) -> Profile:
     """Return a profile without layers, for a runtime whose kernels alone can be recorded."""
     note = f"Backend {work.backend} has no profiler by layer; the kernels alone were recorded."
@@ -89,21 +105,11 @@ def earlier_run(directory: Path) -> Profile:
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
     with foreign_files(directory):
         facts = dict(run["sides"]["target"])
-        _require_numbers(facts)
+        _Times.model_validate(facts)
     facts["run"] = str(directory)
     environment = read_json_object(directory / "env.json")
     facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
     return Profile([one.model_copy(update={"side": "against"}) for one in found], facts)
-
-
-def _require_numbers(facts: Mapping[str, Any]) -> None:
-    """Raise TypeError where a time, or an end or coverage of its interval, is no number."""
-    for key, value in facts.items():
-        if key.endswith(("_ms", "_coverage")) and value is not None:
-            for number in value if isinstance(value, list) else [value]:
-                if not isinstance(number, int | float):
-                    msg = f"{key} is {value!r}"
-                    raise TypeError(msg)
 
 
 def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
