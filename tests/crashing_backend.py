@@ -1,8 +1,8 @@
-"""A backend that crashes as engines do that read memory which is not theirs: ort-cpu, and a process or device that dies.
+"""A backend that crashes as engines do that read memory which is not theirs: ort-cpu, and what ends process or device.
 
-`--option crash=KIND`: `abort`, `sticky` (the device fails, and for every later call of the process) or `hang`, of graphs
-with the operator `--option at=OPERATOR` (all without it). `--option wrong=OPERATOR`: rows after the first of graphs with
-that operator are wrong.
+`--option crash=KIND`: `abort`, `sticky` (the device fails, and for every later call of the process) or `hang`, of
+graphs with the operator `--option at=OPERATOR` (all without it). `--option wrong=OPERATOR`: rows after the first of
+graphs with that operator are wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CrashingSession(Session):
         if self._crash == "sticky":
             type(self).dead = True
         if self.dead:
-            msg = "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too; start it again."
+            msg = "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
             raise DeviceFailure(msg)
         found = self._inner.run(inputs)
         if not self._is_wrong:

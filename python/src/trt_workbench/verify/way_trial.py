@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
     return statistics.median(times[_WARM_UP:]) * 1e3
 
 
-def best_inputs(request: VerifyRequest, opened: Opened) -> Mapping[str, NDArray[Any]]:
+def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any]]:
     """Return inputs at the best shape: drawn, or the first of the request's own."""
     specs, space = opened.session.inputs, opened.spaces[0]
     if not request.inputs:
