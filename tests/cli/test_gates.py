@@ -14,6 +14,8 @@ from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
+from trt_workbench.errors import CheckFailed
+from trt_workbench.verify.bench_gate import BenchGate
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 TRT = ("--backend", "trt", "--no-report")
@@ -158,6 +160,26 @@ def test_bench_does_not_measure_a_wrong_engine(config: Path) -> None:
     status = {(one.backend, one.batch): one.status for one in records}
     assert status == {("trt", 1): "ok", ("trt", 2): "wrong", ("ort-cpu", 1): "ok", ("ort-cpu", 2): "ok"}
     assert all("The engine is wrong: " in str(one.error) for one in records if one.status == "wrong")
+
+
+@pytest.mark.parametrize(("fault", "said"), [("crash", "it crashed: The GPU failed."), ("abort", "SIGABRT")])
+def test_bench_calls_an_engine_that_crashes_wrong(
+    fault: str, said: str, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = config.parent / "net.plan"
+    assert (
+        trtw("build-engine", config.parent / "net.onnx", "--max-batch", 2, "-o", plan, "--verify", "off").exit_code == 0
+    )
+    manifest = read_manifest(plan)
+    assert manifest
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", fault)
+    provenance = {"plan": str(plan), "plan_sha256": manifest.engine.sha256, "gpu": "GPU 9.0", "manifest": {}}
+    with BenchGate().opened(config.parent / "log", 60) as check, pytest.raises(CheckFailed, match=said):
+        check(provenance, config.parent / "net.onnx", {"x": (1, 3), "y": (1, 3)}, 0)
+    kept = kept_verdict(read_manifest(plan))
+    assert kept
+    assert kept.verdict == "wrong"
+    assert said in kept.reason
 
 
 def test_bench_measures_a_plan_that_nobody_verified_only_if_it_is_allowed(config: Path, tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
+from tests.in_process_worker import InProcessWorker
 from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.cli.app import app
+from trt_workbench.verify import isolation
 
 DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
 
@@ -25,6 +27,7 @@ DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yol
 def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
+    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
 
 
 @pytest.fixture

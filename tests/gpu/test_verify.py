@@ -20,13 +20,10 @@ from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.system.environment import installed_packages
-from trt_workbench.verify.bisect import bisect
-from trt_workbench.verify.fixed_files import write_fixed
+from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.space import Range
-from trt_workbench.verify.workarounds import fixed, require_chosen
 
 pytestmark = pytest.mark.gpu
 SLOTS = 16
@@ -77,7 +74,9 @@ def test_step_graphs_with_a_mask_for_each_row_are_found_wrong(
 
     # as before the product's way around: a mask [B,1,1,K] instead of one for all
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
-    found = verified(step_graph(llm_folder, family, tmp_path / "step.onnx"))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    found = verified_apart(quick_request(step_graph(llm_folder, family, tmp_path / "step.onnx")), folder)
     assert found.document["verdict"] == "wrong"
     assert any("row 1 of 2 is wrong, the others right" in text for text in found.failures), found.failures
 
@@ -92,23 +91,40 @@ def test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes(
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx")
-    request, run = quick_request(model), tmp_path / "run"
-    found = bisect(request, verified(model), run, seconds=400)
-    write_bisected(request, found, run)
-    report = (run / "bisect" / "report.md").read_text() if found.nodes else found.reason
-    assert 1 <= len(found.nodes) <= 10, (found, report)
-    assert found.complete
-    folder = run / "bisect"
-    for backend, options, is_right in ((TrtBackend(), request.options, False), (OrtCpuBackend(), {}, True)):
-        with backend.load(folder / "minimal.onnx", SessionOptions(extra=options)) as session:
-            inputs = arrays(folder / "inputs")
-            outputs = session.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in session.inputs})
-        apart = {name: float(np.abs(outputs[name] - want).max()) for name, want in arrays(folder / "expected").items()}
-        assert (max(apart.values()) < 1e-3) == is_right, (backend.name, apart, report)
+    code, document = command(model, "--bisect", "--bisect-seconds", "90")
+    assert code == 1
+    found, folder = document["bisect"], model.parent / "run" / "bisect"
+    report = (folder / "report.md").read_text() if found["nodes"] else found["reason"]
+    assert found["nodes"], (found, report)
+    assert len(found["nodes"]) <= (10 if found["complete"] else 60), (found, report)
+    if found["crash"]:
+        return  # a script that crashes proves no difference
+    expected = arrays(folder / "expected")
+    for there, is_right in ((arrays(folder / "actual"), False), (on_cpu(folder / "minimal.onnx"), True)):
+        apart = {name: float(np.abs(there[name] - want).max()) for name, want in expected.items()}
+        assert (max(apart.values()) < 1e-3) == is_right, (apart, report)
     if installed_packages().get("tensorrt", "").startswith("8.6"):
         ran = subprocess.run([sys.executable, folder / "reproduce.py"], capture_output=True, text=True, check=False)
         assert ran.returncode == 1, ran.stdout + ran.stderr
         assert "largest difference" in ran.stdout
+
+
+def command(model: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run `trtw verify` in a process of its own, as wrong engines can kill the CUDA context of theirs."""
+    options = [f"{name}={json.dumps(value)}" for name, value in fast().items()]
+    program = [sys.executable, "-c", "from trt_workbench.cli.main import main; main()", "verify", str(model), "--quick"]
+    program += [word for option in options for word in ("--option", option)]
+    program += ["--output", str(model.parent / "run"), "--json", *words]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=500, check=False)
+    assert ran.returncode in (0, 1), (ran.returncode, ran.stderr[-3000:])
+    assert ran.stdout, ran.stderr[-3000:]
+    return ran.returncode, json.loads(ran.stdout)
+
+
+def on_cpu(model: Path) -> dict[str, Any]:
+    inputs = arrays(model.parent / "inputs")
+    with OrtCpuBackend().load(model) as session:
+        return dict(session.run({spec.name: inputs[spec.name].astype(spec.dtype) for spec in session.inputs}))
 
 
 def arrays(folder: Path) -> dict[str, Any]:
@@ -139,19 +155,18 @@ def test_step_graphs_that_are_wrong_are_fixed(
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx", batch)
-    ranges = {} if batch else {"batch": Range(1, 4, 8)}
-    request = VerifyRequest(target=model, options=fast(), quick=True, ranges=ranges)
-    found = verify(request, tmp_path)
-    if batch is None and not found.failures:
+    plan = tmp_path / "step-fixed.plan"
+    dims = () if batch else ("--dim", "batch=1:4:8")
+    code, document = command(model, *dims, "--fix-out", str(plan), "--fix-seconds", "300")
+    if batch is None and code == 0 and "fix" not in document:
         pytest.skip("TensorRT is right with a dynamic batch")
-    assert found.document["verdict"] == "wrong"
-    tried = fixed(request, tmp_path, found=found)
-    print(json.dumps(tried.document(), indent=2))  # noqa: T201 - which ways are right is what a person wants to know
-    plan = write_fixed(tried, request, tmp_path / "step-fixed.plan")
+    assert document["verdict"] == "wrong"
+    print(json.dumps(document["fix"], indent=2))  # noqa: T201 - which ways are right is what a person wants to know
+    assert code == 0, document["fix"]
     manifest = read_manifest(plan)
     assert manifest is not None
     assert manifest.way_around is not None
-    assert manifest.way_around.name == require_chosen(tried, model).name
+    assert manifest.way_around.name == document["fix"]["chosen"]
     rng = np.random.default_rng(7)
     with TrtBackend().load(plan, SessionOptions()) as engine, OrtCpuBackend().load(model) as reference:
         assert [spec.name for spec in engine.outputs] == [spec.name for spec in reference.outputs]

@@ -19,6 +19,11 @@ def dynamic(tmp_path: Path) -> Path:
     return write_model(tmp_path / "dynamic.onnx", "N")
 
 
+@pytest.fixture(autouse=True)
+def _workers_find_the_double(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
+
+
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Engines are wrong from batch 2 on."""
@@ -69,6 +74,23 @@ def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(trtw: Trtw, dynamic:
     assert found.evidence
     assert (Path(found.evidence) / "report.html").is_file()
     assert (Path(found.evidence) / "failures" / "001" / "found" / "total.npy").is_file()
+
+
+@pytest.mark.parametrize("words", [(), ("--verify", "fix")])
+def test_an_engine_that_kills_the_device_is_wrong(
+    words: tuple[str, ...], trtw: Trtw, dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "crash")
+    monkeypatch.setattr("trt_workbench.verify.workarounds.ways", lambda *_: iter(()))
+    plan = tmp_path / "d.plan"
+    result = trtw("build-engine", dynamic, "--max-batch", 4, "-o", plan, *words)
+    assert result.exit_code == 1
+    said = " ".join(result.stderr.split())
+    assert "No way around makes it right" in said if words else "it crashed: The GPU failed." in said
+    found = verdict(plan)
+    assert found.verdict == "wrong"
+    assert "it crashed: The GPU failed." in found.reason
+    assert (Path(str(found.evidence)) / "failures" / "001" / "inputs" / "x.npy").is_file()
 
 
 @pytest.mark.usefixtures("faulty")

@@ -5,7 +5,8 @@ What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE
 GPU's, TRTW_DOUBLE_SLEEP the seconds of a build (roughly, with version 8), TRTW_DOUBLE_LOG a file that gets a line for
 every build, TRTW_DOUBLE_PROFILER one that gets a line for every start and stop of the profiler. TRTW_DOUBLE_FAULT names
 a way to run an engine in which it is wrong: "no graph", "transfers", "slots", "device arrays", "state", "profile 1".
-A number stands for a batch: from it on, rows after the first are wrong.
+A number stands for a batch: from it on, rows after the first are wrong. With "crash" the device fails in every call,
+with "abort" the process ends.
 """
 
 import hashlib
@@ -313,6 +314,10 @@ class Runner:
 
 def _spoiled(array: Any) -> Any:
     fault = os.environ.get("TRTW_DOUBLE_FAULT", "")
+    if fault == "abort":
+        os.abort()
+    if fault == "crash":
+        raise DeviceFailure("The GPU failed. Every later call of this process will fail too; start it again.")
     if fault.isdecimal() and array.dtype.kind == "f" and array.ndim and len(array) >= int(fault):
         return np.concatenate([array[:1], array[1:] / 2])
     return array

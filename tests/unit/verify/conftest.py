@@ -7,8 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
+from tests.in_process_worker import InProcessWorker
 
 from trt_workbench.backends import registry
+from trt_workbench.verify import isolation
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +18,12 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the backend `faulty`."""
     monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers be in this process, where tests plant their faults; test_isolation.py has processes."""
+    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
 
 
 @pytest.fixture

@@ -28,7 +28,15 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
-from trt_workbench.cli.verify_fix import FixAllOption, FixOption, FixOutOption, check_fix, run_fix, show_fixed
+from trt_workbench.cli.verify_fix import (
+    FixAllOption,
+    FixOption,
+    FixOutOption,
+    FixSecondsOption,
+    check_fix,
+    run_fix,
+    show_fixed,
+)
 from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 
 if TYPE_CHECKING:
@@ -78,6 +86,7 @@ def verify(
     fix: FixOption = False,
     fix_all: FixAllOption = False,
     fix_out: FixOutOption = None,
+    fix_seconds: FixSecondsOption = 900.0,
     option: BackendExtraOption = None,
     trust: TrustOption = False,
     device: DeviceOption = 0,
@@ -95,6 +104,7 @@ def verify(
     from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.report.verify import write_report
+    from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
     from trt_workbench.verify.keeping import keep_found
@@ -119,12 +129,16 @@ def verify(
     )
     if bisect:
         check_bisectable(request)
-    if fix or fix_all or fix_out:
+    fix = fix or fix_all or fix_out is not None
+    if fix:
         check_fix(request, fix_out)
     notes = stderr_console()
     bisected = tried = None
     with run_directory("verify", output) as run:
-        if notes.is_terminal:
+        if bisect or fix:  # the device of this process stays as it is, whatever a wrong engine does to its own
+            with notes.status("Verifying") if notes.is_terminal else nullcontext():
+                found = verified_apart(request, run.path, partial(print_note, notes))
+        elif notes.is_terminal:
             with notes.status("Opening") as waiting:
                 found = run_verify(request, run.path, partial(print_note, notes), waiting.update)
         else:
@@ -140,9 +154,9 @@ def verify(
                 update = waiting.update if waiting else lambda _: None
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(request, bisected, directory)
-        if found.failures and (fix or fix_all or fix_out):
+        if found.failures and fix:
             nodes = bisected.nodes if bisected else ()
-            tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out)
+            tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out, seconds=fix_seconds)
     keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
@@ -236,8 +250,8 @@ def _show_bisected(found: Bisected | None, directory: Path) -> None:
     left = "" if found.complete else "; the time was over, a further call with the same --output goes on"
     say(f"Bisected at {found.case} in {found.trials} trials, {found.seconds:.0f} s{left}:")
     nodes = ", ".join(f"{operator} {name}" for operator, name in zip(found.operators, found.nodes, strict=True))
-    say(f"  wrong by {'itself' if count == 1 else 'themselves'}: {nodes}")
-    say(f"  first wrong tensor: {found.first_wrong}")
+    say(f"  {'crash' if found.crash else 'wrong'} by {'itself' if count == 1 else 'themselves'}: {nodes}")
+    say(f"  {found.crash}" if found.crash else f"  first wrong tensor: {found.first_wrong}")
     say(f"  reproduce it: python {directory / 'bisect' / 'reproduce.py'}; the bug report: report.md beside it")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,9 @@ FixAllOption = Annotated[
 FixOutOption = Annotated[
     Path | None, panel_option("With --fix: write the right engine, or model, here too.", _PANEL, "--fix-out")
 ]
+FixSecondsOption = Annotated[
+    float, panel_option("With --fix: time for the ways; those that are left are listed.", _PANEL, min=0)
+]
 FIX = "fix"
 
 
@@ -48,6 +52,7 @@ def run_fix(
     nodes: Sequence[str] = (),
     every: bool = False,
     output: Path | None = None,
+    seconds: float = 900.0,
 ) -> Fixed:
     """Try the ways, and write what became of them and what is right into the run directory."""
     from trt_workbench.engine.files import write_json
@@ -58,9 +63,8 @@ def run_fix(
     folder.mkdir(exist_ok=True)
     with notes.status("Ways around") if notes.is_terminal else nullcontext() as waiting:
         step = (lambda name: waiting.update(f"Way around: {name}")) if waiting else (lambda _: None)
-        tried = fixed(
-            request, folder, nodes=nodes, found=found, every=every, note=partial(print_note, notes), step=step
-        )
+        note = partial(print_note, notes)
+        tried = fixed(request, folder, nodes=nodes, found=found, every=every, seconds=seconds, note=note, step=step)
     if tried.chosen:
         for path in (folder / result_name(request), *([output] if output else [])):
             write_fixed(tried, request, path)
@@ -84,8 +88,10 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     Raises:
         CheckFailed: no way around makes it right.
     """
+    from trt_workbench.verify.apart import plan_verified_apart
     from trt_workbench.verify.engine import PlanRequest, verify_plan
     from trt_workbench.verify.fixed_files import result_name
+    from trt_workbench.verify.isolation import Isolated
     from trt_workbench.verify.opening import VerifyRequest
     from trt_workbench.verify.workarounds import require_chosen
 
@@ -96,7 +102,8 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
     tried = run_fix(request, None, directory, output=destination)
     require_chosen(tried, plan)
     right = destination or directory / FIX / result_name(request)
-    verify_plan(PlanRequest(right, model, device=device))
+    with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:
+        plan_verified_apart(PlanRequest(right, model, device=device), worker)  # the wrong one may have crashed this one
     return right
 
 
@@ -113,7 +120,9 @@ def show_fixed(tried: Fixed, directory: Path) -> None:
         times = "-" if cost is None else f"{cost:.2f}"
         table.add_row(one.name, one.verdict, _ms(one.milliseconds), times, why)
     console.print(table)
-    if tried.left:
+    if tried.time_over:
+        print_line(console, f"Not tried, as the time was over (--fix-seconds): {', '.join(tried.left) or 'none'}")
+    elif tried.left:
         print_line(console, f"Not tried, as one is right (--fix-all tries them): {', '.join(tried.left)}")
     if tried.chosen:
         print_line(console, f"Fixed by {tried.chosen.name}: {directory / FIX}")

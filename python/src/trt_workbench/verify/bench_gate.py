@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.bench.gate import Check, Shapes, Unverified
-from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.engine.verification import Verification
-from trt_workbench.system.interpreter import python_command
+from trt_workbench.errors import WorkbenchError
+from trt_workbench.verify.apart import plan_verified_apart
 from trt_workbench.verify.engine import Note, PlanRequest
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong, require_verified
-
-COMMAND = tuple(python_command("-m", "trt_workbench.verify.worker"))
+from trt_workbench.verify.isolation import Isolated
 
 
 @dataclass(frozen=True)
@@ -34,21 +33,14 @@ class BenchGate:
     @contextlib.contextmanager
     def opened(self, log: Path, timeout_s: float) -> Iterator[Check]:
         """Yield what checks engines; its process is started at the first engine that has no verdict."""
-        with contextlib.ExitStack() as stack:
-            workers: list[WorkerProcess] = []
+        with Isolated(log) as worker:
 
             def verify(request: PlanRequest, _: Note) -> Verification:
-                if not workers:
-                    workers.append(stack.enter_context(WorkerProcess(log, COMMAND)))
-                asked = {"verb": "verify", "plan": str(request.plan), "model": str(request.model)}
                 try:
-                    answer = workers[0].ask({**asked, "needed": request.needed, "device": request.device}, timeout_s)
-                except WorkerFailure as failure:
-                    if not failure.alive:
-                        workers.clear()
-                    msg = f"The engine could not be verified: {failure}; {request.plan}"
-                    raise Unverified(msg) from failure
-                return Verification.model_validate(answer["verification"])
+                    return plan_verified_apart(request, worker, timeout_s)
+                except (WorkbenchError, RuntimeError) as error:
+                    msg = f"The engine could not be verified: {error}; {request.plan}"
+                    raise Unverified(msg) from error
 
             def check(
                 provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int

@@ -24,6 +24,7 @@ from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.verify.cut import Form, Source, read_source
 from trt_workbench.verify.draw import draw
 from trt_workbench.verify.fault import Fault
+from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.opening import MODEL_SUFFIX, NO_REFERENCE, VerifyRequest
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.trials import Outcome, OutOfTime, Trials, Verdict
@@ -45,6 +46,7 @@ class Bisected:
             outputs, else of the part; "" where the fault did not show again.
         case: label of the shapes.
         output: of the whole model that was found wrong.
+        crash: how the part crashes; empty where it is wrong. The whole model crashed then, and nothing else was sought.
         form: "folded", "fixed" or "dynamic": whether shapes are constants, fixed, or still dynamic in it.
         marking_hides: whether the fault vanishes where all inner tensors are outputs; None where that is not known.
         trials: parts that were asked for.
@@ -60,6 +62,7 @@ class Bisected:
     first_wrong: str = ""
     case: str = ""
     output: str = ""
+    crash: str = ""
     form: str = ""
     marking_hides: bool | None = None
     trials: int = 0
@@ -119,8 +122,8 @@ def bisect(
     state = folder / FOLDER / STATE
     state.parent.mkdir(exist_ok=True)
     for fault in faults:
-        with tempfile.TemporaryDirectory(prefix="trtw-bisect-") as scratch:
-            found = _Search(request, verified, fault, folder, Path(scratch), state, seconds, step).bisected()
+        with tempfile.TemporaryDirectory(prefix="trtw-bisect-") as scratch, Isolated(Path(scratch) / "log") as worker:
+            found = _Search(request, verified, fault, folder, worker, Path(scratch), state, seconds, step).bisected()
         seconds = max(0.0, seconds - found.seconds)
         if found.nodes or not found.complete:
             break
@@ -136,6 +139,7 @@ class _Search:
         verified: Verified,
         fault: Fault,
         folder: Path,
+        worker: Isolated,
         scratch: Path,
         state: Path,
         seconds: float,
@@ -151,6 +155,7 @@ class _Search:
             inputs,
             precision=verified.document["precision"],
             batch=fault.case.batch,
+            worker=worker,
             scratch=scratch,
             state=state,
             seconds=seconds,
@@ -173,11 +178,11 @@ class _Search:
         return self._result(complete=complete)
 
     def _reproduced(self) -> bool:
-        """Find the simplest form in which the whole model is wrong."""
+        """Find the simplest form in which the whole model is wrong, or crashes: then the crash is what is sought."""
         source = self._source
         for form in self._forms():
             verdict = self._trials.verdict(source.candidates, form)
-            if verdict.state == "wrong":
+            if verdict.state in ("wrong", "crashed"):
                 self._trials.settle(verdict)
                 self._form, self._wrong = form, verdict
                 self._keep(source.candidates)
@@ -199,22 +204,24 @@ class _Search:
         return draw(self._specs, case.shapes, "random", self._request.seed)
 
     def _narrow(self) -> None:
-        self._try(self._source.ancestors(self._wrong.wrong))
+        self._try(self._source.ancestors(self._wrong.wrong))  # of a crash there are none
         if not self._by_marking():
             self._shorten()
             self._separate()
             self._thin()
             self._separate()
         for form in list(Form)[: list(Form).index(self._form)]:
-            if self._trials.is_wrong(self._best, form):
+            if self._trials.shows(self._best, form):
                 self._form = form
                 return
 
     def _by_marking(self) -> bool:
         """Read the first wrong tensor off the model with all of its inner tensors as outputs; say if that was all."""
+        if self._trials.sought == "crashed":
+            return False
         inner = self._source.inner(self._best)
         verdict = self._trials.verdict(self._best, self._form, inner)
-        if verdict.state == "fails":
+        if verdict.state in ("fails", "crashed"):
             return False
         self._hides = not set(self._wrong.wrong) & set(verdict.wrong)
         if not verdict.wrong:
@@ -261,7 +268,7 @@ class _Search:
 
     def _try(self, nodes: frozenset[int]) -> bool:
         """Keep some nodes if they are fewer and wrong by themselves, and say so."""
-        if not nodes or len(nodes) >= len(self._best) or not self._trials.is_wrong(nodes, self._form):
+        if not nodes or len(nodes) >= len(self._best) or not self._trials.shows(nodes, self._form):
             return False
         self._keep(nodes)
         return True
@@ -274,13 +281,14 @@ class _Search:
         source, fault, trials = self._source, self._fault, self._trials
         outcome, reason = self._last_run(complete=complete)
         order = sorted(self._best) if outcome else []
-        first = self._first_wrong or (outcome.verdict.wrong[0] if outcome else "")
+        first = self._first_wrong or next(iter(outcome.verdict.wrong if outcome else ()), "")
         return Bisected(
             nodes=tuple(source.names[place] for place in order),
             operators=tuple(source.nodes[place].op_type for place in order),
             first_wrong=first,
             case=fault.case.label,
             output=fault.output,
+            crash=outcome.verdict.reason if outcome and outcome.verdict.state == "crashed" else "",
             form=self._form.value,
             marking_hides=self._hides,
             trials=trials.count,
@@ -303,11 +311,13 @@ class _Search:
         cut = self._source.cut(self._best, self._form)
         assert cut is not None
         try:
-            outcome = self._trials.outcome(cut)
+            outcome = self._trials.outcome(cut, last=True)
         except DeviceFailure as error:
             return None, f"the smallest part did not run again: {error}"
-        if isinstance(outcome, Verdict) or outcome.verdict.state != "wrong":
-            return None, "the smallest part was right when it ran again: the fault comes and goes"
+        except OutOfTime:
+            return None, "the time was over before the smallest part had run again"
+        if isinstance(outcome, Verdict) or outcome.verdict.state != self._trials.sought:
+            return None, "the smallest part did not show the fault when it ran again: it comes and goes"
         return outcome, ""
 
 

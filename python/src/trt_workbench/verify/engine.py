@@ -14,7 +14,8 @@ from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.budget import Budget
-from trt_workbench.verify.keeping import Mode, unverified, verdict_of
+from trt_workbench.verify.crash import is_crash
+from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.verdict import loosest
@@ -46,6 +47,8 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
     """Verify a plan, keep the figures in a run directory under tmp/verify/ and the verdict in the manifests.
 
     Whatever keeps it from being verified is the reason of a verdict `unverified`, no error: the engine may be right.
+    One that kills the device's context of this process is `wrong`. Bench verifies in a worker therefore; build-engine
+    and eval-coco do it in their own process, where TensorRT is loaded already, as a wrong engine ends them anyway.
 
     Args:
         request: the plan.
@@ -65,7 +68,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
         found = None if reason else _verified(request, manifest, note, step)
     except Exception as error:  # a defect of the verification is none of the engine, and no end of its build
         reason = str(error) if isinstance(error, UsageProblem) else f"{type(error).__name__}: {error}"
-        found = None
+        found = crashed(manifest, request.mode, str(error), request.device) if is_crash(error) else None
     if found is None:
         found = unverified(manifest, request.mode, reason, request.device)
     elif earlier := kept_verdict(manifest):

@@ -13,7 +13,7 @@ from trt_workbench.engine.hashing import hash_bytes, hash_model
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.target import examine_target
 from trt_workbench.engine.verdicts import keep_verdict
-from trt_workbench.engine.verification import UNVERIFIED, Verification, VerifiedShapes
+from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification, VerifiedShapes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.verdict import RIGHT
 from trt_workbench.verify.yardstick import PRECISIONS
@@ -78,6 +78,11 @@ def keep_found(document: Mapping[str, Any], evidence: Path) -> bool:
 def unverified(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Verification:
     """Return that an engine could not be verified, and why."""
     return Verification(verdict=UNVERIFIED, reason=reason, mode=mode, **_here(manifest, device))
+
+
+def crashed(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Verification:
+    """Return that an engine is wrong, as it crashed before it could be verified."""
+    return Verification(verdict=WRONG, reason=f"it crashed: {reason}", mode=mode, **_here(manifest, device))
 
 
 def agreed(manifest: Manifest, evidence: Path | None) -> Verification:

@@ -103,7 +103,8 @@ def bisected_document(request: VerifyRequest, found: Bisected) -> dict[str, Any]
     """Return what was found as JSON values; docs/reference/verify.md has the keys."""
     outcome = found.outcome
     pairs = zip(found.nodes, found.operators, strict=True)
-    worst = None if outcome is None else max((one.max_abs for one in outcome.differences.values()), default=0.0)
+    apart = outcome.differences.values() if outcome else ()
+    worst = max((one.max_abs for one in apart), default=0.0 if outcome and not found.crash else None)
     return {
         "schema_version": SCHEMA_VERSION,
         "target": str(request.target),
@@ -111,6 +112,7 @@ def bisected_document(request: VerifyRequest, found: Bisected) -> dict[str, Any]
         "precision": request.precision,
         "case": found.case,
         "output": found.output,
+        "crash": found.crash or None,
         "nodes": [{"name": name, "operator": operator} for name, operator in pairs],
         "first_wrong": found.first_wrong or None,
         "form": found.form,
@@ -146,7 +148,7 @@ def script(request: VerifyRequest, found: Bisected) -> str:
             "from trt_workbench.backends.registry import require_backend"
         )
         body = _WORKBENCH.format(backend=request.backend, precision=request.precision, extra=extra)
-    explained = max(one.max_rel for one in outcome.limits.values())
+    explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
     begin = _BEGIN.format(title=title(request, found).rstrip("."), needs=needs, imports=imports)
     return begin + body + _END.format(explained=explained)
 
@@ -183,7 +185,7 @@ def title(request: VerifyRequest, found: Bisected) -> str:
     """Return the heading of a bug report."""
     counted = Counter(found.operators)
     operators = ", ".join(name if count == 1 else f"{count} {name}" for name, count in counted.items())
-    return f"{_runtime(request)}: wrong result of {operators} in {request.precision}"
+    return f"{_runtime(request)}: {'crash' if found.crash else 'wrong result'} of {operators} in {request.precision}"
 
 
 def report(request: VerifyRequest, found: Bisected) -> str:
@@ -208,14 +210,15 @@ def report(request: VerifyRequest, found: Bisected) -> str:
         False: "It shows with every inner tensor of the model marked as an output too.",
         None: "",
     }[found.marking_hides]
+    what = f"crash: {found.crash}" if found.crash else "give another result than there. No error is reported"
     left = "" if found.complete else " The search ended before its time limit allowed more: fewer nodes may do."
     return "\n".join(
         [
             f"# {title(request, found)}",
             "",
             f"{len(found.nodes)} node{'s' * (len(found.nodes) != 1)} of `{request.target.name}` "
-            f"({found.case}), cut out and fed with the values that ONNX Runtime's CPU provider computes, give another "
-            f"result than there. No error is reported. {hides}{left}".rstrip(),
+            f"({found.case}), cut out and fed with the values that ONNX Runtime's CPU provider computes, {what}. "
+            f"{hides}{left}".rstrip(),
             "",
             "## Versions",
             "",

@@ -18,6 +18,7 @@ from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
+from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
@@ -80,7 +81,7 @@ def verify(
             run = _Run(request, opened, yardstick, folder)
             rows, left = [], 0
             for call in calls(request, opened):
-                if budget and (run.failures or not budget.begin(call.case)):
+                if run.crashed or (budget and (run.failures or not budget.begin(call.case))):
                     left += 1
                     continue
                 step(call.case.label)
@@ -88,12 +89,12 @@ def verify(
                 if budget:
                     budget.end()
             step("other ways to run it")
-            others = [] if request.quick else run.ways()
+            others = [] if request.quick or run.crashed else run.ways()
             run.finish()
         finally:
             if yardstick:
                 yardstick.close()
-        provenance = opened.session.record()
+        provenance = run.record if run.crashed else opened.session.record()
     tried = [row for row in rows if row["verdict"] != UNVERIFIED]
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
@@ -131,10 +132,11 @@ class _Run:
     def __init__(self, request: VerifyRequest, opened: Opened, yardstick: Yardstick | None, folder: Path) -> None:
         self._session = opened.session
         self._request, self._opened, self._yardstick, self._folder = request, opened, yardstick, folder
-        record = opened.session.record()
+        self.record = opened.session.record()
         # layers do not always tell that they multiply in TF32
-        built = "tf32" if "tf32" in str(record.get("precision", "")) else ""
-        self.precision = precision_of(" ".join((told(record) or "", request.precision, built)))
+        built = "tf32" if "tf32" in str(self.record.get("precision", "")) else ""
+        self.precision = precision_of(" ".join((told(self.record) or "", request.precision, built)))
+        self.crashed = False  # then nothing more runs on the device in this process
         self.failures: list[str] = []
         self.faults: list[Fault] = []
         self._earlier: dict[str, Arrays] = {}
@@ -151,6 +153,7 @@ class _Run:
         row |= {"device_failed": False, "refused": call.sampled, "reason": call.left_out, "outputs": []}
         if call.left_out:
             return {**row, "verdict": UNVERIFIED}
+        label = next(iter(call.inputs))
         try:
             self._session = self._opened.of_profile(case.profile)
             for label in call.inputs:
@@ -160,6 +163,9 @@ class _Run:
         except _Refused as error:
             row |= {"reason": str(error), "refused": True}
         except (UsageProblem, DeviceFailure, MemoryError) as error:
+            if is_crash(error):
+                row["outputs"].append(self._crash(call, label, str(error)))
+                return {**row, "verdict": WRONG}
             row |= {"reason": str(error) or "out of memory", "device_failed": not isinstance(error, UsageProblem)}
         verdict = of_case(row["outputs"])
         return {**row, "verdict": UNVERIFIED if row["reason"] and verdict != WRONG else verdict}
@@ -181,6 +187,16 @@ class _Run:
                 self._fail(way.trial.case, one.output, f"{way.name}: {one.detail}", {"inputs": way.trial.inputs})
         findings = [_finding(one) for one in way.findings]
         return {"way": way.name, "case": way.trial.case.label, "findings": findings, "reason": way.reason}
+
+    def _crash(self, call: Call, label: str, said: str) -> dict[str, Any]:
+        """Return the row of a call that ended the device's context: nothing else runs in this process."""
+        self.crashed = True
+        inputs = call.inputs[label]()
+        reason = f"it crashed: {said}"
+        self._fail(call.case, "all", f"{label} inputs: {reason}", {"inputs": inputs})
+        self.faults.append(Fault(call.case, call.space, "all", self._kept()))
+        row = {"inputs": label, "inputs_sha256": hash_arrays(inputs), "output": "all", "properties": []}
+        return {**row, "verdict": WRONG, "reason": reason}
 
     def _one(self, call: Call, label: str) -> Iterator[dict[str, Any]]:
         """Run one set of inputs and yield a row for every output."""
@@ -223,8 +239,7 @@ class _Run:
         for name, row in judged.items():
             if row["verdict"] == WRONG:
                 self._fail(case, name, f"{label} inputs: {row['reason']}", _arrays(inputs, found, expected))
-                kept = len(self.failures) <= _MOST_FAILURES
-                self.faults.append(Fault(case, space, name, len(self.failures) if kept else 0))
+                self.faults.append(Fault(case, space, name, self._kept()))
             shape = list(found[name].shape)
             yield {**row, "inputs": label, "inputs_sha256": digest, "output": name, "shape": shape}
         self._earlier = {f"{label} inputs at {case.label}": found}
@@ -308,6 +323,10 @@ class _Run:
                 findings = [one for one in findings if one.output not in by_design]
             kept += findings
         return kept
+
+    def _kept(self) -> int:
+        """Return the number of the folder with the arrays of the latest failure; 0 without one."""
+        return len(self.failures) if len(self.failures) <= _MOST_FAILURES else 0
 
     def _fail(self, case: Case, output: str, text: str, arrays: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
         self.failures.append(f"{case.label}, output {output}, {text}")

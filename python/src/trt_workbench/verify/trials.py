@@ -15,27 +15,26 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.backends.trt_session import TrtSession
-from trt_workbench.engine.cache import engines_dir
+from trt_workbench.bench.output_check import read_outputs, write_outputs
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.verify.cut import Cut, Form, Source
 from trt_workbench.verify.difference import Difference
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.isolation import Crashed, Isolated, document_of
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.yardstick import Limit, Yardstick
 
 Arrays = Mapping[str, NDArray[Any]]
-State = Literal["wrong", "right", "fails"]
+State = Literal["wrong", "right", "fails", "crashed"]
 # Part of the key of a trial: raised when another verdict may come out.
-_VERSION = 1
+_VERSION = 2
 # How far beyond its limit a part must be. A part has fewer operations than the model, each with roundings of its own,
 # so that a little beyond is no fault; the fault itself stands out more where less of the model is around it.
 _CLEAR = 4.0
-# Options that name the whole model's tensors and shapes.
-_OF_WHOLE = frozenset({"profiles", "profile", "max_batch", "state", "io_types", "io_formats"})
+# A trial may take this long, and longer where those before did.
+_LEAST_S, _PACE = 120.0, 4.0
 
 
 class OutOfTime(Exception):
@@ -47,10 +46,11 @@ class Verdict:
     """What became of a part.
 
     Attributes:
-        state: "fails" where the backend does not take or run it.
+        state: "fails" where the backend does not take or run it, "crashed" where it ended its process or the device's
+            context, or did not end in time.
         wrong: its wrong outputs, in the order in which they are computed.
         share: how many times beyond its limit the worst output is.
-        reason: why it fails.
+        reason: why it fails, or how it crashed.
         seconds: that the trial took.
     """
 
@@ -97,6 +97,7 @@ class Trials:
         *,
         precision: str,
         batch: int | None,
+        worker: Isolated,
         scratch: Path,
         state: Path,
         seconds: float,
@@ -110,17 +111,20 @@ class Trials:
             inputs: of the model, which are part of what a verdict is known by.
             precision: whose error is allowed.
             batch: first dimension of tensors whose rows are judged one by one.
+            worker: that runs the parts.
             scratch: an existing folder.
             state: JSON lines, one a verdict; it need not exist.
             seconds: after which no trial begins.
             step: called before every trial with what is known so far.
         """
         self._request, self._source, self._precision, self._batch = request, source, precision, batch
-        self._scratch, self._state, self._step = scratch, state, step
+        self._worker, self._scratch, self._state, self._step = worker, scratch, state, step
         self._began, self._seconds = time.monotonic(), seconds
         self._context = _context(request, precision, inputs)
         self._known = {one["key"]: _verdict(one) for one in _lines(state)}
         self._tried: set[str] = set()
+        self._longest: float | None = None
+        self.sought: State = "wrong"
         self.margin = 1.0
         self.repeated = 0
         self.left = len(source.nodes)
@@ -166,15 +170,20 @@ class Trials:
                 file.write(json.dumps({"key": key, "nodes": len(nodes), **asdict(found), "share": share}) + "\n")
         return found
 
-    def is_wrong(self, nodes: Collection[int], form: Form) -> bool:
-        """Whether some nodes of the model are wrong by themselves."""
-        return bool(nodes) and self.verdict(nodes, form).state == "wrong"
+    def shows(self, nodes: Collection[int], form: Form) -> bool:
+        """Whether some nodes of the model show the fault by themselves: they are wrong, or crash where that is it."""
+        return bool(nodes) and self.verdict(nodes, form).state == self.sought
 
-    def outcome(self, cut: Cut) -> Outcome | Verdict:
-        """Run a part and judge it; a verdict alone where it does not run.
+    def outcome(self, cut: Cut, *, last: bool = False) -> Outcome | Verdict:
+        """Run a part and judge it; a verdict alone where it does not run. What crashed has no outputs.
+
+        Args:
+            cut: the part.
+            last: run it although the time is over.
 
         Raises:
-            DeviceFailure: the device failed or is out of memory.
+            DeviceFailure: the device is out of memory, or failed in another way of the moment.
+            OutOfTime: the time was over before it ended.
         """
         folder = self._scratch / "trial"
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,16 +191,12 @@ class Trials:
         path = folder / f"part{MODEL_SUFFIX}"
         save_model(cut.model, path)
         try:
-            session = self._open(path, cut)
-            try:
-                given = {spec.name: cut.inputs[spec.name].astype(spec.dtype) for spec in session.inputs}
-                found = {name: np.array(array) for name, array in session.run(given).items()}
-                provenance = dict(session.provenance)
-            finally:
-                session.close()
-                _forget(session)
+            given, found, provenance = self._run(path, folder, cut, last=last)
             limits = self._limits(path, folder, cut)
-        except DeviceFailure:
+        except Crashed as error:
+            verdict = Verdict("crashed", reason=str(error))
+            return Outcome(cut, verdict, cut.inputs, cut.expected, {}, {}, {}, {})
+        except (DeviceFailure, OutOfTime):
             raise
         except Exception as error:  # runtimes fail in many ways on graphs that no exporter would write
             return Verdict("fails", reason=str(error) or type(error).__name__)
@@ -208,17 +213,30 @@ class Trials:
         return Outcome(cut, verdict, given, of_type, found, differences, limits, provenance)
 
     def settle(self, whole: Verdict) -> None:
-        """Choose by how much parts must be beyond their limits, so that the whole model's fault is."""
+        """Learn from the whole model what is sought, and by how much parts must be beyond their limits to be wrong."""
+        self.sought = whole.state
         self.margin = min(_CLEAR, max(1.0, whole.share / 2))
 
-    def _open(self, path: Path, cut: Cut) -> Session:
-        request = self._request
-        options = {name: value for name, value in request.options.items() if name not in _OF_WHOLE}
-        if request.backend == TENSORRT:
-            options |= {"device": request.device}
-            options |= {"profiles": [str(cut.profile)]} if cut.profile else {}
-        chosen = SessionOptions(precision=request.precision, extra=options)
-        return require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)
+    def _run(self, path: Path, folder: Path, cut: Cut, *, last: bool) -> tuple[Arrays, Arrays, Mapping[str, Any]]:
+        """Let the worker run a part, and return its inputs, outputs, and what executed it."""
+        write_outputs(folder / "inputs.npz", cut.inputs)
+        request = {"verb": "trial", "request": document_of(self._request), "folder": folder, "part": path}
+        request["profile"] = str(cut.profile) if cut.profile else ""
+        began = time.monotonic()
+        left = max(0.0, self._seconds - (began - self._began))
+        most = self._most(left)
+        try:
+            answer = self._worker.ask(request, most if last else min(left, most))
+        except Crashed as error:
+            if error.timed_out and left < most:
+                raise OutOfTime from error
+            raise
+        self._longest = max(self._longest or 0.0, time.monotonic() - began)
+        return read_outputs(folder / "given.npz"), read_outputs(folder / "found.npz"), answer["provenance"]
+
+    def _most(self, left: float) -> float:
+        """Return how many seconds a trial may take: one that hangs leaves time for others."""
+        return max(_LEAST_S, left / 2 if self._longest is None else _PACE * self._longest)
 
     def _limits(self, path: Path, folder: Path, cut: Cut) -> dict[str, Limit]:
         yardstick = Yardstick(path, folder, self._request.seed)
@@ -274,11 +292,3 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def _verdict(line: Mapping[str, Any]) -> Verdict:
     share = math.inf if line["share"] is None else line["share"]
     return Verdict(line["state"], tuple(line["wrong"]), share, line["reason"], line["seconds"])
-
-
-def _forget(session: Session) -> None:
-    """Remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again."""
-    if isinstance(session, TrtSession):
-        plan = session.loaded.plan.path
-        if plan.is_relative_to(engines_dir()):
-            shutil.rmtree(plan.parent, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +15,18 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.verification import WRONG
-from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
+from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare
-from trt_workbench.verify.data import Data, at
-from trt_workbench.verify.draw import draw
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, Opened, VerifyRequest, own_model
-from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.isolation import Isolated, document_of
+from trt_workbench.verify.opening import MODEL_SUFFIX, Opened, VerifyRequest, own_model
+from trt_workbench.verify.run import Verified
+from trt_workbench.verify.way_trial import best_inputs
 from trt_workbench.verify.ways import Way, applied, ways
 
 FAILED = "failed"
-_WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
+SECONDS = 900.0
+_LEAST_S = 120.0  # that a way may take, and more where much is left
 # Of a rewrite, against the model before: sums run in another order.
 _RTOL, _ATOL = 1e-3, 1e-4
 
@@ -66,13 +66,15 @@ class Fixed:
     Attributes:
         plain_milliseconds: median of a call of the wrong engine at the best shape; None where it does not run there.
         tried: in the order in which it was tried.
-        left: names of the ways that were not tried, because an earlier one is right.
+        left: names of the ways that were not tried, because an earlier one is right or the time was over.
+        time_over: whether it was.
         chosen: the first that is right; None where none is.
     """
 
     plain_milliseconds: float | None
     tried: tuple[Tried, ...]
     left: tuple[str, ...]
+    time_over: bool = False
 
     @property
     def chosen(self) -> Tried | None:
@@ -100,7 +102,7 @@ class Fixed:
             for one in self.tried
         ]
         document = {"plain_latency_ms": self.plain_milliseconds, "chosen": self.chosen.name if self.chosen else None}
-        return {**document, "tried": rows, "not_tried": list(self.left)}
+        return {**document, "tried": rows, "not_tried": list(self.left), "time_over": self.time_over}
 
 
 def fixed(
@@ -110,10 +112,11 @@ def fixed(
     nodes: Sequence[str] = (),
     found: Verified | None = None,
     every: bool = False,
+    seconds: float = SECONDS,
     note: Note = lambda _: None,
     step: Note = lambda _: None,
 ) -> Fixed:
-    """Try ways around a wrong engine until one is right.
+    """Try ways around a wrong engine until one is right, each in a worker process: it may crash too.
 
     Args:
         request: that is wrong.
@@ -121,6 +124,7 @@ def fixed(
         nodes: names of nodes of the place where it is wrong, where that is known.
         found: what is wrong, where that is known: batches that are right need not be split further.
         every: try the others too when one is right.
+        seconds: after which no way is begun, and one that is under way is ended.
         note: called with what a person should know.
         step: called with the name of every way before it is tried.
 
@@ -130,21 +134,22 @@ def fixed(
     """
     request = of_model(request)
     model = onnx.load(request.target)
-    step("the engine as it is")
-    try:
-        plain = milliseconds(request, note)
-    except WorkbenchError as error:
-        note(f"The engine as it is cannot be timed: {error}")
-        plain = None
+    end = time.monotonic() + seconds
     tried: list[Tried] = []
     left: list[str] = []
-    for way in ways(request, model, nodes, _right_batches(found)):
-        if left or (not every and tried and tried[-1].is_right):
-            left.append(way.name)
-            continue
-        step(way.name)
-        tried.append(_tried(request, way, folder, note, keep=all(not one.is_right for one in tried)))
-    return Fixed(plain, tuple(tried), tuple(left))
+    time_over = False
+    with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch, Isolated(Path(scratch) / "log") as worker:
+        trial = _Trial(worker, end, note)
+        step("the engine as it is")
+        plain = trial.plain(request)
+        for way in ways(request, model, nodes, _right_batches(found)):
+            time_over = time_over or time.monotonic() >= end
+            if left or time_over or (not every and tried and tried[-1].is_right):
+                left.append(way.name)
+                continue
+            step(f"{way.name}, {len(tried)} tried, {max(0.0, end - time.monotonic()):.0f} s left")
+            tried.append(_tried(request, way, folder, trial, keep=all(not one.is_right for one in tried)))
+    return Fixed(plain, tuple(tried), tuple(left), time_over)
 
 
 def of_model(request: VerifyRequest) -> VerifyRequest:
@@ -179,26 +184,36 @@ def require_chosen(found: Fixed, target: Path) -> Tried:
     return found.chosen
 
 
-def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
-    """Return the median of a call at the best shape, from host arrays to host arrays.
+class _Trial:
+    """Asks a worker, as long as there is time."""
 
-    Raises:
-        UsageProblem: a file or option cannot be used, or the shape does not run.
-        ComponentMissing: the backend cannot serve here.
-        DeviceFailure: the device failed.
-    """
-    with Opened(replace(request, reference="none"), note) as opened:
-        inputs = _best_inputs(request, opened)
-        times: list[float] = []
-        end = time.perf_counter() + _MOST_S
-        while len(times) < _WARM_UP + 1 or (len(times) < _CALLS and time.perf_counter() < end):
-            start = time.perf_counter()
-            opened.session.run(inputs)
-            times.append(time.perf_counter() - start)
-    return statistics.median(times[_WARM_UP:]) * 1e3
+    def __init__(self, worker: Isolated, end: float, note: Note) -> None:
+        self._worker, self._end, self._note = worker, end, note
+
+    def plain(self, request: VerifyRequest) -> float | None:
+        """Return the median of a call; None, with a note, where it cannot be timed."""
+        try:
+            return float(self._ask("time", request)["milliseconds"])
+        except Exception as error:  # whatever a wrong engine does
+            self._note(f"The engine as it is cannot be timed: {error}")
+        return None
+
+    def judged(self, name: str, request: VerifyRequest) -> Tried:
+        """Return what became of a way."""
+        answer = self._ask("way", request)
+        plan = Path(answer["plan"]) if answer["plan"] else None
+        return Tried(name, answer["verdict"], answer["reason"], answer["milliseconds"], request, plan)
+
+    def _ask(self, verb: str, request: VerifyRequest) -> dict[str, Any]:
+        left = max(0.0, self._end - time.monotonic())
+        limit = min(left, max(_LEAST_S, left / 2))  # one that hangs leaves time for others
+        answer = self._worker.ask({"verb": verb, "request": document_of(request)}, limit)
+        for text in answer["notes"]:
+            self._note(text)
+        return answer
 
 
-def _tried(request: VerifyRequest, way: Way, folder: Path, note: Note, *, keep: bool) -> Tried:
+def _tried(request: VerifyRequest, way: Way, folder: Path, trial: _Trial, *, keep: bool) -> Tried:
     target = request.target
     if way.model is not None:
         target = folder / f"{request.target.stem}-{way.name}{MODEL_SUFFIX}"
@@ -207,31 +222,13 @@ def _tried(request: VerifyRequest, way: Way, folder: Path, note: Note, *, keep: 
     try:
         if way.rewritten:
             _check_same(request, target)
-        first = replace(asked, quick=True)
-        result = _verified(first, note)
-        if not asked.quick and not _why_wrong(result):
-            result = _verified(asked, note)
-        reason, verdict = _why_wrong(result), str(result.document["verdict"])
-        plan = result.document["provenance"].get("plan") if asked.backend == TENSORRT else None
-        took = None if reason else milliseconds(asked, note)
-        tried = Tried(way.name, verdict, reason, took, asked, Path(plan) if plan else None)
-    except WorkbenchError as error:
-        tried = Tried(way.name, FAILED, str(error), None, asked)
+        tried = trial.judged(way.name, asked)
+    except Exception as error:  # a crash, or whatever a runtime raises: the next way may do
+        tried = Tried(way.name, FAILED, str(error) or type(error).__name__, None, asked)
     if way.model is not None and not (keep and tried.is_right):
         target.unlink()
         target.with_name(f"{target.name}.data").unlink(missing_ok=True)
     return tried
-
-
-def _verified(request: VerifyRequest, note: Note) -> Verified:
-    with tempfile.TemporaryDirectory(prefix="trtw-fix-") as scratch:  # the arrays of failures are of no use to anyone
-        return verify(request, Path(scratch), note)
-
-
-def _why_wrong(result: Verified) -> str:
-    if result.failures:
-        return result.failures[0]
-    return "; ".join(result.failed_shapes) or ("" if result.document["verdict"] != WRONG else WRONG)
 
 
 def _check_same(request: VerifyRequest, rewritten: Path) -> None:
@@ -249,16 +246,8 @@ def _check_same(request: VerifyRequest, rewritten: Path) -> None:
 
     plain = replace(request, backend="ort-cpu", precision="fp32", options={}, reference="none", model=None)
     with Opened(plain, lambda _: None) as opened:
-        inputs = _best_inputs(plain, opened)
+        inputs = best_inputs(plain, opened)
     compare(request.target, rewritten, run, [inputs], rtol=_RTOL, atol=_ATOL)
-
-
-def _best_inputs(request: VerifyRequest, opened: Opened) -> Arrays:
-    specs, space = opened.session.inputs, opened.spaces[0]
-    if not request.inputs:
-        return draw(specs, space.case({}).shapes, "random", request.seed)
-    fitting, samples = Data(request.inputs, specs).spaces(space)[0]
-    return at(samples, fitting, fitting.case({}), 0)
 
 
 def _right_batches(found: Verified | None) -> list[int]:

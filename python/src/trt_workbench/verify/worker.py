@@ -1,31 +1,81 @@
-"""The process in which a bench has an engine verified: `python -m trt_workbench.verify.worker`.
+"""The process in which suspicious engines are tried: `python -m trt_workbench.verify.worker`.
 
-The reference, its copies and their threads are not in the processes that are measured.
+Whatever they do to it, or to its CUDA context, is an answer to who asked (`verify/isolation.py`). The reference of a
+bench, its copies and their threads are not in the processes that are measured either.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from trt_workbench.bench.output_check import read_outputs, write_outputs
 from trt_workbench.bench.worker import run_worker
 from trt_workbench.verify.engine import PlanRequest, verify_plan
+from trt_workbench.verify.isolation import request_of
+from trt_workbench.verify.part import run_part
+from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.way_trial import judged, milliseconds
+
+Answer = dict[str, Any]
 
 
 class Verifier:
-    """Answers `verify` with the verdict on a plan."""
+    """Answers `verify` with the verdict on a plan, and what `--bisect` and `--fix` ask for; keeps nothing."""
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the verdict that the manifest keeps from now on. Raises as `verify_plan`."""
-        asked = PlanRequest(
-            Path(request["plan"]), Path(request["model"]), needed=tuple(request["needed"]), device=request["device"]
-        )
-        found = verify_plan(asked, lambda text: print(text, file=sys.stderr))  # noqa: T201 - into the worker's log
-        return {"verification": found.model_dump(mode="json")}
+    def answer(self, request: dict[str, Any]) -> Answer:
+        """Return the answer to one request, with the notes that a person should read.
+
+        Raises:
+            WorkbenchError: as what is asked for raises it.
+        """
+        notes: list[str] = []
+
+        def note(text: str) -> None:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - into the worker's log: the answer may never come
+            notes.append(text)
+
+        verbs = {"verify": _verify, "target": _target, "trial": _trial, "way": _way, "time": _time}
+        return {**verbs[request["verb"]](request, note), "notes": notes}
 
     def close(self) -> None:
         """There is nothing to release."""
+
+
+def _verify(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
+    """Return the verdict that the manifest keeps from now on."""
+    asked = PlanRequest(
+        Path(request["plan"]), Path(request["model"]), needed=tuple(request["needed"]), device=request["device"]
+    )
+    return {"verification": verify_plan(asked, note).model_dump(mode="json")}
+
+
+def _target(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
+    found = verify(request_of(request["request"]), Path(request["folder"]), note)
+    return {"found": TypeAdapter(Verified).dump_python(found, mode="json")}
+
+
+def _trial(request: dict[str, Any], _: Callable[[str], None]) -> Answer:
+    folder = Path(request["folder"])
+    inputs = read_outputs(folder / "inputs.npz")
+    given, found, provenance = run_part(
+        request_of(request["request"]), Path(request["part"]), inputs, request["profile"]
+    )
+    write_outputs(folder / "given.npz", given)
+    write_outputs(folder / "found.npz", found)
+    return {"provenance": provenance}
+
+
+def _way(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
+    return judged(request_of(request["request"]), note)
+
+
+def _time(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
+    return {"milliseconds": milliseconds(request_of(request["request"]), note)}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""A backend that crashes as engines do that read memory which is not theirs: ort-cpu, and what ends process or device.
+
+`--option crash=KIND`: `abort`, `sticky` (the device fails, and for every later call of the process) or `hang`, of
+graphs with the operator `--option at=OPERATOR` (all without it). `--option wrong=OPERATOR`: rows after the first of
+graphs with that operator are wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.errors import DeviceFailure
+
+NAME = "crashing"
+# The worker of verify, in a process that knows this backend.
+WORKER = (
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    "from trt_workbench.backends import registry\n"
+    "from trt_workbench.bench.worker import run_worker\n"
+    "from trt_workbench.verify.worker import Verifier\n"
+    f"registry._BACKENDS[{NAME!r}] = registry._Entry('tests.crashing_backend', 'CrashingBackend')\n"
+    "run_worker(Verifier())\n",
+)
+
+
+class CrashingSession(Session):
+    dead = False  # the device, for the whole process
+
+    def __init__(self, inner: Session, crash: str, *, is_wrong: bool) -> None:
+        self._inner, self._crash, self._is_wrong = inner, crash, is_wrong
+        self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
+        self.provenance = {}
+
+    def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        if self._crash == "abort":
+            os.abort()
+        if self._crash == "hang":
+            time.sleep(600)
+        if self._crash == "sticky":
+            type(self).dead = True
+        if self.dead:
+            msg = "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
+            raise DeviceFailure(msg)
+        found = self._inner.run(inputs)
+        if not self._is_wrong:
+            return found
+        return {name: np.concatenate([a[:1], a[1:] * 1.5]) if a.ndim else a for name, a in found.items()}
+
+    def _close(self) -> None:
+        self._inner.close()
+
+
+class CrashingBackend(Backend):
+    name = NAME
+    file_kinds = (".onnx",)
+
+    def availability(self) -> Availability:
+        return Availability(ok=True)
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        has = {node.op_type for node in onnx.load(model).graph.node}
+        extra = options.extra
+        crash = str(extra.get("crash", "")) if extra.get("at", next(iter(has))) in has else ""
+        inner = OrtCpuBackend().load(model, SessionOptions(threads=1))
+        return CrashingSession(inner, crash, is_wrong=extra.get("wrong") in has)

@@ -1,0 +1,34 @@
+"""A stand-in for verify's worker process: the same conversation in this process, where tests plant their faults."""
+
+import io
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from trt_workbench.bench.worker import serve
+from trt_workbench.bench.worker_process import WorkerFailure
+from trt_workbench.verify.worker import Verifier
+
+
+class InProcessWorker:
+    """Has the interface of `WorkerProcess`."""
+
+    def __init__(self, log: Path, command: tuple[str, ...]) -> None:
+        """Take what a process would be started with."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """There is no process to end."""
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:  # noqa: ARG002 - it has no way to end a call
+        answers = io.StringIO()
+        serve(Verifier(), io.StringIO(json.dumps(request, default=str) + "\n"), answers)
+        answer: dict[str, Any] = json.loads(answers.getvalue())
+        if not answer.pop("ok"):
+            raise WorkerFailure(answer["error"], answer["kind"], alive=True)
+        return answer
