@@ -30,7 +30,7 @@ TARGETS = {
     "comparison": Target(f"{_BENCH}/comparison.py", ("tests/unit/bench/test_comparison.py",)),
     "stability": Target(f"{_BENCH}/stability.py", ("tests/unit/bench/test_stability.py",)),
     "telemetry": Target(
-        f"{_BENCH}/telemetry.py", ("tests/unit/bench/test_measuring.py", "tests/unit/bench/test_stability.py")
+        f"{_BENCH}/telemetry.py", ("tests/unit/bench/test_telemetry.py", "tests/unit/bench/test_stability.py")
     ),
     "contention": Target(f"{_BENCH}/contention.py", ("tests/unit/bench/test_contention.py",)),
     "cache": Target(f"{_ENGINE}/cache.py", ("tests/unit/engine/test_cache.py",)),
