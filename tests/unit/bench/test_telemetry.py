@@ -105,7 +105,7 @@ def test_every_figure_of_a_card(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert nvml.shut == 1
 
 
-def test_a_card_that_tells_little(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_card_that_tells_little(nvml: Any) -> None:
     """Inside a container the driver knows other processes: the memory is the whole card's, nobody is told apart."""
 
     def refused(*_: object) -> None:
