@@ -1,5 +1,7 @@
 """Verdicts on repetitions: what is the same stays the same, what is slower is found, and few data say so."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,6 +40,38 @@ def test_a_significant_difference_below_two_percent_is_not_material() -> None:
     made = compare(noisy(1.0, 30, 1, 0.0005), noisy(1.01, 30, 2, 0.0005))
     assert made.p_value < 1e-6
     assert made.verdict == "no material difference"
+
+
+@pytest.mark.parametrize("factor", [1.0199, 1 / 1.0199, 1.0201, 0.9799])
+def test_two_percent_and_no_less_is_material(factor: float) -> None:
+    figures = np.linspace(1.0, 1.0001, 12)
+    made = compare(figures.tolist(), (figures * factor).tolist())
+    assert made.p_value < 1e-4
+    assert made.verdict == (
+        "no material difference" if abs(factor - 1) < 0.02 else "slower" if factor > 1 else "faster"
+    )
+
+
+def test_a_p_value_of_five_percent_is_too_much() -> None:
+    """In the others' places everything is equal, so that the verdict is the p-value's."""
+    made = compare([1.0, 1.01, 1.02, 1.03, 1.04], [2.0, 2.01, 2.02, 2.03, 2.04])
+    told = [corrected([replace(made, p_value=value)])[0].verdict for value in (0.03, 0.0499, 0.05, 0.06)]
+    assert told == ["slower", "slower", "cannot tell", "cannot tell"]
+
+
+def test_correction_goes_by_the_p_values_whatever_their_order() -> None:
+    made = compare([1.0, 1.01, 1.02], [2.0, 2.01, 2.02])
+    found = corrected([replace(made, p_value=value) for value in (0.6, 0.01, 0.04, 0.7, 0.03)])
+    assert [one.p_value for one in found] == pytest.approx([1.0, 0.05, 0.12, 1.0, 0.12])
+    assert [one.p_value for one in corrected([replace(made, p_value=0.0)])] == [0.0]
+
+
+def test_the_interval_of_rounds_is_that_of_their_medians() -> None:
+    turns = [[1.5, 1.0 + place / 10, 0.5 + place] for place in range(9)]
+    made = compare_rounds([1.0] * 9, [2.0] * 9, turns)
+    inner = median_interval([float(np.median(one)) for one in turns])
+    found = (made.ratio, made.ratio_low, made.ratio_high, made.coverage)
+    assert found == pytest.approx((inner.median, inner.low, inner.high, inner.coverage))
 
 
 def test_holms_correction_by_hand() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trt_workbench.bench.rank_tests import mann_whitney, median_bounds, shift_bounds, signed_ranks
+from trt_workbench.bench import rank_tests
+from trt_workbench.bench.rank_tests import MOST_EXACT, mann_whitney, median_bounds, shift_bounds, signed_ranks
 
 # few values, so that most sets have ties
 TIED = st.lists(st.integers(0, 3).map(float), min_size=1, max_size=4)
@@ -31,7 +32,7 @@ def test_mann_whitney_counts_every_split(a: list[float], b: list[float]) -> None
     assert p_value == pytest.approx(min(1.0, 2 * tail))
 
 
-@given(st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=7))
+@given(st.lists(st.integers(-3, 3).map(lambda step: step / 8), min_size=1, max_size=7))
 def test_signed_ranks_count_every_choice_of_signs(differences: list[float]) -> None:
     told = [abs(one) for one in differences if one]
     ranks = [sum(two < one for two in told) + (sum(two == one for two in told) + 1) / 2 for one in told]
@@ -58,6 +59,47 @@ def test_large_sets_go_over_to_the_normal_curve_without_a_step() -> None:
     assert approximate == pytest.approx(exact, rel=0.25)
     differences = draw.normal(0.3, 1, 61).round(1).tolist()
     assert signed_ranks(differences) == pytest.approx(signed_ranks(differences[:60]), rel=0.5)
+
+
+def test_the_normal_curve_agrees_with_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(3)
+    pairs = [(draw.normal(0, 1, 31).round(1).tolist(), draw.normal(0.05, 1, 32).round(1).tolist()) for _ in range(8)]
+    signed = [(draw.integers(1, 40, 75) * draw.choice([-1, 1], 75)).tolist() for _ in range(8)]
+    near = [mann_whitney(*pair)[1] for pair in pairs], [signed_ranks(one) for one in signed]
+    monkeypatch.setattr(rank_tests, "MOST_EXACT", 1000)
+    counted = [mann_whitney(*pair)[1] for pair in pairs], [signed_ranks(one) for one in signed]
+    both = zip((*near[0], *near[1]), (*counted[0], *counted[1]), strict=True)
+    middle = [(approximate, exact) for approximate, exact in both if exact > 0.1]  # it is less good far out
+    assert len(middle) > 10
+    for approximate, exact in middle:
+        assert approximate == pytest.approx(exact, rel=0.006)
+        assert approximate != exact
+
+
+def test_long_sets_with_the_same_middle_do_not_differ_at_all() -> None:
+    count = MOST_EXACT + 1
+    assert mann_whitney(range(count), range(count)) == (count**2 / 2, 1.0)
+    assert signed_ranks([*range(1, count), *range(-count + 1, 0)]) == 1.0
+
+
+def test_bounds_are_counted_up_to_the_limit_and_approximated_beyond() -> None:
+    assert median_bounds(60, 0.95) == (22, pytest.approx(0.97266, abs=1e-5))
+    assert [median_bounds(count, 0.95) for count in (61, 62, 64, 81, 100)] == [
+        (23, 0.95), (23, 0.95), (24, 0.95), (32, 0.95), (40, 0.95)
+    ]  # fmt: skip
+    # counted one by one, they are the same or up to two figures further in
+    sets = [(31, 31), (30, 32), (20, 45), (3, 60), (2, 61), (40, 40), (1, 70)]
+    assert [shift_bounds(*both, 0.95) for both in sets] == [
+        (chosen, 0.95) for chosen in (340, 340, 311, 28, 10, 595, 1)
+    ]
+    assert shift_bounds(30, 30, 0.95)[1] > 0.95
+
+
+def test_bounds_never_cross_however_little_they_have_to_cover() -> None:
+    assert [median_bounds(count, 0.0)[0] for count in (1, 2, 3, 4, 5, 9)] == [1, 1, 1, 2, 2, 4]
+    assert [shift_bounds(*both, 0.0)[0] for both in ((1, 1), (1, 2), (1, 3), (2, 3), (3, 3))] == [1, 1, 1, 3, 4]
+    assert shift_bounds(2, 3, 0.0)[1] == pytest.approx(1 - 2 * 4 / 10)
+    assert shift_bounds(3, 3, 0.0)[1] == pytest.approx(1 - 2 * 7 / 20)
 
 
 def test_published_tables() -> None:

@@ -132,6 +132,61 @@ def test_a_busy_machine_is_seen() -> None:
     assert any("waited for a processor" in one for one in instabilities([1.0] * 30, telemetry(contention=seen)))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "found"), [(975, 1025, 0), (974, 1026, 1), (970, 1035, 1), (None, 1100, 0), (900, None, 0)]
+)
+def test_a_clock_may_move_by_a_twentieth(low: int | None, high: int | None, found: int) -> None:
+    assert (
+        len(instabilities([1.0] * 30, telemetry(sm_clock_mhz=1000, sm_clock_min_mhz=low, sm_clock_max_mhz=high)))
+        == found
+    )
+    assert instabilities([1.0] * 30, telemetry(sm_clock_min_mhz=low, sm_clock_max_mhz=high)) == []
+
+
+def test_windows_are_equal_and_cover_what_they_can() -> None:
+    """Five windows of five; the two samples that are left over are in none."""
+    samples = [float(value) for window in (10, 11, 12, 13, 15) for value in [window] * 5] + [99.0] * 2
+    assert window_drift(samples) == pytest.approx(5 / 12)
+    assert window_drift([*range(1, 26)]) == pytest.approx(20 / 13)
+    # 24 samples are two halves: all different, and the median of each
+    assert window_drift([*range(1, 25)]) == pytest.approx(12 / 12.5)
+    assert window_drift([1.0, 2.0] * 12) is None
+    # 2 of 252 splits of five and five are as far out as this, 4 of them are too many: sure within a hundredth
+    assert window_drift([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]) == pytest.approx(5 / 5.5)
+    assert window_drift([1, 2, 3, 4, 6, 5, 7, 8, 9, 10]) is None
+
+
+def test_eight_repetitions_can_drift_and_seven_cannot() -> None:
+    assert repetition_drift([1, 2, 3, 4, 5, 6, 7, 8]) == pytest.approx(4 / 4.5)
+    assert repetition_drift([1, 2, 3, 4, 5, 6, 7]) is None
+    assert repetition_drift([1, 2, 3, 4, 99, 5, 6, 7, 8]) == pytest.approx(4 / 5)  # the middle one is in neither half
+
+
+def test_the_interval_of_noise_is_that_of_ten_windows() -> None:
+    found = noise_interval([float(window * 10 + place) for window in range(10) for place in (3, 4, 5)] + [500.0])
+    assert (found.median, found.low, found.high) == (53.0, 14.0, 84.0)
+    assert found.coverage > 0.95
+    assert noise_interval([1.0, 9.0, 2.0]).coverage == 0.75
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"contention": Contention(cpu_wait_share=0.05)}, 0),
+        ({"contention": Contention(cpu_wait_share=0.051)}, 1),
+        ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.1)}, 0),
+        ({"contention": Contention(cpu_wait_share=0.4, cpu_others=0.11)}, 1),
+        ({"contention": Contention(cpu_steal_share=0.02)}, 0),
+        ({"contention": Contention(cpu_steal_share=0.021)}, 1),
+        ({"throttles": ("hardware slowdown", "thermal (hardware)")}, 2),
+    ],
+)
+def test_limits_are_what_they_are_said_to_be(changes: dict[str, Any], found: int) -> None:
+    assert len(instabilities([1.0] * 30, telemetry(**changes))) == found
+    assert len(instabilities([10.0] * 15 + [11.0] * 10, telemetry(**changes))) == found
+    assert len(instabilities([10.0] * 15 + [11.01] * 10, telemetry(**changes))) == found + 1
+
+
 def gpu(running: list[int], used: dict[int, int] | None) -> _Gpu:
     """A card beside pid 7, the measured process, as NVML tells of it."""
 

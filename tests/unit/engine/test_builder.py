@@ -35,6 +35,19 @@ def test_a_second_build_comes_from_the_cache(make_model: MakeModel, native_doubl
     assert len(native_double.builds) == 2
 
 
+@pytest.mark.usefixtures("native_double")
+def test_another_driver_makes_another_engine(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest counts every part of the key; here it is made, and a part can be left out."""
+    model = make_model()
+    first = build(prepare_build(model, BuildSettings()))
+    assert prepare_build(model, BuildSettings()).cached == first.path
+    report = {"driver_version": "590.2", "gpus": []}
+    monkeypatch.setattr("trt_workbench.engine.target.driver_report", lambda: report)
+    other = prepare_build(model, BuildSettings())
+    assert (other.key.driver_version, other.cached) == ("590.2", None)
+    assert build(other).path != first.path
+
+
 def test_other_weights_of_one_graph_get_an_engine_of_their_own(make_model: MakeModel, native_double: Any) -> None:
     paths = {build(prepare_build(make_model(scale=scale), BuildSettings())).path for scale in (1.0, 2.0)}
     paths.add(build(prepare_build(make_model(external=True, scale=3.0), BuildSettings())).path)

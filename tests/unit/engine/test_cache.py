@@ -2,6 +2,7 @@ import dataclasses
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,37 @@ def test_every_part_of_the_key_counts(field: str) -> None:
     assert changed.digest() != KEY.digest()
 
 
+def test_a_key_is_the_same_in_every_release() -> None:
+    """Else all engines of all users would be built again; where that is meant, KEY_VERSION is raised."""
+    key = dataclasses.replace(KEY, options={"b": [1, None], "a": {"d": "x", "c": 2.5}}, plugins_sha256=("p",))
+    turned = dataclasses.replace(key, options={"a": {"c": 2.5, "d": "x"}, "b": [1, None]})
+    assert key.digest() == turned.digest() == "c9a3d89db76726a7b1d49f24520fcf9f"
+    with pytest.raises(ValueError, match="JSON compliant"):
+        dataclasses.replace(KEY, options={"a": float("nan")}).digest()
+
+
+@pytest.mark.parametrize("field", ["tensorrt_version", "gpu_name", "compute_capability", "native_version"])
+def test_a_key_without_what_an_engine_is_built_for_is_not_complete(field: str) -> None:
+    assert not dataclasses.replace(KEY, **{field: None}).is_complete  # type: ignore[arg-type]
+
+
+def test_the_second_waits_for_the_lock_and_says_so_once() -> None:
+    said, released, order = threading.Event(), threading.Event(), []
+
+    def second() -> None:
+        with cache.build_lock("k", lambda: (order.append("waits"), said.set())):  # type: ignore[func-returns-value]
+            order.append(f"enters, released: {released.is_set()}")
+
+    with cache.build_lock("k", lambda: order.append("the first waits")):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert said.wait(0.9)  # at once, not after a try of a second
+        thread.join(0.1)
+        released.set()
+    thread.join(10)
+    assert order == ["waits", "enters, released: True"]
+
+
 SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "precision": st.sampled_from(["fp16", "bf16", "int8+fp16", "tf32"]),
     "profiles": st.sampled_from([("x:1/2/4",), ("x:1/2/8",), ("x:1/2/4", "x:8")]),
@@ -101,9 +133,9 @@ def test_the_order_of_settings_does_not_count() -> None:
     assert first.key_fields() == second.key_fields()
 
 
-def test_a_machine_without_gpu_has_no_complete_key() -> None:
+def test_a_machine_with_a_gpu_has_a_complete_key() -> None:
     assert KEY.is_complete
-    assert not dataclasses.replace(KEY, gpu_name=None).is_complete
+    assert dataclasses.replace(KEY, driver_version=None).is_complete
 
 
 def test_the_folder_is_private() -> None:

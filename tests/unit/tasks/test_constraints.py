@@ -54,4 +54,5 @@ def test_environments_with_cuda_and_other_pythons_have_none() -> None:
         "dev",
         "dev-llm",
         "llm",
+        "mutation",
     }

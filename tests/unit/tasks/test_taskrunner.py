@@ -290,6 +290,7 @@ def test_versions_are_pinned_where_no_gpu_is_needed(root, made):
         ("python/pyproject.toml", '["numpy"]', '["numpy", "scipy"]', True),
         ("python/pyproject.toml", "[project]", '[build-system]\nbuild-backend = "b"\n[project]', True),
         ("python/pyproject.toml", "y = 1", "y = 2", False),
+        ("python/pyproject.toml", PROJECT[10:50], 'dependencies = ["numpy"]\nname = "local"\n', False),
         (constraints_path(), "2.5.5", "2.6.0", True),
     ],
 )

@@ -1,0 +1,43 @@
+"""What is mutated, which tests have to notice, and which mutants nobody can notice."""
+
+from dataclasses import dataclass, field
+
+_BENCH = "python/src/trt_workbench/bench"
+_ENGINE = "python/src/trt_workbench/engine"
+_VERIFY = "python/src/trt_workbench/verify"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module.
+
+    Attributes:
+        path: of the module.
+        tests: the files that cover it, the quickest to notice first.
+        parts: names of the functions, methods and classes that are mutated; the whole module if there are none.
+        equivalent: changes `old => new` after which the module does the same, and why.
+    """
+
+    path: str
+    tests: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    equivalent: dict[str, str] = field(default_factory=dict)
+
+
+TARGETS = {
+    "statistics": Target(f"{_BENCH}/statistics.py", ("tests/unit/bench/test_statistics.py",)),
+    "rank_tests": Target(f"{_BENCH}/rank_tests.py", ("tests/unit/bench/test_rank_tests.py",)),
+    "comparison": Target(f"{_BENCH}/comparison.py", ("tests/unit/bench/test_comparison.py",)),
+    "stability": Target(f"{_BENCH}/stability.py", ("tests/unit/bench/test_stability.py",)),
+    "telemetry": Target(
+        f"{_BENCH}/telemetry.py", ("tests/unit/bench/test_telemetry.py", "tests/unit/bench/test_stability.py")
+    ),
+    "contention": Target(f"{_BENCH}/contention.py", ("tests/unit/bench/test_contention.py",)),
+    "cache": Target(f"{_ENGINE}/cache.py", ("tests/unit/engine/test_cache.py",)),
+    "cache key": Target(f"{_ENGINE}/builder.py", ("tests/unit/engine/test_builder.py",), ("prepare_build",)),
+    "task fingerprint": Target(
+        "tasks/taskrunner.py",
+        ("tests/unit/tasks/test_taskrunner.py",),
+        ("pip_calls", "is_covered", "constraints_file", "ensure"),
+    ),
+}
