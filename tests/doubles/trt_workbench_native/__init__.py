@@ -269,9 +269,10 @@ class Runner:
                 raise UsageProblem(f"Shape {list(shape)} of {tensor.name} is outside {list(low)} to {list(high)}.")
         names = [tensor.name for tensor in self.engine.outputs]
         try:
-            found = dict(zip(names, map(_spoiled, self.engine.session.run(names, arrays)), strict=True))
+            computed = self.engine.session.run(names, arrays)
         except Exception as error:
             raise UsageProblem(f"TensorRT refuses these shapes ({error}).") from error
+        found = dict(zip(names, map(_spoiled, computed), strict=True))
         self._state = {name: found.pop(output) for output, name in self.pairs.items()}
         if self._is_wrong(on_device=device_outputs):
             found = {name: array + 1 for name, array in found.items()}
