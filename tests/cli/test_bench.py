@@ -143,7 +143,7 @@ def two_runs(config: Path, tmp_path: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("figure", "message"),
     [
-        ("NaN", "latency_ms.p50 (input should be a finite number)"),
+        ("NaN", "a number is not finite: NaN"),
         ("-1.5", "a latency is above 0, not p50 -1.5"),
         ("0.0", "a latency is above 0, not p50 0"),
         ("Infinity", "finite"),

@@ -175,7 +175,7 @@ def _parse(line: str, number: int, path: Path) -> Record:
     try:
         document = parse_json(line)
     except ValueError as error:
-        msg = f"This line is cut short or no JSON; remove it to use the others: {path}:{number}"
+        msg = f"This line is cut short or no JSON ({error}); remove it to use the others: {path}:{number}"
         raise UsageProblem(msg) from error
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != SCHEMA_VERSION:
