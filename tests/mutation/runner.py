@@ -4,6 +4,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import resource
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+_MEMORY = 4 * 2**30  # bytes of address space: a changed size must not take all of the machine's
 
 
 class _Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
@@ -67,6 +69,7 @@ def start(name: str, path: Path, source: str, tests: Sequence[str], log: Path) -
     code = 70
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):

@@ -71,6 +71,11 @@ def test_a_key_without_what_an_engine_is_built_for_is_not_complete(field: str) -
     assert not dataclasses.replace(KEY, **{field: None}).is_complete  # type: ignore[arg-type]
 
 
+def test_a_key_cannot_be_changed_after_its_digest_was_taken() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        KEY.driver_version = "590.2"  # type: ignore[misc]
+
+
 def test_the_second_waits_for_the_lock_and_says_so_once() -> None:
     said, released, order = threading.Event(), threading.Event(), []
 
