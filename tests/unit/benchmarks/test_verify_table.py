@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.in_process_worker import InProcessWorker
 
 FOLDER = Path(__file__).parents[3] / "docs" / "benchmarks" / "verify"
 
@@ -104,7 +105,9 @@ def test_a_wrong_one_keeps_its_model_inputs_and_figures(tmp_path: Path, monkeypa
     from zoo import jobs
 
     from trt_workbench.backends import registry
+    from trt_workbench.verify import isolation
 
+    monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
     monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
     monkeypatch.setattr(jobs, "_options", lambda _: {"fault": "rows after the first"})

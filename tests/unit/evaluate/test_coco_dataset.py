@@ -108,7 +108,7 @@ def changed(part: str, **values: Any) -> dict[str, Any]:
         ({**document(), "annotations": [{"caption": "a dog", "image_id": 3, "id": 1}]}, "no 'bbox'"),
         (changed("annotations", bbox=[1, 2, 3]), "not in COCO"),
         (changed("annotations", bbox=[1, 2, -3, 4]), "impossible bbox"),
-        (changed("annotations", bbox=[1, 2, float("nan"), 4]), "impossible bbox"),
+        (changed("annotations", bbox=[1, 2, float("nan"), 4]), "a number is not finite"),
         (changed("annotations", bbox="wide"), "not in COCO"),
         (changed("annotations", category_id=5), r"category ids that the file does not list \(\[5\]\)"),
         (changed("annotations", image_id="seven"), "not a whole number"),
