@@ -34,7 +34,9 @@ class _Package:
 
 
 _PACKAGES = {
-    "onnxruntime": _Package(f"pip install onnxruntime=={ONNXRUNTIME_VERSION}", ("default", "dev", "dev-llm", "llm", "mutation")),
+    "onnxruntime": _Package(
+        f"pip install onnxruntime=={ONNXRUNTIME_VERSION}", ("default", "dev", "dev-llm", "llm", "mutation")
+    ),
     "onnxruntime-gpu": _Package(
         f'pip uninstall -y onnxruntime && pip install "onnxruntime-gpu[cuda,cudnn]=={ONNXRUNTIME_VERSION}"',
         ("gpu", "gpu-llm", "rtx5090", "rtx5090-llm", "h200"),
