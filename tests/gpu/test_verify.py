@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.fault_patterns import vit_block
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.device_arrays import uploader
@@ -200,7 +201,8 @@ def test_rows_are_split_on_the_device(tmp_path: Path) -> None:
 
 
 def test_an_fp16_engine_of_a_vision_transformers_block_is_right_within_fp16(tmp_path: Path) -> None:
-    found = verified(vit_block(tmp_path / "block.onnx"), "fp16")
+    vit_block(tmp_path / "block.onnx")
+    found = verified(tmp_path / "block.onnx", "fp16")
     assert found.failures == ()
     assert found.document["verdict"] in ("right", "right within fp16")  # as TensorRT may choose kernels of fp32
 
@@ -256,45 +258,5 @@ def loop(path: Path) -> Path:
     ]
     values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 64]) for n in ("x", "h", "y", "h_next")]
     graph = helper.make_graph(nodes, "loop", values[:2], values[2:], [numpy_helper.from_array(weights, "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
-
-
-def vit_block(path: Path, tokens: int = 10, width: int = 64, heads: int = 4) -> Path:
-    """x [N,T,C] through attention and two linear layers, each after a layer norm and added to its input."""
-    rng = np.random.default_rng(3)
-    nodes: list[onnx.NodeProto] = []
-    constants: list[onnx.TensorProto] = []
-
-    def constant(value: Any, dtype: Any = np.float32) -> str:
-        constants.append(numpy_helper.from_array(np.asarray(value, dtype), f"c{len(constants)}"))
-        return constants[-1].name
-
-    def node(operator: str, *inputs: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(operator, list(inputs), [f"t{len(nodes)}"], **attributes))
-        return str(nodes[-1].output[0])
-
-    def linear(x: str, fan_in: int, fan_out: int) -> str:
-        weights = constant(rng.standard_normal((fan_in, fan_out)) / np.sqrt(fan_in))
-        return node("Add", node("MatMul", x, weights), constant(rng.standard_normal(fan_out) / 10))
-
-    def norm(x: str) -> str:
-        centred = node("Sub", x, node("ReduceMean", x, axes=[-1]))
-        variance = node("ReduceMean", node("Mul", centred, centred), axes=[-1])
-        return node("Div", centred, node("Sqrt", node("Add", variance, constant(1e-5))))
-
-    def of_heads(x: str, perm: list[int]) -> str:
-        shape = constant([0, 0, heads, width // heads], np.int64)
-        return node("Transpose", node("Reshape", linear(x, width, width), shape), perm=perm)
-
-    x = norm("x")
-    scores = node("MatMul", of_heads(x, [0, 2, 1, 3]), of_heads(x, [0, 2, 3, 1]))
-    share = node("Softmax", node("Mul", scores, constant((width // heads) ** -0.5)), axis=-1)
-    mixed = node("Transpose", node("MatMul", share, of_heads(x, [0, 2, 1, 3])), perm=[0, 2, 1, 3])
-    x = node("Add", "x", linear(node("Reshape", mixed, constant([0, 0, width], np.int64)), width, width))
-    wide = node("Relu", linear(norm(x), width, 2 * width))
-    nodes.append(helper.make_node("Add", [x, linear(wide, 2 * width, width)], ["y"]))
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", tokens, width]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "block", values[:1], values[1:], constants)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     return path

@@ -36,12 +36,10 @@ def print_manifest(console: Console, manifest: Manifest) -> None:
 def _facts(manifest: Manifest) -> list[tuple[str, str]]:
     from trt_workbench.engine.verdicts import kept_verdict
 
-    options = manifest.options
     profiles = [(f"profile {number}", text) for number, text in enumerate(manifest.profiles)]
-    precision = options.get("precision", "fp32")
     return [
         ("model", f"{manifest.model.file} (SHA-256 {manifest.model.sha256[:16]}…)"),
-        ("precision", precision if isinstance(precision, str) else "+".join(precision)),
+        ("precision", "+".join(manifest.precision)),
         *profiles,
         ("layers of the network", str(manifest.layer_count)),
         ("size", f"{manifest.engine.size_bytes / _MIB:.1f} MiB"),

@@ -22,6 +22,7 @@ from trt_workbench.onnxtools.model_file import load_model
 from trt_workbench.onnxtools.proto import has_subgraph
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_graph import constant_value, subgraphs, use_counts, without_weights
+from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -278,7 +279,7 @@ def _every_value(model: onnx.ModelProto, inputs: Arrays) -> dict[str, NDArray[An
         path = Path(folder) / "marked.onnx"
         save_model(marked, path)
         with require_backend("ort-cpu").load(path, SessionOptions()) as session:
-            fed = {spec.name: inputs[spec.name].astype(spec.dtype) for spec in session.inputs}
+            fed = typed_for(session, inputs)
             return {**fed, **session.run(fed)}
 
 

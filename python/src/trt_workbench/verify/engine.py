@@ -98,7 +98,7 @@ def _verified(request: PlanRequest, manifest: Manifest, note: Note, step: Note) 
     asked = VerifyRequest(
         target=request.plan,
         model=request.model,
-        precision="+".join(_asked(manifest)),  # its layers do not tell of TF32
+        precision="+".join(manifest.precision),  # its layers do not tell of TF32
         # it was built here, or lies in the engine cache
         options={"allow_host_code": True} if manifest.options.get("version_compatible") else {},
         quick=quick,
@@ -127,7 +127,7 @@ def _joined(found: Verification, earlier: Verification) -> Verification:
 def _beyond(manifest: Manifest) -> str:
     """Say why drawn inputs would prove nothing about an engine; empty where they do."""
     options = manifest.options
-    unknown = sorted(set(_asked(manifest)) - set(PRECISIONS))
+    unknown = sorted(set(manifest.precision) - set(PRECISIONS))
     if options.get("strip_weights"):
         return "it was built without weights; refit it first"
     if manifest.calibration_sha256:
@@ -139,9 +139,3 @@ def _beyond(manifest: Manifest) -> str:
     if any("=" in profile for profile in manifest.profiles):
         return "values of its inputs decide shapes, and are not drawn; verify it with --inputs DATA"
     return ""
-
-
-def _asked(manifest: Manifest) -> list[str]:
-    """Return the precisions that an engine was asked for."""
-    given = manifest.options.get("precision", "fp32")
-    return [given] if isinstance(given, str) else list(given)

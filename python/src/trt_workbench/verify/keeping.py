@@ -87,8 +87,7 @@ def crashed(manifest: Manifest, mode: Mode, reason: str, device: int = 0) -> Ver
 
 def agreed(manifest: Manifest, evidence: Path | None) -> Verification:
     """Return that the engine of a language model gave the logits and tokens of PyTorch in fp32."""
-    given = manifest.options.get("precision", "fp32")
-    asked = [given] if isinstance(given, str) else list(given)
+    asked = manifest.precision
     loosest = max((name for name in asked if name in PRECISIONS), key=PRECISIONS.index, default="+".join(asked))
     return Verification(
         verdict=RIGHT if loosest == PRECISIONS[0] else f"{RIGHT} within {loosest}",

@@ -15,6 +15,7 @@ from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.cache import engines_dir
 from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]
 # Options that name the whole model's tensors and shapes.
@@ -45,7 +46,7 @@ def run_part(
     chosen = SessionOptions(precision=request.precision, extra=options)
     session = require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)
     try:
-        given = {spec.name: inputs[spec.name].astype(spec.dtype) for spec in session.inputs}
+        given = typed_for(session, inputs)
         found = {name: np.array(array) for name, array in session.run(given).items()}
         return given, found, dict(session.provenance)
     finally:
