@@ -60,6 +60,18 @@ def test_an_engine_comes_with_its_verdict_shapes_and_hashes(trtw: Trtw, dynamic:
 
 
 @pytest.mark.usefixtures("faulty")
+def test_the_place_is_found_from_the_plan_as_the_message_says(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+    plan, run = tmp_path / "d.plan", tmp_path / "run"
+    build(trtw, dynamic, "-o", plan, code=1)
+    result = trtw("verify", plan, "--model", dynamic, "--quick", "--bisect", "--output", run)
+    assert result.exit_code == 1, result.output
+    found = json.loads((run / "bisect" / "bisect.json").read_text())
+    assert found["complete"]
+    assert len(found["nodes"]) == 1  # every output of the double is wrong
+    assert (run / "bisect" / "minimal.onnx").is_file()
+
+
+@pytest.mark.usefixtures("faulty")
 def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"
     result = trtw("build-engine", dynamic, "--max-batch", 4, "-o", plan)

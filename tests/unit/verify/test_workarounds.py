@@ -23,10 +23,10 @@ from trt_workbench.engine.manifest import WayAround, read_manifest
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.fences import fences
 from trt_workbench.verify.fixed_files import check_output, write_fixed
-from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Range
-from trt_workbench.verify.workarounds import Fixed, fixed, of_model, require_chosen
+from trt_workbench.verify.workarounds import Fixed, fixed, require_chosen
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 

@@ -108,7 +108,7 @@ def verify(
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
     from trt_workbench.verify.keeping import keep_found
-    from trt_workbench.verify.opening import VerifyRequest
+    from trt_workbench.verify.opening import VerifyRequest, of_model
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
 
@@ -153,14 +153,14 @@ def verify(
             with notes.status("Bisecting") if notes.is_terminal else nullcontext() as waiting:
                 update = waiting.update if waiting else lambda _: None
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
-            write_bisected(request, bisected, directory)
+            write_bisected(of_model(request), bisected, directory)
         if found.failures and fix:
             nodes = bisected.nodes if bisected else ()
             tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out, seconds=fix_seconds)
     keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
-        parts = {"bisect": bisected_document(request, bisected)} if bisected else {}
+        parts = {"bisect": bisected_document(of_model(request), bisected)} if bisected else {}
         parts |= {"fix": tried.document()} if tried else {}
         print_json({**found.document, **parts, "directory": str(directory)})
     else:

@@ -37,7 +37,7 @@ FIX = "fix"
 def check_fix(request: VerifyRequest, output: Path | None) -> None:
     """Refuse what `--fix` could not do, before the work begins."""
     from trt_workbench.verify.fixed_files import check_output
-    from trt_workbench.verify.workarounds import of_model
+    from trt_workbench.verify.opening import of_model
 
     of_model(request)
     if output:

@@ -25,7 +25,7 @@ from trt_workbench.verify.cut import Form, Source, read_source
 from trt_workbench.verify.draw import draw
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.isolation import Isolated
-from trt_workbench.verify.opening import MODEL_SUFFIX, NO_REFERENCE, VerifyRequest
+from trt_workbench.verify.opening import NO_REFERENCE, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.trials import Outcome, OutOfTime, Trials, Verdict
 
@@ -75,9 +75,7 @@ class Bisected:
 
 def check_bisectable(request: VerifyRequest) -> None:
     """Raise UsageProblem where a request names nothing that can be taken apart."""
-    if request.target.suffix != MODEL_SUFFIX:
-        msg = f"--bisect takes an ONNX model apart; name the model that the plan was built from: {request.target}"
-        raise UsageProblem(msg)
+    of_model(request)
     if request.reference == NO_REFERENCE:
         msg = "--bisect needs true values to compare with; leave out --reference none."
         raise UsageProblem(msg)
@@ -101,7 +99,7 @@ def bisect(
     """Find the first wrong part of a model that `verify` found wrong.
 
     Args:
-        request: as `verify` had it.
+        request: as `verify` had it; that of a plan is taken apart as its model.
         verified: what it found.
         folder: where its `failures` lie; `bisect/state.jsonl` in it is read, and every verdict is added.
         seconds: after which no trial begins; the smallest part so far is returned then.
@@ -111,10 +109,11 @@ def bisect(
         What was found; without nodes, and with a reason, where no wrong part was.
 
     Raises:
-        UsageProblem: the target is a plan, there is no reference, or ort-cpu does not run the model.
+        UsageProblem: the target is a plan without its model, there is no reference, or ort-cpu does not run the model.
         OSError: a file cannot be written.
     """
     check_bisectable(request)
+    request = of_model(request)
     faults = sorted((one for one in verified.faults if one.number), key=lambda one: one.elements)[:_MOST_FAULTS]
     if not faults:
         reason = "no single call gave a wrong output, so the fault is not in the graph"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from trt_workbench.backends.registry import backend_names, require_backend
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.model_file import read_model
@@ -237,6 +238,28 @@ def own_model(target: Path) -> Path | None:
     manifest = read_manifest(target) if target.is_file() else None
     beside = target.with_name(manifest.model.file) if manifest else None
     return beside if manifest and beside and beside.is_file() and hash_model(beside) == manifest.model.sha256 else None
+
+
+def of_model(request: VerifyRequest) -> VerifyRequest:
+    """Return the request with the model as its target: that of a plan builds as its manifest says.
+
+    Raises:
+        UsageProblem: the model of the plan, or the plan's manifest, is not at hand.
+    """
+    if request.target.suffix == MODEL_SUFFIX:
+        return replace(request, model=request.model or request.target)
+    model, manifest = request.model or own_model(request.target), read_manifest(request.target)
+    if model is None or manifest is None:
+        msg = (
+            "Looking for the place of a fault, and for a way around it, takes the model that the plan was built from: "
+            f"name it (--model), and keep the manifest beside {request.target}"
+        )
+        raise UsageProblem(msg)
+    plain = BuildSettings().model_dump(mode="json")
+    asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
+    asked.pop("precision", None)
+    options = {**asked, **request.options}
+    return replace(request, target=model, model=model, precision="+".join(manifest.precision), options=options)
 
 
 def _refuse_random(model: Path) -> None:

@@ -12,14 +12,12 @@ from typing import Any
 import onnx
 
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.verification import WRONG
-from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.onnxtools.sanitize_check import Arrays, compare
 from trt_workbench.verify.isolation import Isolated, document_of
-from trt_workbench.verify.opening import MODEL_SUFFIX, Opened, VerifyRequest, own_model
+from trt_workbench.verify.opening import MODEL_SUFFIX, Opened, VerifyRequest, of_model
 from trt_workbench.verify.run import Verified
 from trt_workbench.verify.way_trial import best_inputs
 from trt_workbench.verify.ways import Way, applied, ways
@@ -152,25 +150,6 @@ def fixed(
     return Fixed(plain, tuple(tried), tuple(left), time_over)
 
 
-def of_model(request: VerifyRequest) -> VerifyRequest:
-    """Return the request with the model as its target: that of a plan builds as its manifest says.
-
-    Raises:
-        UsageProblem: the model of the plan, or the plan's manifest, is not at hand.
-    """
-    if request.target.suffix == MODEL_SUFFIX:
-        return replace(request, model=request.model or request.target)
-    model, manifest = request.model or own_model(request.target), read_manifest(request.target)
-    if model is None or manifest is None:
-        msg = f"Ways around are built from the model; name it (--model), and keep the manifest beside {request.target}"
-        raise UsageProblem(msg)
-    plain = BuildSettings().model_dump(mode="json")
-    asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
-    precision = asked.pop("precision", ["fp32"])
-    text = precision if isinstance(precision, str) else "+".join(precision)
-    return replace(request, target=model, model=model, precision=text, options={**asked, **request.options})
-
-
 def require_chosen(found: Fixed, target: Path) -> Tried:
     """Return the way that is taken.
 
@@ -253,8 +232,6 @@ def _check_same(request: VerifyRequest, rewritten: Path) -> None:
 def _right_batches(found: Verified | None) -> list[int]:
     """Return the sizes of calls to split batches into: the largest up to which all are right, and 1."""
     cases = found.document["cases"] if found else []
-    if not cases and found is None:
-        return [1]
     wrong = [case["batch"] for case in cases if case["verdict"] == WRONG and case["batch"]]
     right = [case["batch"] for case in cases if case["batch"] and case["batch"] < min(wrong, default=1)]
     return sorted({1, max(right, default=1)}, reverse=True)
