@@ -92,12 +92,13 @@ def test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes(
 
     monkeypatch.setattr(graphs, "_mask_of_all", graphs._mask)
     model = step_graph(llm_folder, family, tmp_path / "step.onnx")
-    code, document = command(model, "--bisect", "--bisect-seconds", "90")
+    code, document = command(model, "--bisect", "--bisect-seconds", "400")
     assert code == 1
     found, folder = document["bisect"], model.parent / "run" / "bisect"
     report = (folder / "report.md").read_text() if found["nodes"] else found["reason"]
+    print(json.dumps(found, indent=2))  # noqa: T201 - what is left of a search that was cut off
     assert found["nodes"], (found, report)
-    assert len(found["nodes"]) <= (10 if found["complete"] else 60), (found, report)
+    assert len(found["nodes"]) <= 10, (found, report)
     if found["crash"]:
         return  # a script that crashes proves no difference
     expected = arrays(folder / "expected")
@@ -170,7 +171,7 @@ def test_step_graphs_that_are_wrong_are_fixed(
     assert manifest.way_around.name == document["fix"]["chosen"]
     rng = np.random.default_rng(7)
     with TrtBackend().load(plan, SessionOptions()) as engine, OrtCpuBackend().load(model) as reference:
-        assert [spec.name for spec in engine.outputs] == [spec.name for spec in reference.outputs]
+        assert {spec.name for spec in engine.outputs} == {spec.name for spec in reference.outputs}
         for size in (batch,) if batch else range(1, 9):
             for start in (0, 5, SLOTS - 1):
                 inputs = {
@@ -190,7 +191,8 @@ def test_step_graphs_that_are_wrong_are_fixed(
 
 
 def test_rows_are_split_on_the_device(tmp_path: Path) -> None:
-    model = vit_block(tmp_path / "block.onnx")
+    model = tmp_path / "block.onnx"
+    vit_block(model)
     extra = {**fast(), "max_batch": 2}
     x = np.random.default_rng(0).standard_normal((5, 10, 64)).astype(np.float32)
     with TrtBackend().load(model, SessionOptions(extra={**extra, "rows": 2})) as engine:
@@ -232,7 +234,8 @@ def test_every_other_way_to_run_an_engine_agrees(tmp_path: Path) -> None:
 
 
 def test_every_profile_of_an_engine_is_verified_beside_a_record(tmp_path: Path) -> None:
-    path = vit_block(tmp_path / "block.onnx")
+    path = tmp_path / "block.onnx"
+    vit_block(path)
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
