@@ -28,7 +28,7 @@ WORKER = (
     "-c",
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
     "from trt_workbench.backends import registry\n"
-    "from trt_workbench.bench.worker import run_worker\n"
+    "from trt_workbench.measure.serving import run_worker\n"
     "from trt_workbench.verify.worker import Verifier\n"
     f"registry._BACKENDS[{NAME!r}] = registry._Entry('tests.crashing_backend', 'CrashingBackend')\n"
     "run_worker(Verifier())\n",

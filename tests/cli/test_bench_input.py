@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
-from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import Record, read_records
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"

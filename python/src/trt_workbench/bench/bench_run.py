@@ -10,18 +10,18 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
-from trt_workbench.bench.gate import Gate
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
-from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.rundir import destination_of, run_directory
 from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import read_json_object
+from trt_workbench.runs.directory import destination_of, run_directory
+from trt_workbench.runs.records import Record, RecordFile, read_records
+from trt_workbench.verify.bench_gate import BenchGate
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PlannedBench:
         *,
         skip_unavailable: bool,
         progress: Progress | None,
-        gate: Gate | None = None,
+        gate: BenchGate | None = None,
     ) -> BenchOutcome:
         """Measure, and move everything into the run directory. What was measured before a failure is kept, too.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.embedded import EMBEDDED_MODELS
 from trt_workbench.engine.yaml_settings import load_yaml_settings
 
@@ -52,6 +54,15 @@ class MeasureSettings(_Strict):
             msg = f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})"
             raise ValueError(msg)
         return self
+
+    def slice_plan(self) -> MeasurePlan:
+        """Return how long one slice runs: its share of the repetition, after a warm-up of its own."""
+        return MeasurePlan(
+            warmup_ms=self.warmup_ms,
+            duration_s=self.duration_s / self.slices,
+            min_iterations=math.ceil(self.min_iterations / self.slices),
+            max_iterations=math.ceil(self.max_iterations / self.slices),
+        )
 
 
 class ModelEntry(_Strict):

@@ -16,10 +16,10 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from trt_workbench.backends.measuring import MeasurePlan, Samples
-from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Trace, trace

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from trt_workbench.bench.comparison import Comparison, compare, corrected
 from trt_workbench.bench.ranking import repetition_medians
-from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.comparison import Comparison, compare, corrected
+from trt_workbench.runs.records import Record
 
 Outcome = Literal[
     "regression",

@@ -23,9 +23,9 @@ from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.artefacts import BenchArtefacts
     from trt_workbench.bench.matrix import Point
     from trt_workbench.report.bench_view import Table as WorkTable
+    from trt_workbench.runs.artefacts import BenchArtefacts
 
 
 @handled
@@ -68,9 +68,9 @@ def bench(
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return
-    from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.report.bench import write_report
+    from trt_workbench.runs.artefacts import read_bench_run
     from trt_workbench.verify.bench_gate import BenchGate
 
     with progress_bar("measurements") as start:
@@ -104,7 +104,7 @@ def _require_right_outputs(run: BenchArtefacts) -> None:
 
 def _require_verified(run: BenchArtefacts) -> None:
     """Raise Unverified if the gate refused any engine."""
-    from trt_workbench.bench.gate import Unverified
+    from trt_workbench.verify.unverified import Unverified
 
     refused = {(one.work, one.runtime): one.error for one in run.records if one.error_kind == Unverified.__name__}
     if refused:

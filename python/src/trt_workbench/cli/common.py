@@ -168,7 +168,7 @@ def _leave_terminal() -> None:
 
 def _kept() -> Path | None:
     """Return the run directory that the command has finished before it ended otherwise than it should."""
-    module = sys.modules.get("trt_workbench.bench.rundir")  # imported by commands that make one
+    module = sys.modules.get("trt_workbench.runs.directory")  # imported by commands that make one
     return module.finished_run() if module else None
 
 

@@ -38,9 +38,9 @@ def compare(
     The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
     damaged, or the runs are of different machines.
     """
-    from trt_workbench.bench.artefacts import foreign_files, read_bench_run
-    from trt_workbench.bench.machines import differences
     from trt_workbench.bench.regression import WORSE, changes
+    from trt_workbench.runs.artefacts import foreign_files, read_bench_run
+    from trt_workbench.runs.machines import differences
 
     before, after = read_bench_run(a), read_bench_run(b)
     with foreign_files(b):

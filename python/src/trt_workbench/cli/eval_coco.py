@@ -174,10 +174,10 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.evaluate.embedded import embedded_model
+    from trt_workbench.runs.directory import run_directory
 
     # first of all, this tells of a GPU that `auto` leaves unused
     with CocoEvaluation(request, say) as evaluation:
@@ -200,9 +200,9 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
 def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
-    from trt_workbench.bench.gate import let_through
     from trt_workbench.evaluate.coco_scores import FIGURES
     from trt_workbench.onnxtools.precision import told
+    from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
     mark = metrics["verification"]

@@ -190,9 +190,9 @@ def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
 
 
 def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Path]:
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.llm import LlmEvaluation
+    from trt_workbench.runs.directory import run_directory
 
     with LlmEvaluation(request, say) as evaluation:
         if request.perplexity:
@@ -210,7 +210,7 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
 
 
 def _show(metrics: dict[str, Any], directory: Path) -> None:
-    from trt_workbench.bench.gate import let_through
+    from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
     rows = metrics["backends"] + metrics["timing"]

@@ -32,7 +32,7 @@ from trt_workbench.cli.infer_refusals import refuse_misplaced, refuse_unused
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.engine_request import InferOutcome
+    from trt_workbench.measure.request import InferOutcome
 
 _RTOL, _ATOL = 1e-3, 1e-4
 _MODEL, _DATA, _CHECKS = "A model instead of a plan", "Inputs and outputs", "Checks"
@@ -141,11 +141,11 @@ def infer_engine(
     Everything lands in a run directory.
     """
     refuse_misplaced(context, model, backend)
-    from trt_workbench.bench.engine_measure import MeasureSettings
-    from trt_workbench.bench.engine_random import parse_shapes
-    from trt_workbench.bench.engine_request import InferRequest
-    from trt_workbench.bench.engine_run import write_times
-    from trt_workbench.bench.engine_state import parse_state
+    from trt_workbench.measure.infer import write_times
+    from trt_workbench.measure.queries import MeasureSettings
+    from trt_workbench.measure.random_arrays import parse_shapes
+    from trt_workbench.measure.request import InferRequest
+    from trt_workbench.measure.state import parse_state
 
     if expect is None and (rtol, atol) != (_RTOL, _ATOL):
         msg = "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
@@ -223,8 +223,8 @@ def _budget(given: str | None) -> int | Literal["auto"] | None:
 
 
 def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
-    from trt_workbench.bench.engine_run import infer
-    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.measure.infer import infer
+    from trt_workbench.runs.directory import run_directory
 
     notes = stderr_console()
 

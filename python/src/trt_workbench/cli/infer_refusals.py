@@ -11,7 +11,7 @@ import typer
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.engine_measure import MeasureSettings
+    from trt_workbench.measure.queries import MeasureSettings
 
 # Parameters of the command that only TensorRT's runner and the core's bench have: the flags, and what serves instead.
 _NATIVE = {
@@ -49,7 +49,7 @@ def refuse_misplaced(context: typer.Context, model: Path, backend: str) -> None:
         backend: as it was given.
     """
     from trt_workbench.backends.registry import AUTO
-    from trt_workbench.bench.engine_request import MODEL_SUFFIXES, TENSORRT
+    from trt_workbench.measure.request import MODEL_SUFFIXES, TENSORRT
 
     given = [name for name in context.params if _is_given(context, name)]
     is_model = model.suffix in MODEL_SUFFIXES

@@ -46,8 +46,8 @@ def sanitize_onnx(
 
     Nothing is written if the check fails.
     """
-    from trt_workbench.bench.engine_random import parse_shapes
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
+    from trt_workbench.measure.random_arrays import parse_shapes
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 

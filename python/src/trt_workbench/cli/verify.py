@@ -101,9 +101,9 @@ def verify(
     run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
     if the device failed at a shape.
     """
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.report.verify import write_report
+    from trt_workbench.runs.directory import run_directory
     from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable

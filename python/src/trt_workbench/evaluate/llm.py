@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
-from trt_workbench.bench.rundir import destination_of
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
@@ -33,6 +32,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, check_graphs, open_logits
+from trt_workbench.runs.directory import destination_of
 from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
 

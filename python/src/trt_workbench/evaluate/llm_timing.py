@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.bench.statistics import summarize
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.runs.statistics import summarize
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong
 
 TimingMode = Literal["prefill", "generate", "generate-cached"]

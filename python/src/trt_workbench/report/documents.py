@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import SCHEMA_VERSION
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import SCHEMA_VERSION
 from trt_workbench.system.input_files import parse_json, read_text
 
 

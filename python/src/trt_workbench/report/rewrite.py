@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.bench.artefacts import foreign_files, read_document
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import foreign_files, read_document
 
 
 def rewrite_report(directory: Path) -> Path:

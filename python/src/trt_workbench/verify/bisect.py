@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.engine_arrays import file_name
 from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.verify.cut import Form, Source, read_source
 from trt_workbench.verify.draw import draw

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.engine_arrays import Sample, read_samples
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.verify.space import Case, Range, Space
 
 Arrays = dict[str, NDArray[Any]]

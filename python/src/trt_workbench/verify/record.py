@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.artefacts import foreign_files, read_document
 from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.files import path_within, write_json
 from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import foreign_files, read_document
 from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.space import Case, Range
