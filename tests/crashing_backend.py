@@ -51,8 +51,9 @@ class CrashingSession(Session):
         if self._crash == "sticky":
             type(self).dead = True
         if self.dead:
-            msg = "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
-            raise DeviceFailure(msg)
+            raise DeviceFailure(
+                "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
+            )
         found = self._inner.run(inputs)
         if not self._is_wrong:
             return found

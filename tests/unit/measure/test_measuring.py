@@ -40,8 +40,7 @@ def test_calls_at_once_take_less_time_together() -> None:
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_failing_call_ends_the_measurement(concurrency: int) -> None:
     def call() -> None:
-        msg = "boom"
-        raise RuntimeError(msg)
+        raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError, match="boom"):
         measure_calls(call, MeasurePlan(warmup_ms=1, duration_s=0.1), concurrency)

@@ -43,5 +43,6 @@ def require_available(reasons: dict[str, str]) -> None:
     if reasons:
         name, reason = next(iter(reasons.items()))
         others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
-        msg = f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
+        )

@@ -117,10 +117,9 @@ def _samples(directory: Path, record: Record) -> Path:
     path, parts = directory / str(record.samples), PurePosixPath(str(record.samples)).parts
     own = len(parts) == 2 and parts[0] == "samples" and parts[1] != ".."
     if not own or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
-        msg = (
+        raise UsageProblem(
             f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
         )
-        raise UsageProblem(msg)
     return path
 
 
@@ -139,8 +138,9 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
     """
     shipped = shipped_configs()
     if config not in shipped and not Path(config).is_file():
-        msg = f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
+        )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
     return _planned(loaded, only)
 
@@ -157,8 +157,9 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         name = ".".join(map(str, details["loc"]))
-        msg = f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
+        ) from error
     return _planned(loaded, only, directory)
 
 

@@ -118,11 +118,11 @@ def open_language(point: Point, folder: Path) -> LoadedLanguage:
     work = point.work
     directory = examine_llm_directory(folder)
     if point.tf32 or point.concurrency > 1:
-        msg = f"Scenarios of the kind {work.kind} take neither tf32 nor concurrency."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Scenarios of the kind {work.kind} take neither tf32 nor concurrency.")
     if directory.positions and _capacity(work) > directory.positions:
-        msg = f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
+        )
     source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, options=point.options)
     choice = BackendChoice(point.backend, point.precision)
     if work.kind == "generate-cached":

@@ -82,8 +82,7 @@ def refuse_random(model: Path) -> None:
     from trt_workbench.onnxtools.preflight import examine_model
 
     if drawn := _RANDOM & examine_model(model).operators.keys():
-        msg = f"the model draws random numbers ({', '.join(sorted(drawn))})"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"the model draws random numbers ({', '.join(sorted(drawn))})")
 
 
 def compare_outputs(

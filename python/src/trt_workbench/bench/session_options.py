@@ -63,8 +63,7 @@ def _without_shape(point: Point) -> dict[str, Any]:
     """Return the options that the backend itself knows."""
     extra = dict(point.options)
     if point.backend == "trt" and (shape := extra.pop("profile_shape", "static")) not in ("static", "dynamic"):
-        msg = f"profile_shape is static or dynamic, not {shape!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"profile_shape is static or dynamic, not {shape!r}.")
     return extra
 
 

@@ -59,8 +59,7 @@ def bench(
         _list()
         return
     if resume is not None and (config is not None or output is not None or model):
-        msg = "--resume takes the configuration and the folder of the earlier run; leave out the others."
-        raise UsageProblem(msg)
+        raise UsageProblem("--resume takes the configuration and the folder of the earlier run; leave out the others.")
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import plan_bench, resume_bench
 
@@ -98,8 +97,7 @@ def _require_right_outputs(run: BenchArtefacts) -> None:
     wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
     if wrong:
         (work, runtime), error = next(iter(wrong.items()))
-        msg = f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}."
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}.")
 
 
 def _require_verified(run: BenchArtefacts) -> None:
@@ -110,16 +108,16 @@ def _require_verified(run: BenchArtefacts) -> None:
     if refused:
         (work, runtime), error = next(iter(refused.items()))
         what = f"{len(refused)} points were not measured, as their engines are not verified"
-        msg = f"{what}; {work} on {runtime}: {error}"
-        raise Unverified(msg)
+        raise Unverified(f"{what}; {work} on {runtime}: {error}")
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:
     """Raise CheckFailed or ComponentMissing: failures do not end a matrix, but one without any figure is none."""
     if any(record.status == "ok" for record in run.records):
         return
-    msg = f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
-    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(msg)
+    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(
+        f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
+    )
 
 
 def _list() -> None:

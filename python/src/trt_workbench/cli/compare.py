@@ -47,11 +47,10 @@ def compare(
         differing = differences(before, after)
     deciding = [str(one) for one in differing if one.decides]
     if deciding and not allow_different_machines:
-        msg = (
+        raise UsageProblem(
             f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
             f"--allow-different-machines compares them all the same: {b}"
         )
-        raise UsageProblem(msg)
     with foreign_files(b):
         found = changes(before.records, after.records, tolerance)
     if as_json:
@@ -70,8 +69,7 @@ def compare(
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
         share = f"{len(worse)} of {len(found)}"
-        msg = f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}."
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}.")
 
 
 def _warn(found: list[Change], tolerance: float) -> None:

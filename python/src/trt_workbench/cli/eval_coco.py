@@ -138,8 +138,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     """Fill in the embedded model and dataset."""
     if (images is None) != (annotations is None):
         given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
-        msg = f"{given} was given without {other}; a dataset needs both."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
     from trt_workbench.evaluate.embedded import (
         embedded_dataset,
         embedded_model,
@@ -149,8 +148,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
 
     if model is not None and images is None and not fits_embedded_dataset(model):
         problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
-        msg = f"{problem if model.exists() else 'The model file does not exist'}: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
     if model is None:
         model = embedded_model()
     if images is None or annotations is None:
@@ -168,8 +166,7 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
         return None
     sides = [whole_number(side) for side in text.lower().split("x")]
     if len(sides) > 2 or not all(sides):
-        msg = f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}.")
     return sides[0] or 0, sides[-1] or 0
 
 

@@ -148,8 +148,9 @@ def infer_engine(
     from trt_workbench.measure.state import parse_state
 
     if expect is None and (rtol, atol) != (_RTOL, _ATOL):
-        msg = "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
+        )
     measuring = not inputs if bench is None else bench
     settings = MeasureSettings(
         warmup_ms=warmup,
@@ -204,8 +205,7 @@ def infer_engine(
         print_outcome(outcome, directory)
     if outcome.failures:
         more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
-        msg = f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}")
 
 
 _DIGITS = 18  # of a number that 64 bits hold
@@ -218,8 +218,7 @@ def _budget(given: str | None) -> int | Literal["auto"] | None:
         return "auto"
     if given.isascii() and given.isdecimal() and len(given) <= _DIGITS:
         return int(given)
-    msg = f"--weight-streaming-budget is a number of bytes or auto, not {given!r}."
-    raise UsageProblem(msg)
+    raise UsageProblem(f"--weight-streaming-budget is a number of bytes or auto, not {given!r}.")
 
 
 def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
@@ -245,8 +244,7 @@ def _percentiles(text: str | None) -> tuple[float, ...]:
     except ValueError:
         found = (-1.0,)
     if not all(0 <= percent <= 100 for percent in found):
-        msg = f"--percentiles takes numbers from 0 to 100 apart by commas, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--percentiles takes numbers from 0 to 100 apart by commas, not {text!r}.")
     return found
 
 

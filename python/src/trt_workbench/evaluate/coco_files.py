@@ -55,8 +55,9 @@ def write_run(
         write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
         write_json(folder / "metrics.json", metrics)
     except OSError as error:
-        msg = f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
+        ) from error
     return metrics
 
 

@@ -358,23 +358,19 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
 
 def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
     if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
-        msg = (
+        raise UsageProblem(
             f"The tokenizer gives token {ids.max()}, but the model knows {directory.vocabulary} tokens: they do not "
             f"belong together. {directory.path}"
         )
-        raise UsageProblem(msg)
 
 
 def _read_text(path: Path) -> str:
     try:
         text = read_text(path)
     except FileNotFoundError as error:
-        msg = f"The text file does not exist: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The text file does not exist: {path}") from error
     except (UnicodeDecodeError, IsADirectoryError) as error:
-        msg = f"The text is not a file of UTF-8 text ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The text is not a file of UTF-8 text ({error}): {path}") from error
     if not text.strip():
-        msg = f"The text is empty: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The text is empty: {path}")
     return text

@@ -218,17 +218,15 @@ def check_timing(request: TimingRequest, positions: int | None, available: int) 
     """
     longest = max(request.prompts)
     if positions and request.capacity > positions:
-        msg = (
+        raise UsageProblem(
             f"The model has {positions} positions; {request.capacity} tokens do not fit. Pass fewer --prompt or "
             f"--new-tokens."
         )
-        raise UsageProblem(msg)
     if available < request.batch * longest:
-        msg = (
+        raise UsageProblem(
             f"The text has {available} tokens, too few for {request.batch} prompts of {longest}; give a longer text "
             f"or pass a smaller --prompt."
         )
-        raise UsageProblem(msg)
 
 
 def _reference(

@@ -49,8 +49,7 @@ def read_samples(sources: Sequence[str], specs: Sequence[TensorSpec]) -> Iterato
     parts = [_split(source, specs) for source in sources]
     for _, path in parts:
         if not path.exists():
-            msg = f"The input does not exist: {path}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The input does not exist: {path}")
     return _prefetched(_samples(parts, specs))
 
 
@@ -60,8 +59,7 @@ def _split(source: str, specs: Sequence[TensorSpec]) -> tuple[str | None, Path]:
             return spec.name, Path(source.removeprefix(f"{spec.name}="))
     name, separator, _ = source.partition("=")
     if separator and not Path(source).exists():
-        msg = f"The model has no input {name!r}; it takes {'; '.join(map(str, specs))}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model has no input {name!r}; it takes {'; '.join(map(str, specs))}.")
     return None, Path(source)
 
 
@@ -70,15 +68,15 @@ def _samples(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpe
     if not folders:
         yield _one(parts[0][1].stem, parts, specs)
     elif len(folders) != len(parts):
-        msg = f"Give either files or folders as input, not both: {folders[0]}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Give either files or folders as input, not both: {folders[0]}")
     elif all(name is not None for name, _ in parts):
         yield from _matched(parts, specs)
     elif len(parts) == 1:
         yield from _folder(folders[0], specs)
     else:
-        msg = f"Several folders need the names of their inputs, such as {specs[0].name}=FOLDER: {folders[0]}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Several folders need the names of their inputs, such as {specs[0].name}=FOLDER: {folders[0]}"
+        )
 
 
 def _matched(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpec]) -> Iterator[Sample]:
@@ -87,11 +85,11 @@ def _matched(parts: Sequence[tuple[str | None, Path]], specs: Sequence[TensorSpe
     for _, folder in parts[1:]:
         others = {path.name for path in folder.iterdir() if path.suffix in ARRAY_SUFFIXES}
         if alone := sorted(others ^ set(names)):
-            msg = f"The folders of the inputs do not hold the same files; {alone[0]} lacks its partner: {folder}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The folders of the inputs do not hold the same files; {alone[0]} lacks its partner: {folder}"
+            )
     if not names:
-        msg = f"The folder holds no .npy or .npz file: {parts[0][1]}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The folder holds no .npy or .npz file: {parts[0][1]}")
     for name in names:
         yield _one(Path(name).stem, [(tensor, folder / name) for tensor, folder in parts], specs)
 
@@ -105,11 +103,9 @@ def _folder(folder: Path, specs: Sequence[TensorSpec]) -> Iterator[Sample]:
         return
     if stems := [path.stem for path in (*arrays, *found)]:
         if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
-            msg = f"Two samples are called {twice[0]}; rename one: {folder}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Two samples are called {twice[0]}; rename one: {folder}")
     else:
-        msg = f"The folder holds no .npy or .npz file: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The folder holds no .npy or .npz file: {folder}")
     for path in sorted((*arrays, *found)):
         inside = sorted(path.glob("*.np[yz]")) if path.is_dir() else []
         named = [(_named(file, specs), file) for file in inside] if path.is_dir() else [(None, path)]
@@ -129,13 +125,11 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
         for key, array in load_arrays(path).items():
             chosen = tensor or (key if key in known else None)
             if chosen is None and key and not key.startswith("arr_"):
-                msg = f"The file holds {key!r}, the model takes {'; '.join(map(str, specs))}: {path}"
-                raise UsageProblem(msg)
+                raise UsageProblem(f"The file holds {key!r}, the model takes {'; '.join(map(str, specs))}: {path}")
             if chosen is None:
                 unnamed.append(array)
             elif chosen in named:
-                msg = f"Input {chosen} is given twice: {path}"
-                raise UsageProblem(msg)
+                raise UsageProblem(f"Input {chosen} is given twice: {path}")
             else:
                 named[chosen] = array
     left = [spec.name for spec in specs if spec.name not in named]
@@ -143,8 +137,7 @@ def _one(name: str, parts: Sequence[tuple[str | None, Path]], specs: Sequence[Te
         count = len(named) + len(unnamed)
         have = "1 array" if count == 1 else f"{count} arrays"
         where = parts[0][1] if parts else name
-        msg = f"Sample {name} holds {have}, the model takes {'; '.join(map(str, specs))}: {where}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Sample {name} holds {have}, the model takes {'; '.join(map(str, specs))}: {where}")
     named |= dict(zip(left, unnamed, strict=True))
     return Sample(name, {spec.name: named[spec.name] for spec in specs})
 

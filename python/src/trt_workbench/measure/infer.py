@@ -61,11 +61,9 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
         DeviceFailure: the device failed or is out of memory.
     """
     if request.inputs and request.shapes:
-        msg = "--shape is for random inputs; arrays that are given have their own shapes."
-        raise UsageProblem(msg)
+        raise UsageProblem("--shape is for random inputs; arrays that are given have their own shapes.")
     if request.expect is not None and not request.expect.is_dir():
-        msg = f"The folder of reference outputs does not exist: {request.expect}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The folder of reference outputs does not exist: {request.expect}")
     started = time.perf_counter()
     opened: _Opened = open_native(request, say) if request.is_native else open_model(request, say)
     load_s = time.perf_counter() - started

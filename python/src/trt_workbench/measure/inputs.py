@@ -55,11 +55,9 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
             if not isinstance(shape[axis], int):
                 found[f"{name}.{axis}"] = size
             elif shape[axis] != size:
-                msg = f"The model was exported for {shape[axis]} pixels along axis {axis}, not {size}."
-                raise UsageProblem(msg)
+                raise UsageProblem(f"The model was exported for {shape[axis]} pixels along axis {axis}, not {size}.")
     if not images:
-        msg = "imgsz is for models with images, inputs of four dimensions; this one has none."
-        raise UsageProblem(msg)
+        raise UsageProblem("imgsz is for models with images, inputs of four dimensions; this one has none.")
     return found
 
 
@@ -93,16 +91,17 @@ def input_shapes(
                 shape.append(batch)
             else:
                 called = symbol if isinstance(symbol, str) else f"{spec.name}.{axis}"
-                msg = f"Dimension {called} of input {spec} has no value; give it one under dims of the scenario."
-                raise UsageProblem(msg)
+                raise UsageProblem(
+                    f"Dimension {called} of input {spec} has no value; give it one under dims of the scenario."
+                )
         shapes[spec.name] = tuple(shape)
     if unused := sorted(dims.keys() - used):
-        msg = f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}.")
     first = {shape[0] for shape in shapes.values() if shape}
     if first and batch not in first:
-        msg = f"The model takes batches of exactly {min(first)}, not {batch}: it was exported with a fixed batch."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model takes batches of exactly {min(first)}, not {batch}: it was exported with a fixed batch."
+        )
     return shapes
 
 
@@ -142,8 +141,7 @@ def _random(spec: TensorSpec, shape: tuple[int, ...], draw: np.random.Generator)
     if dtype.kind == "b" or "mask" in spec.name:
         return np.ones(shape, dtype)
     if dtype.kind not in "iu":
-        msg = f"Input {spec} cannot be made at random."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec} cannot be made at random.")
     if "type" in spec.name:
         return np.zeros(shape, dtype)
     # drawn as int64: a runtime that narrows the type gets the same values

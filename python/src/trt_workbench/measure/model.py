@@ -90,6 +90,7 @@ def open_model(request: InferRequest, say: Note) -> ModelSession:
     for spec in (*session.inputs, *session.outputs):
         if spec.dtype == "object":
             session.close()
-            msg = f"infer-engine reads and writes numbers alone, and the model has the text {spec}: {request.model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"infer-engine reads and writes numbers alone, and the model has the text {spec}: {request.model}"
+            )
     return ModelSession(request, backend.name, session)

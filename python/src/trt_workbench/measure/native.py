@@ -119,15 +119,15 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
     if request.weight_streaming_budget is not None:
         own["weight_streaming_budget"] = request.weight_streaming_budget
     if taken := sorted(own.keys() & request.options.keys()):
-        msg = f"Option {taken[0]} of backend trt has a flag of its own here: --{taken[0].replace('_', '-')}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Option {taken[0]} of backend trt has a flag of its own here: --{taken[0].replace('_', '-')}."
+        )
     extra = {"note": say, **_profiles(request), **request.options, **own}
     backend = require_backend(TENSORRT, request.model.suffix)
     session = backend.load(request.model, SessionOptions(precision=request.precision, extra=extra))
     if not isinstance(session, TrtSession):
         session.close()
-        msg = "infer-engine times whole calls of an engine; leave out --option rows, which splits them."
-        raise UsageProblem(msg)
+        raise UsageProblem("infer-engine times whole calls of an engine; leave out --option rows, which splits them.")
     return session
 
 

@@ -27,8 +27,7 @@ def parse_shapes(texts: Sequence[str]) -> Shapes:
         name, _, dims = text.rpartition(":")
         sizes = [whole_number(part) for part in dims.split("x")]
         if not name or None in sizes:
-            msg = f"Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
         shapes[name] = tuple(size for size in sizes if size is not None)
     return shapes
 
@@ -41,12 +40,10 @@ def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], pr
     """
     inputs = {tensor.name: tensor for tensor in loaded.engine.inputs}
     if unknown := sorted(asked.keys() - inputs.keys()):
-        msg = f"The engine has no input {unknown[0]!r}; it takes {', '.join(inputs)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The engine has no input {unknown[0]!r}; it takes {', '.join(inputs)}.")
     count = loaded.engine.num_profiles
     if profile is not None and not 0 <= profile < max(1, count):
-        msg = f"The engine has {count} profiles, counted from 0; there is no profile {profile}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The engine has {count} profiles, counted from 0; there is no profile {profile}.")
     shapes = {}
     for name, tensor in inputs.items():
         if name in asked:
@@ -89,14 +86,14 @@ def model_shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...
     """
     names = [spec.name for spec in specs]
     if unknown := sorted(asked.keys() - set(names)):
-        msg = f"The model has no input {unknown[0]!r}; it takes {', '.join(names)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {', '.join(names)}.")
     shapes = {}
     for spec in specs:
         if spec.name not in asked and None in spec.shape[1:]:
             example = "x".join("8" if dim is None else str(dim) for dim in spec.shape)
-            msg = f"Input {spec} is dynamic; give its shape, such as --shape {spec.name}:{example}, or an array."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Input {spec} is dynamic; give its shape, such as --shape {spec.name}:{example}, or an array."
+            )
         shapes[spec.name] = asked.get(spec.name) or tuple(1 if dim is None else dim for dim in spec.shape)
     return shapes
 
@@ -119,8 +116,7 @@ def _drawable(spec: TensorSpec) -> TensorSpec:
 
 def _shape_values(tensor: Any, shape: tuple[int, ...], profile: int) -> NDArray[Any]:
     if len(tensor.values) <= profile:
-        msg = (
+        raise UsageProblem(
             f"The values of {tensor.name} decide shapes and cannot be drawn; give them with --input {tensor.name}=FILE."
         )
-        raise UsageProblem(msg)
     return np.array(tensor.values[profile][1], tensor.dtype).reshape(shape)

@@ -101,8 +101,7 @@ class SampleRun:
         try:
             outputs = self._session.run(sample.inputs)
         except UsageProblem as error:
-            msg = f"Sample {sample.name}: {error}"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"Sample {sample.name}: {error}") from error
         latency_ms = (time.perf_counter() - start) * 1e3
         self._latencies.append(latency_ms)
         arrays = {name: _saveable(array) for name, array in outputs.items()}

@@ -22,11 +22,9 @@ def parse_state(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         output, _, name = text.partition("=")
         if not output or not name:
-            msg = f"Option --state takes OUTPUT=INPUT, such as h_next=h, not {text!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option --state takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
         if output in pairs:
-            msg = f"Option --state names the output {output!r} twice; one output feeds one input."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option --state names the output {output!r} twice; one output feeds one input.")
         pairs[output] = name
     return pairs
 
@@ -44,11 +42,10 @@ def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
     for spec in specs:
         shape = tuple(dim for dim in spec.shape if dim is not None)
         if len(shape) != len(spec.shape):
-            msg = (
+            raise UsageProblem(
                 f"State starts from zeros here, and the shape of input {spec} is dynamic. "
                 "Build the engine with a fixed shape of it."
             )
-            raise UsageProblem(msg)
         dtype: Any = spec.dtype
         if spec.dtype.startswith(("bfloat", "float8")):
             import ml_dtypes

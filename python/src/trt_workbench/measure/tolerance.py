@@ -102,8 +102,7 @@ def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) 
     if together.is_file():
         arrays = load_arrays(together)
         if missing := sorted(set(outputs) - arrays.keys()):
-            msg = f"The reference lacks the output {missing[0]}: {together}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The reference lacks the output {missing[0]}: {together}")
         return {name: arrays[name] for name in outputs}
     places = [folder / sample]
     if only:
@@ -113,8 +112,7 @@ def read_expected(folder: Path, sample: str, outputs: list[str], *, only: bool) 
         files = {name: place / f"{file_name(name)}.npy" for name in outputs}
         if all(file.is_file() for file in files.values()):
             return {name: load_arrays(file)[""] for name, file in files.items()}
-    msg = (
+    raise UsageProblem(
         f"The reference outputs of sample {sample} are missing: {sample}/{file_name(outputs[0])}.npy and the like, or "
         f"{sample}.npz, in {folder}"
     )
-    raise UsageProblem(msg)

@@ -99,8 +99,7 @@ class WorkerProcess:
             line = self._answers.get(timeout=timeout_s)
         except queue.Empty:
             self._process.kill()
-            msg = f"no answer within {timeout_s:g} s"
-            raise WorkerFailure(msg, "timeout", alive=False) from None
+            raise WorkerFailure(f"no answer within {timeout_s:g} s", "timeout", alive=False) from None
         if line is None:
             raise WorkerFailure(self._death(), "crash", alive=False)
         answer: dict[str, Any] = json.loads(line)

@@ -73,8 +73,7 @@ class Capture:
         self._run(NSYS, nsys_profile(nsys, output, self.program))
         recording = output.with_suffix(".nsys-rep")
         if not recording.is_file():
-            msg = "Nsight Systems left no recording; what it printed is in nsys.log."
-            raise ComponentMissing(msg)
+            raise ComponentMissing("Nsight Systems left no recording; what it printed is in nsys.log.")
         kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
         command = stats_command(nsys, recording, nsys_stats.RANGES)
         ranges = self._run(NSYS, command, name=nsys_stats.RANGES, may_fail=True)
@@ -111,23 +110,20 @@ class Capture:
         environment = {**os.environ, "LC_ALL": "C"}
         code, stdout, stderr = _run(command, environment, self._settings.timeout_s)
         if code is None:
-            msg = f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}"
-            raise DeviceFailure(msg)
+            raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
         printed = stdout + stderr
         kept = self._folder / f"{name or tool.command}.log"
         kept.write_text(printed, encoding="utf-8")
         told = printed + (log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else "")
         self._raise_failure()
         if _FORBIDDEN in told:
-            msg = (
+            raise ComponentMissing(
                 f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
                 f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
             )
-            raise ComponentMissing(msg)
         if code != 0 and not may_fail:
             last = next((line.strip() for line in reversed(told.splitlines()) if line.strip()), "it printed nothing")
-            msg = f"{tool.title} ended with exit code {code}: {last[:300]} The command was: {text}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"{tool.title} ended with exit code {code}: {last[:300]} The command was: {text}")
         return stdout
 
     def _raise_failure(self) -> None:

@@ -34,8 +34,7 @@ def read_table(text: str, columns: Sequence[str], source: str, free: str | None 
         names = next(csv.reader([line]), [])
         if names and all(any(name.startswith(column) for name in names) for column in columns):
             return _rows(lines, number + 1, names, source, free)
-    msg = f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling(text)}"
-    raise UsageProblem(msg)
+    raise UsageProblem(f"{source} printed no table with the columns {', '.join(columns)}; it says: {telling(text)}")
 
 
 def telling(text: str) -> str:
@@ -58,8 +57,9 @@ def _rows(lines: Sequence[str], first: int, names: list[str], source: str, free:
         fitted = _fitted(cells, names, free)
         if fitted is None:
             number, line = kept[place]
-            msg = f"{source} printed {len(cells)} cells below {len(names)} columns, line {number}: {line[:300]}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"{source} printed {len(cells)} cells below {len(names)} columns, line {number}: {line[:300]}"
+            )
         if fitted != names:
             rows.append(dict(zip(names, fitted, strict=True)))
     return rows
@@ -74,8 +74,7 @@ def _records(lines: Sequence[str], source: str) -> Iterator[tuple[int, list[str]
             yield place, cells
             place = reader.line_num
     except csv.Error as error:
-        msg = f"{source} printed what is no CSV ({error}): {lines[place][:300]}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"{source} printed what is no CSV ({error}): {lines[place][:300]}") from error
 
 
 def _fitted(cells: list[str], names: Sequence[str], free: str | None) -> list[str] | None:
@@ -105,8 +104,7 @@ def nanoseconds(value: float, unit: str) -> float:
     try:
         return value * _PER_NS[unit.strip().lower()]
     except KeyError:
-        msg = f"The unit {unit!r} of a time is not known; expected one of {', '.join(_PER_NS)}."
-        raise UsageProblem(msg) from None
+        raise UsageProblem(f"The unit {unit!r} of a time is not known; expected one of {', '.join(_PER_NS)}.") from None
 
 
 def column_and_unit(row: dict[str, str], beginning: str) -> tuple[str, str]:

@@ -62,8 +62,7 @@ def read_kernels(text: str, layers: LayerIndex, side: Side = "target") -> list[K
         launch = _launch(row, units, layers)
         groups[launch.name, launch.layer.name if launch.layer else None].append(launch)
     if not groups:
-        msg = f"ncu measured no kernel between cudaProfilerStart and -Stop; it says: {telling(text)}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"ncu measured no kernel between cudaProfilerStart and -Stop; it says: {telling(text)}")
     return kernels_with_shares([_kernel(launches, side) for launches in groups.values()])
 
 
@@ -75,8 +74,9 @@ def ranges_of(cell: str) -> list[str]:
 def _launch(row: Mapping[str, str], units: Mapping[str, str], layers: LayerIndex) -> _Launch:
     for column, shape in _SHAPES.items():
         if column in row and not shape.fullmatch(row[column].strip()):
-            msg = f"ncu printed {row[column]!r} as the {column} of a kernel; its row: {', '.join(row.values())[:300]}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"ncu printed {row[column]!r} as the {column} of a kernel; its row: {', '.join(row.values())[:300]}"
+            )
     ranges = [text for name, cell in row.items() if _PUSH_POP in name for text in ranges_of(cell)]
     metrics = {name: value for name in METRICS if (value := number(row.get(name, ""))) is not None}
     duration_ns = nanoseconds(metrics.pop(DURATION, 0.0), units.get(DURATION) or "ns")

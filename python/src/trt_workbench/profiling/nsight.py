@@ -57,8 +57,9 @@ def find_tool(tool: Tool) -> Path:
     for pattern in tool.places:
         if installed := sorted(Path("/").glob(pattern.lstrip("/"))):
             return installed[-1]
-    msg = f"{tool.title} ({tool.command}), which records the kernels, is not installed. Install {tool.packages}."
-    raise ComponentMissing(msg)
+    raise ComponentMissing(
+        f"{tool.title} ({tool.command}), which records the kernels, is not installed. Install {tool.packages}."
+    )
 
 
 def nsys_profile(nsys: Path, output: Path, program: Sequence[str]) -> list[str]:

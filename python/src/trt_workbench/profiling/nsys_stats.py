@@ -32,8 +32,7 @@ def read_kernels(kernels: str, ranges: str | None, layers: LayerIndex, side: Sid
     """
     totals = _totals(kernels)
     if not totals:
-        msg = f"nsys recorded no kernel between cudaProfilerStart and -Stop; it says: {telling(kernels)}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"nsys recorded no kernel between cudaProfilerStart and -Stop; it says: {telling(kernels)}")
     located = _by_layer(ranges, layers) if ranges else {}
     found = []
     for name, (launches, time_ns) in totals.items():

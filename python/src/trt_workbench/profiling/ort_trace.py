@@ -59,16 +59,16 @@ def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target"
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         # ONNX Runtime writes on without a word where the disk is full
-        msg = f"ONNX Runtime's profile cannot be read ({error}); is there room where --output points to? File: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"ONNX Runtime's profile cannot be read ({error}); is there room where --output points to? File: {path}"
+        ) from error
     events = [event for event in document if isinstance(event, dict) and event.get("ph") == "X"]
     runs = sorted(
         (event for event in events if event.get("cat") == "Session" and event.get("name") == "model_run"),
         key=lambda event: float(event["ts"]),
     )[warmup:]
     if not runs:
-        msg = f"ONNX Runtime's profile holds no run of the model after {warmup} to warm up: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"ONNX Runtime's profile holds no run of the model after {warmup} to warm up: {path}")
     nodes = _collect(events, runs)
     operations = [_operation(node, len(runs), model, place, side) for place, node in enumerate(nodes)]
     return Trace([float(run["dur"]) / 1e3 for run in runs], with_shares(operations))

@@ -117,8 +117,9 @@ def read_records(path: Path) -> list[Record]:
         # not splitlines: a name may hold other line separators, which JSON leaves as they are
         lines = read_text(path).removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
     records = []
     for number, line in enumerate(lines if lines != [""] else [], 1):
         try:
@@ -126,6 +127,7 @@ def read_records(path: Path) -> list[Record]:
         except ValidationError as error:
             details = error.errors(include_url=False)[0]
             where = ".".join(map(str, details["loc"])) or "line"
-            msg = f"This record is damaged or of another version ({where}: {details['msg'].lower()}): {path}:{number}"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(
+                f"This record is damaged or of another version ({where}: {details['msg'].lower()}): {path}:{number}"
+            ) from error
     return records

@@ -161,8 +161,7 @@ class _Filling:
             if self._request.ncu:
                 kernels += capture.ncu(found.operations, side)
         except WorkbenchError as error:
-            msg = f"{error} The profilers' files are kept: {self._keep_captures(folder, side)}"
-            raise type(error)(msg) from error
+            raise type(error)(f"{error} The profilers' files are kept: {self._keep_captures(folder, side)}") from error
         found.facts["commands"] = capture.commands
         return kernels
 
@@ -178,21 +177,21 @@ def _workload(
     request: ProfileRequest, path: Path, precision: str, backend: str, say: Callable[[str], None] | None = None
 ) -> Workload:
     if not path.is_file():
-        msg = f"The engine or model does not exist: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The engine or model does not exist: {path}")
     is_plan = path.suffix in (".plan", ".engine")
     if is_plan and backend not in (AUTO, "trt"):
-        msg = f"A plan runs on the backend trt, not on {backend}: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
     serving = require_backend("trt" if is_plan else backend, path.suffix, say)
     if path.suffix not in serving.file_kinds:
-        msg = f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
+        )
     serving.check_precision(precision)
     on_tensorrt = serving.name == "trt"
     if request.profile is not None and not on_tensorrt:
-        msg = f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
+        )
     loading = {"trust": request.trust, "allow_host_code": request.allow_host_code, "device": request.device}
     return Workload(
         path=path.absolute(),
@@ -210,11 +209,9 @@ def _workload(
 def _refuse_unrecorded(request: ProfileRequest) -> None:
     """Raise UsageProblem if an option says how to record kernels, and none are recorded."""
     if request.launches != ProfileRequest.launches and not request.ncu:
-        msg = "--launches is of Nsight Compute; add --ncu, or leave it out."
-        raise UsageProblem(msg)
+        raise UsageProblem("--launches is of Nsight Compute; add --ncu, or leave it out.")
     if request.timeout_s != ProfileRequest.timeout_s and not request.tools:
-        msg = "--timeout is of Nsight's recordings; add --nsys or --ncu, or leave it out."
-        raise UsageProblem(msg)
+        raise UsageProblem("--timeout is of Nsight's recordings; add --nsys or --ncu, or leave it out.")
 
 
 def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
@@ -223,8 +220,7 @@ def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
     flag = next((flag for flag, value in given.items() if value), None)
     if flag and all(side.backend != "trt" for side in sides):
         instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if flag == "--device" else ""
-        msg = f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}.")
 
 
 def _other(request: ProfileRequest, work: Workload) -> Workload | Profile | None:
@@ -239,8 +235,7 @@ def _other(request: ProfileRequest, work: Workload) -> Workload | Profile | None
         return _workload(request, path, request.precision, AUTO if is_plan else work.backend)
     if _PRECISION.fullmatch(request.against) and work.path.suffix == ".onnx":
         return _workload(request, request.target, request.against, work.backend)
-    msg = (
+    raise UsageProblem(
         f"--against takes an engine, a model, the run directory of an earlier profile or, for a model, a precision "
         f"such as fp16; this is none: {request.against}"
     )
-    raise UsageProblem(msg)

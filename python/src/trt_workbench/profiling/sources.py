@@ -67,8 +67,9 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
         return _tensorrt(work, nodes, side)
     if work.backend in BACKENDS:
         return _onnxruntime(work, nodes, side, folder)
-    msg = f"Backend {work.backend} has no profiler by layer; use {', '.join(('trt', *BACKENDS))}, or --nsys or --ncu."
-    raise UsageProblem(msg)
+    raise UsageProblem(
+        f"Backend {work.backend} has no profiler by layer; use {', '.join(('trt', *BACKENDS))}, or --nsys or --ncu."
+    )
 
 
 class _Times(BaseModel):
@@ -99,8 +100,7 @@ def earlier_run(directory: Path) -> Profile:
     """
     run = read_json_object(directory / "run.json")
     if run.get("command") != "profile":
-        msg = f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}")
     records = read_records(directory / "records.jsonl")
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
     with foreign_files(directory):
@@ -145,8 +145,7 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
 def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> Profile:
     require_backend(work.backend, work.path.suffix)
     if work.path.suffix != ".onnx":
-        msg = f"Backend {work.backend} loads .onnx files, not this one: {work.path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Backend {work.backend} loads .onnx files, not this one: {work.path}")
     folder.mkdir(parents=True, exist_ok=True)
     file, provenance = profiled_runs(
         work.backend, work.path, work.session_options(), lambda specs: feed_for(specs, work),

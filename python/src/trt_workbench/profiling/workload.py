@@ -82,8 +82,7 @@ def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[A
 
 def _shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
     if unknown := sorted(asked.keys() - {spec.name for spec in specs}):
-        msg = f"The model has no input {unknown[0]!r}; it takes {'; '.join(map(str, specs))}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {'; '.join(map(str, specs))}.")
     return {spec.name: _shape(spec, asked.get(spec.name)) for spec in specs}
 
 
@@ -94,6 +93,5 @@ def _shape(spec: TensorSpec, asked: tuple[int, ...] | None) -> tuple[int, ...]:
     shape = tuple(1 if dim is None and axis == 0 else dim for axis, dim in enumerate(spec.shape))
     fixed = tuple(dim for dim in shape if dim is not None)
     if len(fixed) != len(shape):
-        msg = f"Input {spec} has dynamic dimensions; give it a shape with --shape {spec.name}:DIMxDIM."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec} has dynamic dimensions; give it a shape with --shape {spec.name}:DIMxDIM.")
     return fixed

@@ -40,8 +40,7 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     """
     records = read_json_lines(directory / "records.jsonl")
     if not records:
-        msg = f"There is no record in this file; it was changed: {directory / 'records.jsonl'}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no record in this file; it was changed: {directory / 'records.jsonl'}")
     return CocoArtefacts(
         directory=directory,
         metrics=read_document(directory / "metrics.json"),

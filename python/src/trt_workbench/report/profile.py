@@ -43,8 +43,7 @@ def write_report(directory: Path) -> Path:
     """
     run = read_document(directory / "run.json", "sides")
     if run.get("command") != "profile":
-        msg = f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}")
     environment = read_document(directory / "env.json", "command_line")
     sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
     groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []

@@ -41,6 +41,5 @@ def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
         "verify": verify.write_report,
     }
     if command not in writers:
-        msg = f"A run of {command} has no report; there are reports of {', '.join(writers)}: {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A run of {command} has no report; there are reports of {', '.join(writers)}: {directory}")
     return writers[command]

@@ -42,8 +42,7 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
     """
     run = read_document(directory / "run.json")
     if run.get("command") != "bench":
-        msg = f"This is a run directory of {run.get('command')!r}, not of 'bench': {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'bench': {directory}")
     return BenchArtefacts(
         directory=directory,
         run=run,
@@ -65,8 +64,9 @@ def foreign_files(directory: Path) -> Iterator[None]:
     except (WorkbenchError, OSError, MemoryError):
         raise
     except Exception as error:  # keys that lack, values of other types: of readers, templates and libraries that draw
-        msg = f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
+        ) from error
 
 
 def read_document(path: Path, *keys: str) -> dict[str, Any]:
@@ -78,11 +78,9 @@ def read_document(path: Path, *keys: str) -> dict[str, Any]:
     document = read_json_object(path)
     found = document.get("schema_version")
     if found != SCHEMA_VERSION:
-        msg = f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}")
     if missing := [key for key in keys if key not in document]:
-        msg = f"This file lacks {missing[0]}; it was changed: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This file lacks {missing[0]}; it was changed: {path}")
     return document
 
 
@@ -97,14 +95,12 @@ def read_json_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         if not path.parent.is_dir():
             what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
-            msg = f"The run directory {what}: {path.parent}"
-            raise UsageProblem(msg) from error
-        msg = f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
-        raise UsageProblem(msg) from error
+            raise UsageProblem(f"The run directory {what}: {path.parent}") from error
+        raise UsageProblem(
+            f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
+        ) from error
     except ValueError as error:
-        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"Not valid JSON ({error}); the file is cut short or was changed: {path}") from error
     if not isinstance(document, dict):
-        msg = f"This file holds no JSON object; it was changed: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This file holds no JSON object; it was changed: {path}")
     return document

@@ -82,18 +82,16 @@ class RunDirectory:
         try:
             self.destination.parent.mkdir(parents=True, exist_ok=True)
             if not self._lock.acquire():
-                msg = (
+                raise UsageProblem(
                     "Another process is writing this run or goes on with it; wait for its end, or choose another "
                     f"folder with --output: {self.destination}"
                 )
-                raise UsageProblem(msg)
             self._restore()
             _require_ours(self.destination, self.document["command"])
             self.path.mkdir()
             write_json(self.path / "env.json", collect_environment(sys.argv))
         except OSError as error:
-            msg = f"The output folder cannot be written ({error.strerror}): {self.destination}"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"The output folder cannot be written ({error.strerror}): {self.destination}") from error
 
     def commit(self, status: Status, **facts: Any) -> Path:
         """Write `run.json` and put everything in the place of `destination`, in one step.
@@ -123,11 +121,10 @@ class RunDirectory:
                     self.path.rename(self.destination)
             except OSError as error:
                 self._kept = True
-                msg = (
+                raise UsageProblem(
                     f"The finished run cannot be put in its place {self.destination} ({error.strerror}); its files are "
                     f"kept: {self.path}"
-                )
-                raise UsageProblem(msg) from error
+                ) from error
             _finished = self.destination
             for left in _stagings(self.destination):
                 shutil.rmtree(left, ignore_errors=True)  # of runs that were killed, whose place this one has taken
@@ -193,27 +190,25 @@ def _require_ours(folder: Path, command: str) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        msg = f"The output folder is a file; choose another with --output: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The output folder is a file; choose another with --output: {folder}")
     if folder.is_mount() or folder.resolve() in (Path.cwd(), *Path.cwd().parents):
         what = "a mount point" if folder.is_mount() else "the current folder, or one above it"
-        msg = f"The output folder is {what}, which a run cannot replace; name a folder in it with --output: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The output folder is {what}, which a run cannot replace; name a folder in it with --output: {folder}"
+        )
     if not any(folder.iterdir()):
         return
     earlier = _command_of(folder)
     if earlier is None:
-        msg = (
+        raise UsageProblem(
             "The output folder holds other files, of which a run could replace some; choose a new or an empty one "
             f"with --output: {folder}"
         )
-        raise UsageProblem(msg)
     if earlier != command:
-        msg = (
+        raise UsageProblem(
             f"The output folder holds a run of {earlier}, whose files would be mixed with those of {command}; "
             f"choose another with --output: {folder}"
         )
-        raise UsageProblem(msg)
 
 
 def _command_of(folder: Path) -> str | None:

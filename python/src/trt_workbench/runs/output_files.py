@@ -26,8 +26,7 @@ def read_outputs(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {str(name): archive[f"{place}"] for place, name in enumerate(archive["names"])}
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        msg = f"The outputs of the reference cannot be read ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The outputs of the reference cannot be read ({error}): {path}") from error
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -112,16 +112,14 @@ class Record(BaseModel):
     @model_validator(mode="after")
     def _has_what_was_measured(self) -> Self:
         if self.status == "ok" and "p50" not in (self.latency_ms or {}):
-            msg = "a record that is ok has latency_ms with p50"
-            raise ValueError(msg)
+            raise ValueError("a record that is ok has latency_ms with p50")
         return self
 
     @field_validator("latency_ms")
     @classmethod
     def _takes_time(cls, latency: dict[str, float] | None) -> dict[str, float] | None:
         if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
-            msg = f"a latency is above 0, not {wrong[0]}"
-            raise ValueError(msg)
+            raise ValueError(f"a latency is above 0, not {wrong[0]}")
         return latency
 
 
@@ -163,11 +161,11 @@ def read_records(path: Path) -> list[Record]:
     try:
         lines = read_text(path).split("\n")  # splitlines() would also cut at U+2028
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
     if not any(lines):
-        msg = f"There is no record in this file; the run ended before its first measurement: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no record in this file; the run ended before its first measurement: {path}")
     return [_parse(line, number, path) for number, line in enumerate(lines, 1) if line]
 
 
@@ -175,19 +173,20 @@ def _parse(line: str, number: int, path: Path) -> Record:
     try:
         document = parse_json(line)
     except ValueError as error:
-        msg = f"This line is cut short or no JSON ({error}); remove it to use the others: {path}:{number}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"This line is cut short or no JSON ({error}); remove it to use the others: {path}:{number}"
+        ) from error
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != SCHEMA_VERSION:
-        msg = f"This record has schema version {found}, this workbench reads {SCHEMA_VERSION}: {path}:{number}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"This record has schema version {found}, this workbench reads {SCHEMA_VERSION}: {path}:{number}"
+        )
     try:
         return Record.model_validate(document)
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         place = f" at {'.'.join(map(str, details['loc']))}" if details["loc"] else ""
-        msg = f"This record is wrong{place} ({details['msg'].lower()}): {path}:{number}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"This record is wrong{place} ({details['msg'].lower()}): {path}:{number}") from error
 
 
 def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:

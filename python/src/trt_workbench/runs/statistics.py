@@ -29,8 +29,7 @@ def summarize(samples: Sequence[float]) -> dict[str, float]:
         ValueError: there are no samples.
     """
     if not samples:
-        msg = "cannot summarise an empty set of samples"
-        raise ValueError(msg)
+        raise ValueError("cannot summarise an empty set of samples")
     ordered = sorted(samples)
     summary = {"mean": math.fsum(ordered) / len(ordered)}
     summary |= {f"p{percent}": percentile(ordered, percent) for percent in PERCENTILES}

@@ -42,8 +42,7 @@ class BenchGate:
                 try:
                     return plan_verified_apart(request, worker, timeout_s)
                 except (WorkbenchError, RuntimeError) as error:
-                    msg = f"The engine could not be verified: {error}; {request.plan}"
-                    raise Unverified(msg) from error
+                    raise Unverified(f"The engine could not be verified: {error}; {request.plan}") from error
 
             def check(
                 provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int

@@ -77,8 +77,7 @@ def check_bisectable(request: VerifyRequest) -> None:
     """Raise UsageProblem where a request names nothing that can be taken apart."""
     of_model(request)
     if request.reference == NO_REFERENCE:
-        msg = "--bisect needs true values to compare with; leave out --reference none."
-        raise UsageProblem(msg)
+        raise UsageProblem("--bisect needs true values to compare with; leave out --reference none.")
 
 
 def carry_state(earlier: Path, folder: Path) -> None:

@@ -41,8 +41,7 @@ class Data:
                 found.setdefault(tuple(sorted(sizes.items())), []).append(sample.inputs)
         if not found:
             shapes = "; ".join(f"{name} {list(array.shape)}" for name, array in self._samples[0].inputs.items())
-            msg = f"No sample of --inputs has shapes that are offered; the first one has {shapes}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"No sample of --inputs has shapes that are offered; the first one has {shapes}.")
         fixed = []
         for key, samples in found.items():
             here = {name: Range(size, size, size) for name, size in key}

@@ -61,8 +61,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
     """
     manifest = read_manifest(request.plan)
     if manifest is None:
-        msg = f"The plan has no manifest to keep a verdict in: {request.plan}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The plan has no manifest to keep a verdict in: {request.plan}")
     reason = _beyond(manifest)
     try:
         found = None if reason else _verified(request, manifest, note, step)

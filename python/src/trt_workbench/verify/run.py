@@ -292,8 +292,7 @@ class _Run:
                 self._session.run(inputs)
             except UsageProblem:
                 raise _Refused(str(error)) from error
-            msg = f"{error}; the target does, and nothing was proven of it"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"{error}; the target does, and nothing was proven of it") from error
 
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
@@ -345,8 +344,7 @@ class _Refused(UsageProblem):
 
 def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> Recorder:
     if opened.reference is None or opened.graph is None:
-        msg = "There is nothing to record without a reference on a backend; name one with --reference."
-        raise UsageProblem(msg)
+        raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
     return Recorder(
         folder,
         model_sha256=hash_model(opened.graph),
