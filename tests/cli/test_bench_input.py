@@ -1,6 +1,7 @@
 """`trtw bench` with bad input and with settings that are swept; TensorRT is a double in the worker processes."""
 
 import json
+import os
 from pathlib import Path
 
 import onnx
@@ -35,7 +36,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def doubled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let worker processes find the double of the native core."""
-    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 

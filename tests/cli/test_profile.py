@@ -287,7 +287,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ncu.write_text(NCU)
     ncu.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ncu.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     monkeypatch.setenv("TRTW_DOUBLE_PROFILER", str(tmp_path / "profiler"))
     return tmp_path / "profiler"
 
