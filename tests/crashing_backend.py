@@ -28,7 +28,7 @@ WORKER = (
     "-c",
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
     "from trt_workbench.backends import registry\n"
-    "from trt_workbench.bench.worker import run_worker\n"
+    "from trt_workbench.measure.serving import run_worker\n"
     "from trt_workbench.verify.worker import Verifier\n"
     f"registry._BACKENDS[{NAME!r}] = registry._Entry('tests.crashing_backend', 'CrashingBackend')\n"
     "run_worker(Verifier())\n",
@@ -51,8 +51,9 @@ class CrashingSession(Session):
         if self._crash == "sticky":
             type(self).dead = True
         if self.dead:
-            msg = "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
-            raise DeviceFailure(msg)
+            raise DeviceFailure(
+                "The GPU failed: cudaErrorIllegalAddress. Every later call of this process will fail too."
+            )
         found = self._inner.run(inputs)
         if not self._is_wrong:
             return found

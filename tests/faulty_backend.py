@@ -107,15 +107,13 @@ def _after_the_first(array: Array) -> Array:
 
 def _out_of_memory(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
     if _batch(inputs) == 16:
-        msg = "Out of memory on the device."
-        raise DeviceFailure(msg)
+        raise DeviceFailure("Out of memory on the device.")
     return outputs
 
 
 def _refuses_three(_: FaultySession, inputs: dict[str, Array], outputs: dict[str, Array]) -> dict[str, Array]:
     if _batch(inputs) == 3:
-        msg = "no kernel for this shape"
-        raise UsageProblem(msg)
+        raise UsageProblem("no kernel for this shape")
     return outputs
 
 

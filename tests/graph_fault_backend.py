@@ -96,8 +96,7 @@ class GraphFaultBackend(Backend):
         changed = onnx.load(model)
         fault, needed = (str(options.extra.get(name, "")) for name in ("fault", "needs"))
         if needed and all(node.op_type != needed for node in changed.graph.node):
-            msg = f"no kernel for a graph without {needed}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"no kernel for a graph without {needed}")
         place = PLACES[fault](changed.graph) if fault in PLACES else None
         if place is not None:
             _spoil(changed.graph, place)

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trt_workbench.bench.worker import serve
-from trt_workbench.bench.worker_process import WorkerFailure
+from trt_workbench.measure.serving import serve
+from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.verify.worker import Verifier
 
 

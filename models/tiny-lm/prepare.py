@@ -34,8 +34,7 @@ def read_books(program: Path, data: Path) -> dict[str, str]:
     """The text of every book: a heading for each chapter, then one verse a line without its number."""
     found = hashlib.sha256((data / "bible.data").read_bytes()).hexdigest()
     if found != DATA_SHA256:
-        msg = f"bible.data is not that of bible-kjv-text 4.38 (SHA-256 {found}): {data}"
-        raise SystemExit(msg)
+        raise SystemExit(f"bible.data is not that of bible-kjv-text 4.38 (SHA-256 {found}): {data}")
     command = [program, "-p", data, "-l2000", "gen1:1-rev22:21"]
     raw = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
     books: dict[str, str] = {}
@@ -77,8 +76,7 @@ def main() -> None:
     books = read_books(options.program, options.data)
     unknown = {*HELD_OUT_BOOKS, *VALIDATION_BOOKS} - books.keys()
     if unknown:
-        msg = f"no such books: {sorted(unknown)}; there are {list(books)}"
-        raise SystemExit(msg)
+        raise SystemExit(f"no such books: {sorted(unknown)}; there are {list(books)}")
     held_out = "".join(books[name] for name in HELD_OUT_BOOKS).rstrip("\n") + "\n"
     validation = [books[name] for name in VALIDATION_BOOKS]
     training = [text for name, text in books.items() if name not in {*HELD_OUT_BOOKS, *VALIDATION_BOOKS}]

@@ -17,10 +17,10 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
-from trt_workbench.bench import worker_process
-from trt_workbench.bench.records import Record, RecordFile, read_records
-from trt_workbench.bench.rundir import run_directory
+from trt_workbench.bench import worker
 from trt_workbench.cli.app import app
+from trt_workbench.runs.directory import run_directory
+from trt_workbench.runs.records import Record, RecordFile, read_records
 
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
@@ -360,18 +360,18 @@ def test_damaged_run_directories(
 
 
 def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
-    from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+    from trt_workbench.measure.worker_process import WorkerFailure
 
-    with WorkerProcess(tmp_path / "log") as worker:
-        assert worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)["available"]
-        os.kill(worker.pid, signal.SIGKILL)
+    with worker.start_worker(tmp_path / "log") as process:
+        assert process.ask({"verb": "availability", "backend": "ort-cpu"}, 60)["available"]
+        os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(WorkerFailure, match="killed by SIGKILL") as died:
-            worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
+            process.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
         assert died.value.kind == "crash"
-    with WorkerProcess(tmp_path / "log") as worker:
-        os.kill(worker.pid, signal.SIGSTOP)
+    with worker.start_worker(tmp_path / "log") as process:
+        os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(WorkerFailure, match="no answer within") as hung:
-            worker.ask({"verb": "availability", "backend": "ort-cpu"}, 0.2)
+            process.ask({"verb": "availability", "backend": "ort-cpu"}, 0.2)
         assert hung.value.kind == "timeout"
         assert not hung.value.alive
 
@@ -404,7 +404,7 @@ def test_runtimes_load_together_where_asked(config: Path, tmp_path: Path, monkey
     """Either worker loads only once the other has begun to."""
     begun = tmp_path / "begun"
     begun.mkdir()
-    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", WAITS_FOR_ANOTHER, str(begun)))
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", WAITS_FOR_ANOTHER, str(begun)))
     config.write_text("loading: together\n" + config.read_text().replace("[1, 2]", "1"))
     result = trtw("bench", config, "--output", tmp_path / "run")
     assert result.exit_code == 0, result.output

@@ -1,6 +1,7 @@
 """`trtw bench` with bad input and with settings that are swept; TensorRT is a double in the worker processes."""
 
 import json
+import os
 from pathlib import Path
 
 import onnx
@@ -8,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
-from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import Record, read_records
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
@@ -35,7 +36,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.fixture
 def doubled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let worker processes find the double of the native core."""
-    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
-from trt_workbench.bench import worker_process
-from trt_workbench.bench.records import Record, read_records
+from trt_workbench.bench import worker
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import Record, read_records
 
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
 FAKE = """
@@ -59,7 +59,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "lib")
     monkeypatch.setitem(registry._BACKENDS, "fake", registry._Entry("fake_backend", "FakeBackend"))
     program = f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r})\n{WORKER}"
-    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", program))
 
 
 @pytest.fixture

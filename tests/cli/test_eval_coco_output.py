@@ -137,8 +137,7 @@ def test_interrupt_keeps_a_partial_run(coco: Any) -> None:
 
 def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        msg = "no\nsuch font"
-        raise RuntimeError(msg)
+        raise RuntimeError("no\nsuch font")
 
     monkeypatch.setattr("trt_workbench.report.coco.write_plots", fail)
     result = coco.invoke("--json")

@@ -10,11 +10,11 @@ import pytest
 from tests.cli.engines.common import DOUBLES, write_model
 from typer.testing import CliRunner, Result
 
-from trt_workbench.bench.records import Record, read_records
 from trt_workbench.cli.app import app
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.errors import CheckFailed
+from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
 
 pytestmark = pytest.mark.usefixtures("doubled_core")

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
-from trt_workbench.bench import worker_process
-from trt_workbench.bench.records import read_records
+from trt_workbench.bench import worker
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import read_records
 
 # What the protocols ask for and nothing more: a provenance that says nothing, no device, no precision.
 NEW = """
@@ -59,7 +59,7 @@ def new_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "lib")
     monkeypatch.setitem(registry._BACKENDS, "brand-new", registry._Entry("new_backend", "NewBackend"))
     program = f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r})\n{WORKER}"
-    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", program))
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 

@@ -233,7 +233,7 @@ def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(
 def test_a_missing_profiler_is_named_before_anything_runs(
     flag: str, package: str, model: Path, trtw: Trtw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from trt_workbench.bench.profiling import nsight
+    from trt_workbench.profiling import nsight
 
     monkeypatch.setattr(nsight.shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(nsight.Path, "glob", lambda *_: iter(()))
@@ -287,7 +287,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ncu.write_text(NCU)
     ncu.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ncu.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     monkeypatch.setenv("TRTW_DOUBLE_PROFILER", str(tmp_path / "profiler"))
     return tmp_path / "profiler"
 

@@ -187,5 +187,4 @@ def _trtw(folder: Path, *words: object) -> None:
         [sys.executable, "-c", code, *map(str, words)], env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        msg = f"The seed of {words[0]} could not be made: {done.stderr[-800:]}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"The seed of {words[0]} could not be made: {done.stderr[-800:]}")

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from trt_workbench.backends.registry import availability
 from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.bench.records import read_records
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import read_records
 
 pytestmark = pytest.mark.gpu
 

@@ -115,8 +115,7 @@ def _lines_of(tree: ast.Module, parts: Sequence[str]) -> set[int]:
     kinds = (ast.FunctionDef, ast.ClassDef)
     chosen = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name in parts]
     if missing := {*parts} - {node.name for node in chosen}:
-        msg = f"the module has no {', '.join(sorted(missing))}"
-        raise ValueError(msg)
+        raise ValueError(f"the module has no {', '.join(sorted(missing))}")
     return {line for node in chosen for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 

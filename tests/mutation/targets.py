@@ -4,7 +4,8 @@
 
 from dataclasses import dataclass, field
 
-_BENCH = "python/src/trt_workbench/bench"
+_MEASURE = "python/src/trt_workbench/measure"
+_RUNS = "python/src/trt_workbench/runs"
 _ENGINE = "python/src/trt_workbench/engine"
 _VERIFY = "python/src/trt_workbench/verify"
 
@@ -27,14 +28,14 @@ class Target:
 
 
 TARGETS = {
-    "statistics": Target(f"{_BENCH}/statistics.py", ("tests/unit/bench/test_statistics.py",)),
-    "rank_tests": Target(f"{_BENCH}/rank_tests.py", ("tests/unit/bench/test_rank_tests.py",)),
-    "comparison": Target(f"{_BENCH}/comparison.py", ("tests/unit/bench/test_comparison.py",)),
-    "stability": Target(f"{_BENCH}/stability.py", ("tests/unit/bench/test_stability.py",)),
+    "statistics": Target(f"{_RUNS}/statistics.py", ("tests/unit/runs/test_statistics.py",)),
+    "rank_tests": Target(f"{_RUNS}/rank_tests.py", ("tests/unit/runs/test_rank_tests.py",)),
+    "comparison": Target(f"{_RUNS}/comparison.py", ("tests/unit/runs/test_comparison.py",)),
+    "stability": Target(f"{_MEASURE}/stability.py", ("tests/unit/measure/test_stability.py",)),
     "telemetry": Target(
-        f"{_BENCH}/telemetry.py", ("tests/unit/bench/test_telemetry.py", "tests/unit/bench/test_stability.py")
+        f"{_MEASURE}/telemetry.py", ("tests/unit/measure/test_telemetry.py", "tests/unit/measure/test_stability.py")
     ),
-    "contention": Target(f"{_BENCH}/contention.py", ("tests/unit/bench/test_contention.py",)),
+    "contention": Target(f"{_MEASURE}/contention.py", ("tests/unit/measure/test_contention.py",)),
     "cache": Target(
         f"{_ENGINE}/cache.py",
         ("tests/unit/engine/test_cache.py",),

@@ -10,7 +10,21 @@ import pytest
 import trt_workbench
 
 PACKAGE = Path(trt_workbench.__file__).parent
-LAYERS = ("cli", "report", "evaluate", "verify", "bench", "pipeline", "backends", "engine", "onnxtools", "system")
+LAYERS = (
+    "cli",
+    "report",
+    "evaluate",
+    "bench",
+    "profiling",
+    "verify",
+    "measure",
+    "runs",
+    "pipeline",
+    "backends",
+    "engine",
+    "onnxtools",
+    "system",
+)
 # At the root, below every layer.
 LEAVES = ("errors",)
 RUNTIMES = ("onnxruntime", "tensorrt", "torch", "transformers", "trt_workbench_native")

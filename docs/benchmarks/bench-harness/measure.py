@@ -21,10 +21,10 @@ from typing import Any
 
 import yaml
 
-from trt_workbench.bench import worker, worker_process
+from trt_workbench.bench import worker
 from trt_workbench.bench.bench_run import plan_bench
 from trt_workbench.bench.ranking import compare_records, kept_records
-from trt_workbench.bench.records import read_records
+from trt_workbench.runs.records import read_records
 
 _SHARE, _PRIORITY = "TRTW_PLANTED_SHARE", "TRTW_PRIORITY"
 
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
     os.environ[_SHARE], os.environ[_PRIORITY] = str(arguments.planted), str(arguments.priority)
-    worker_process.COMMAND = (sys.executable, str(Path(__file__).absolute()), "--serve")
+    worker.COMMAND = (sys.executable, str(Path(__file__).absolute()), "--serve")
     records = arguments.folder / f"{arguments.name}-records.jsonl.gz"
     records.unlink(missing_ok=True)
     with (arguments.folder / f"{arguments.name}.jsonl").open("w", encoding="utf-8") as out:

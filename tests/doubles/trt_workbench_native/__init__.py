@@ -1,4 +1,4 @@
-# ruff: noqa: ARG001, ARG002, EM101, EM102 - it takes what the real core takes
+# ruff: noqa: ARG001, ARG002 - it takes what the real core takes
 """A double of the native core for tests of what surrounds it: a plan is the model itself, ONNX Runtime executes it.
 
 What it pretends to be is told by variables: TRTW_DOUBLE_VERSION and TRTW_DOUBLE_CAPABILITY are TensorRT's and the

@@ -67,8 +67,7 @@ class FailingSession(CopyingSession):
 
     def run_with_iobinding(self, binding: Any, options: Any) -> None:
         if self.failing:
-            msg = "Error in execution: CUDA failure 700"
-            raise RuntimeError(msg)
+            raise RuntimeError("Error in execution: CUDA failure 700")
         super().run_with_iobinding(binding, options)
 
 

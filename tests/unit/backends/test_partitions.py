@@ -44,8 +44,7 @@ def test_the_parser_is_asked_where_it_can_be(model: Path, monkeypatch: pytest.Mo
 
 def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> dict[str, Any]:
-        msg = "no GPU"
-        raise DeviceFailure(msg)
+        raise DeviceFailure("no GPU")
 
     monkeypatch.setattr(native, "load_tensorrt", fail)
     found = find_partitions(PartitionRequest(model, predict=True))

@@ -42,8 +42,7 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
     model = load(llm_folder("llama"))
 
     def refuse(**_: object) -> None:
-        msg = "it uses a cache of its own"
-        raise ValueError(msg)
+        raise ValueError("it uses a cache of its own")
 
     monkeypatch.setattr(model._model, "forward", refuse)
     with pytest.raises(UsageProblem, match=r"cannot run this llama model so \(it uses a cache of its own\)"):

@@ -270,8 +270,7 @@ def test_availability_names_the_first_missing_part(
     monkeypatch.setenv("TENSORRT_HOME", str(tmp_path))
 
     def absent() -> None:
-        msg = "The native core is not installed."
-        raise ComponentMissing(msg)
+        raise ComponentMissing("The native core is not installed.")
 
     with monkeypatch.context() as patch:
         patch.setattr("trt_workbench.engine.native.native", absent)
@@ -286,8 +285,7 @@ def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch
     core = native.native()
 
     def fail() -> None:
-        msg = "cudaErrorECCUncorrectable."
-        raise core.DeviceFailure(msg)
+        raise core.DeviceFailure("cudaErrorECCUncorrectable.")
 
     monkeypatch.setattr(core, "devices", fail)
     found = TrtBackend().availability()

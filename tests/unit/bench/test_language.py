@@ -20,9 +20,10 @@ from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.scenarios import load_model, make_scenario
-from trt_workbench.bench.worker import Worker, serve
+from trt_workbench.bench.worker import Worker
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.serving import serve
 from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
 
 Folders = Callable[[str], Path]

@@ -13,10 +13,8 @@ from trt_workbench.bench.output_check import (
     Tolerance,
     chooses,
     compare_outputs,
-    read_outputs,
     refuse_random,
     tolerance,
-    write_outputs,
 )
 from trt_workbench.errors import UsageProblem
 
@@ -124,15 +122,3 @@ def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:
     refuse_random(write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])]))
     with pytest.raises(UsageProblem, match=r"draws random numbers \(RandomNormalLike\)"):
         refuse_random(write(tmp_path / "random.onnx", [helper.make_node("RandomNormalLike", ["x"], ["y"])]))
-
-
-def test_outputs_come_back_and_damage_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "outputs.npz"
-    outputs = {"a/b:0": WANT, "names": np.arange(3)}
-    write_outputs(path, outputs)
-    found = read_outputs(path)
-    assert list(found) == list(outputs)
-    assert all(np.array_equal(found[name], outputs[name]) for name in outputs)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UsageProblem, match="reference cannot be read"):
-        read_outputs(path)

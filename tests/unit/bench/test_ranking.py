@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
-from trt_workbench.bench.records import Record
 from trt_workbench.bench.regression import changes
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.records import Record
 
 Make = Callable[..., Record]
 

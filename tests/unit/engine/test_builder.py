@@ -121,8 +121,7 @@ def test_timings_of_a_concurrent_build_are_merged_by_the_build_itself(
 
 def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any, tmp_path: Path) -> None:
     def fail() -> None:
-        msg = "out of memory"
-        raise DeviceFailure(msg)
+        raise DeviceFailure("out of memory")
 
     native_double.before_build = fail
     plan = prepare_build(make_model(), BuildSettings())
@@ -219,8 +218,7 @@ def test_a_build_ends_at_its_limit(
         for step in range(1000):
             time.sleep(0.01)
             if not progress("tactics", step, 1000) and version != "8.6.0":
-                msg = "the build was cancelled"
-                raise RuntimeError(msg)
+                raise RuntimeError("the build was cancelled")
 
     native_double.build_engine = slow
     start = time.monotonic()
@@ -282,8 +280,7 @@ def test_a_quantized_model_keeps_its_own_scales(quantized_model: Path, native_do
 
 def test_a_machine_without_parts_says_what_is_missing(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> None:
-        msg = "The native core is not installed."
-        raise ComponentMissing(msg)
+        raise ComponentMissing("The native core is not installed.")
 
     monkeypatch.setattr("trt_workbench.engine.native.native", absent)
     plan = prepare_build(make_model(), BuildSettings())

@@ -8,8 +8,7 @@ def test_results_and_errors_come_back() -> None:
     assert call_interruptibly(lambda: 7) == 7
 
     def fail() -> None:
-        msg = "no such operator"
-        raise UsageProblem(msg)
+        raise UsageProblem("no such operator")
 
     with pytest.raises(UsageProblem, match="no such operator"):
         call_interruptibly(fail)

@@ -53,8 +53,7 @@ def test_the_larger_is_kept_where_two_cannot_be_merged(
     tmp_path: Path, refusal: type[WorkbenchError], there: bytes, built: bytes, kept: bytes
 ) -> None:
     def reject(_: bytes, __: bytes) -> bytes:
-        msg = "magic tag"
-        raise refusal(msg)
+        raise refusal("magic tag")
 
     path = tmp_path / "t"
     path.write_bytes(there)
@@ -92,8 +91,7 @@ def test_what_is_written_while_a_merge_is_refused_is_merged_in_turn(tmp_path: Pa
     def refuse_once(first: bytes, second: bytes) -> bytes:
         if first == b"x":
             path.write_bytes(b"y")
-            msg = "magic tag"
-            raise UsageProblem(msg)
+            raise UsageProblem("magic tag")
         return merge(first, second)
 
     note = save_timing_cache(path, b"a", b"ab", refuse_once)

@@ -173,8 +173,7 @@ def test_nan_fails_the_gate(llm_folder: Folders, tmp_path: Path, monkeypatch: py
 def test_out_of_memory(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def small_device(logits: np.ndarray) -> np.ndarray:
         if len(logits) > 2:
-            msg = "Out of memory."
-            raise DeviceFailure(msg)
+            raise DeviceFailure("Out of memory.")
         return logits
 
     wrap(monkeypatch, small_device)
@@ -250,8 +249,7 @@ def test_backends_of_which_none_can_be_timed(
     from trt_workbench.evaluate import llm_timing
 
     def refuse(*_: Any) -> Any:
-        msg = "There is no room for a cache."
-        raise DeviceFailure(msg)
+        raise DeviceFailure("There is no room for a cache.")
 
     real = llm_timing.open_cached
     monkeypatch.setattr(

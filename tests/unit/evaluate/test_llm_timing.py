@@ -214,7 +214,7 @@ def test_a_second_engine_that_cannot_be_loaded_closes_the_first(
     class Double:
         def load(self, path: Path, options: SessionOptions) -> DeviceSession:
             if loaded:
-                raise DeviceFailure("Out of memory.")  # noqa: EM101 - stands for a backend's own
+                raise DeviceFailure("Out of memory.")
             loaded.append(DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options))
             return loaded[-1]
 
@@ -351,8 +351,7 @@ def test_a_prompt_that_is_too_long_for_a_backend(
             if len(calls) == 2:
                 activations = np.zeros(1)
                 held.append(weakref.ref(activations))
-                msg = "Out of memory."
-                raise DeviceFailure(msg) from MemoryError()
+                raise DeviceFailure("Out of memory.") from MemoryError()
         return real(model, prompt, *sizes)
 
     monkeypatch.setattr(llm_timing, "generate_cached", limited)
@@ -409,8 +408,7 @@ def test_a_failed_call_leaves_a_growing_cache_as_it_was(llm_folder: Folders, mon
     expected = model.step(further)
 
     def fail(_: object) -> None:
-        msg = "The device failed."
-        raise DeviceFailure(msg)
+        raise DeviceFailure("The device failed.")
 
     def refuse(call: Callable[[], object]) -> None:
         with monkeypatch.context() as broken:

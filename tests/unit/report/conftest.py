@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from trt_workbench.bench.statistics import summarize
+from trt_workbench.runs.statistics import summarize
 
 STAGES = ("load", "preprocess", "inference", "postprocess", "total")
 FIGURES = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AR_1", "AR_10", "AR_100", "AR_small", "AR_medium")

@@ -8,11 +8,11 @@ from typing import Any
 import cv2
 import pytest
 
-from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.records import Record
 from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_sweeps import MOST_CURVES, MOST_PANELS, find_sweeps
 from trt_workbench.report.bench_view import Table, tables, winners
+from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.records import Record
 
 RUNTIMES = {
     "trt-fp16": 1.0,

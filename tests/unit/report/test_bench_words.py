@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.records import Record
 from trt_workbench.cli.bench import _show
 from trt_workbench.report.bench_view import tables
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.records import Record
 
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
 MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}

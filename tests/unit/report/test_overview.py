@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.bench import write_report
 from trt_workbench.report.overview import write_overview
+from trt_workbench.runs.records import Record
 
 TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "a", "pre", "code", "img"}
 ENVIRONMENT: dict[str, Any] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.bench.profiling.records import Kernel, Operation, Record, write_records
 from trt_workbench.errors import UsageProblem
+from trt_workbench.profiling.records import Kernel, Operation, Record, write_records
 from trt_workbench.report.profile import write_report
 from trt_workbench.report.profile_view import role_rows, side_views, summary
 from trt_workbench.system.environment import collect_environment
@@ -59,7 +59,7 @@ def test_the_page_shows_layers_kernels_and_the_difference_with_names_escaped(mak
 
 def test_sentences_name_the_longest_the_overhead_and_the_difference(records: list[Record]) -> None:
     sides = side_views({"target": FACTS, "against": {**FACTS, "precision": "fp32"}}, records)
-    from trt_workbench.bench.profiling.difference import difference
+    from trt_workbench.profiling.difference import difference
 
     text = " ".join(summary(sides, difference(sides[0].operations, sides[1].operations)))
     assert "2 layers take 0.400 ms a run; the longest" in text

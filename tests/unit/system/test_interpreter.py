@@ -9,9 +9,9 @@ import pytest
 
 import trt_workbench
 from trt_workbench.backends import ort_libraries
-from trt_workbench.bench.profiling.capture import Capture, CaptureSettings
-from trt_workbench.bench.worker_process import WorkerProcess
+from trt_workbench.bench.worker import start_worker
 from trt_workbench.errors import ComponentMissing
+from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.system import tensorrt_wheel
 
 
@@ -30,7 +30,7 @@ def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_workers(executed: Path, tmp_path: Path) -> None:
-    with WorkerProcess(tmp_path / "log") as worker:
+    with start_worker(tmp_path / "log") as worker:
         answer = worker.ask({"verb": "availability", "backend": "ort-cpu"}, 60)
     assert "available" in answer
     assert not executed.exists()

@@ -207,8 +207,7 @@ def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
 
     def fails(self: LiveReference, inputs: Any) -> Any:
         if len(inputs["x"]) == 3:
-            msg = "no kernel for this shape"
-            raise UsageProblem(msg)
+            raise UsageProblem("no kernel for this shape")
         return running(self, inputs)
 
     monkeypatch.setattr(LiveReference, "_run", fails)

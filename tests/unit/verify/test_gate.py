@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.cli.engines.common import write_model
 
-from trt_workbench.bench.gate import Unverified, let_through
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.manifest import manifest_path, read_manifest
 from trt_workbench.engine.options import BuildSettings
@@ -16,6 +15,7 @@ from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import CheckFailed
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.gate import engines, keep_agreement, refuse_wrong, require_verified
+from trt_workbench.verify.unverified import Unverified, let_through
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 BOTH = {"x": (2, 3), "y": (2, 3)}

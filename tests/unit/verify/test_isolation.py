@@ -11,8 +11,8 @@ from tests.attention_model import attention_model
 from tests.crashing_backend import NAME, WORKER
 
 from trt_workbench.backends import registry
-from trt_workbench.bench.worker_process import WorkerProcess
 from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.measure.worker_process import WorkerProcess
 from trt_workbench.verify import isolation, trials, workarounds
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.bisect import Bisected, bisect

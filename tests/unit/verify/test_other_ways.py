@@ -95,8 +95,7 @@ def test_a_way_for_which_memory_is_short_does_not_end_the_others(model: Path, mo
 
     def scarce(self: Opened, concurrency: int = 1, **extra: Any) -> Any:
         if concurrency > 1:
-            msg = "Out of memory on the device."
-            raise DeviceFailure(msg)
+            raise DeviceFailure("Out of memory on the device.")
         return opening(self, concurrency, **extra)
 
     monkeypatch.setattr(Opened, "open", scarce)

@@ -56,8 +56,7 @@ def _in_a_process(plan: Path, engine: str, steps: str, mode: str) -> list[float]
         cwd=Path(__file__).parents[1],
     )
     if done.returncode != 0:
-        msg = f"the steps ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:])
-        raise RuntimeError(msg)
+        raise RuntimeError(f"the steps ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:]))
     found: list[float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -95,8 +94,7 @@ def _use_streams() -> None:
         calls.append(driver.cuMemsetD8Async(memory, ctypes.c_ubyte(0), ctypes.c_size_t(1 << 20), stream))
     calls.append(driver.cuCtxSynchronize())
     if any(calls):
-        msg = f"the driver refused a stream: {calls}"
-        raise RuntimeError(msg)
+        raise RuntimeError(f"the driver refused a stream: {calls}")
 
 
 if __name__ == "__main__":

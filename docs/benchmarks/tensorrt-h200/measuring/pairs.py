@@ -84,8 +84,9 @@ def _measure_ours(plan: Path, name: str, duration_s: float) -> dict[str, Any]:
         line = command(plan, PAIRS[name], duration_s, times, output)
         done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode != 0 or not times.is_file():
-            msg = f"infer-engine ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:])
-            raise RuntimeError(msg)
+            raise RuntimeError(
+                f"infer-engine ended with {done.returncode}:\n" + "\n".join(done.stderr.splitlines()[-15:])
+            )
         metrics = json.loads(done.stdout)
         environment = json.loads((output / "env.json").read_text(encoding="utf-8"))
         samples = trtexec.parse_times(json.loads(times.read_text(encoding="utf-8")))

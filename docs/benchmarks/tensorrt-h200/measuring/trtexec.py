@@ -45,8 +45,7 @@ def measure(trtexec: Path, plan: Path, case: PairCase, duration_s: float) -> dic
         done = subprocess.run(line, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         if done.returncode != 0 or not times.is_file():
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-            msg = f"trtexec ended with {done.returncode}:\n{tail}"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"trtexec ended with {done.returncode}:\n{tail}")
         samples = parse_times(json.loads(times.read_text(encoding="utf-8")))
     return {"command": line, "samples": samples, **parse_report(done.stdout)}
 
@@ -64,6 +63,5 @@ def parse_report(text: str) -> dict[str, float]:
     """
     throughput, enqueue = _THROUGHPUT.search(text), _ENQUEUE.search(text)
     if throughput is None or enqueue is None:
-        msg = "trtexec printed no throughput or enqueue time"
-        raise RuntimeError(msg)
+        raise RuntimeError("trtexec printed no throughput or enqueue time")
     return {"throughput_qps": float(throughput[1]), "enqueue_median_ms": float(enqueue[1])}

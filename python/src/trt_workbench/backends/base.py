@@ -121,8 +121,7 @@ class Session(abc.ABC):
         checked = self._checked(inputs)
         names = [spec.name for spec in self.outputs]
         if name not in names:
-            msg = f"The model has no output {name!r}; {did_you_mean(name, names)}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The model has no output {name!r}; {did_you_mean(name, names)}")
         return self._infer_at(checked, name, index)
 
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -185,8 +184,7 @@ def check_index(name: str, shape: Sequence[int], index: int) -> None:
     """Raise UsageProblem where an output of this shape has no second dimension or no such index in it."""
     length = shape[1] if len(shape) > 1 else 0
     if not -length <= index < length:
-        msg = f"Output {name} of shape {list(shape)} has no index {index} in its second dimension."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Output {name} of shape {list(shape)} has no index {index} in its second dimension.")
 
 
 class Backend(abc.ABC):
@@ -220,11 +218,9 @@ class Backend(abc.ABC):
             DeviceFailure: the device ran out of memory or failed.
         """
         if model.suffix not in self.file_kinds:
-            msg = f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}")
         if not model.is_file():
-            msg = f"The model file does not exist: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The model file does not exist: {model}")
         return self._load(model, options or SessionOptions())
 
     @abc.abstractmethod
@@ -243,8 +239,9 @@ def check_inputs(specs: tuple[TensorSpec, ...], inputs: Mapping[str, NDArray[Any
     expected = {spec.name for spec in specs}
     if expected != inputs.keys():
         missing, unknown = sorted(expected - inputs.keys()), sorted(inputs.keys() - expected)
-        msg = f"Inputs do not match the model: missing {missing}, unknown {unknown}; it takes {list(map(str, specs))}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Inputs do not match the model: missing {missing}, unknown {unknown}; it takes {list(map(str, specs))}."
+        )
     # not ascontiguousarray: that turns a scalar into a vector
     return {spec.name: np.asarray(_checked(spec, inputs[spec.name]), order="C") for spec in specs}
 
@@ -256,16 +253,13 @@ _dtype_name = functools.cache(lambda dtype: str(dtype.name))
 def _checked(spec: TensorSpec, array: NDArray[Any]) -> NDArray[Any]:
     dtype, shape = array.dtype, array.shape
     if not dtype.isnative:
-        msg = f"Input {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r})."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec.name} is in foreign byte order ({dtype.str}); use .astype({spec.dtype!r}).")
     if _dtype_name(dtype) != spec.dtype:
-        msg = f"Input {spec.name} is {dtype.name}, the model takes {spec}; convert it first."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec.name} is {dtype.name}, the model takes {spec}; convert it first.")
     fits = shape == spec.shape or (
         len(shape) == len(spec.shape)
         and all(want is None or want == got for want, got in zip(spec.shape, shape, strict=True))
     )
     if not fits:
-        msg = f"Input {spec.name} has shape {list(array.shape)}, the model takes {spec}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec.name} has shape {list(array.shape)}, the model takes {spec}.")
     return array

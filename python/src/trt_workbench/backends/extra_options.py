@@ -39,8 +39,7 @@ def checked_extra(backend: str, table: Mapping[str, Option], given: Mapping[str,
     """
     for name in given:
         if name not in table:
-            msg = f"Backend {backend} has no option {name!r}; {did_you_mean(name, table)}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Backend {backend} has no option {name!r}; {did_you_mean(name, table)}")
     return {
         name: _checked(backend, name, option, given[name]) if name in given else option.default
         for name, option in table.items()
@@ -53,8 +52,7 @@ def _checked(backend: str, name: str, option: Option, value: Any) -> Any:
     converted = _converted(option.kind, value)
     if converted is None or (option.minimum is not None and converted < option.minimum):
         floor = "" if option.minimum is None else f", at least {option.minimum:g}"
-        msg = f"Option {name} of backend {backend} is {_wording(option.kind)}{floor}, not {value!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Option {name} of backend {backend} is {_wording(option.kind)}{floor}, not {value!r}.")
     return converted
 
 

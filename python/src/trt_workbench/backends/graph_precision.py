@@ -44,8 +44,9 @@ def model_in_precision(
         return model, {"precision": "as exported"}
     if precision == "int8":
         if not facts.is_quantized:
-            msg = f"The model has no QuantizeLinear nodes, so {backend} cannot run it in int8; quantize it: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The model has no QuantizeLinear nodes, so {backend} cannot run it in int8; quantize it: {model}"
+            )
         return model, {"precision": "as exported", "quantized": True}
     if _float_types(model) == {"float16"}:
         return model, {"precision": "as exported", "exported_in": "fp16"}
@@ -56,8 +57,7 @@ def model_in_precision(
 def check_known(backend: str, precision: str) -> None:
     """Raise UsageProblem for a precision that no model can be had in."""
     if precision not in ("fp32", "fp16", "int8"):
-        msg = f"Backend {backend} runs fp32 (as exported), fp16 or int8, not {precision!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Backend {backend} runs fp32 (as exported), fp16 or int8, not {precision!r}.")
 
 
 def _float_types(model: Path) -> set[str]:
@@ -77,11 +77,10 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
     try:
         import onnxruntime as ort
     except ImportError as error:  # TensorRT itself does without
-        msg = (
+        raise ComponentMissing(
             f"fp16 is made by onnxruntime, which cannot be imported ({error}). {package('onnxruntime')} "
             f"Or export the model in fp16: {model}"
-        )
-        raise ComponentMissing(msg) from error
+        ) from error
     key = {
         "recipe": _RECIPE,
         "model_sha256": hash_model(model, facts.external_locations),
@@ -118,8 +117,9 @@ def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> None:
         from onnxruntime.transformers.float16 import convert_float_to_float16
         from onnxruntime.transformers.onnx_model import OnnxModel
     except ImportError as error:
-        msg = f"fp16 needs onnxruntime.transformers.float16, which cannot be imported ({error})."
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"fp16 needs onnxruntime.transformers.float16, which cannot be imported ({error})."
+        ) from error
     from trt_workbench.onnxtools.model_file import load_model
 
     document = load_model(model)
@@ -130,7 +130,8 @@ def _convert(model: Path, path: Path, keep_fp32: tuple[str, ...]) -> None:
         onnx.checker.check_model(half)
         data = half.SerializeToString()
     except (ValueError, onnx.checker.ValidationError, EncodeError) as error:
-        msg = f"The model cannot be converted to fp16 ({error}); export it in fp16 instead: {model}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The model cannot be converted to fp16 ({error}); export it in fp16 instead: {model}"
+        ) from error
     with atomic_writer(path) as file:
         file.write(data)

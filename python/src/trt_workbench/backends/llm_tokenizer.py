@@ -59,22 +59,21 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
         UsageProblem: there is no tokenizer, or it cannot be loaded.
     """
     if not directory.has_tokenizer:
-        msg = (
+        raise UsageProblem(
             f"The model's folder has no tokenizer, so text cannot be turned into tokens. Copy tokenizer.json and "
             f"tokenizer_config.json of the model into it: {directory.path}"
         )
-        raise UsageProblem(msg)
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        msg = f"Tokenizers need transformers, which cannot be imported ({error}). {package('transformers')}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"Tokenizers need transformers, which cannot be imported ({error}). {package('transformers')}"
+        ) from error
     try:
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(directory.path, local_files_only=True, trust_remote_code=False)
     # a broken tokenizer fails in as many ways as there are kinds of them
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
-        msg = f"The tokenizer cannot be loaded ({text}): {directory.path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The tokenizer cannot be loaded ({text}): {directory.path}") from error
     return LlmTokenizer(tokenizer)

@@ -88,15 +88,15 @@ def check_assignment(
     counts = assignment.counts()
     if not allow_fallback:
         if data:
-            msg = (
+            raise CheckFailed(
                 f"{len(data)} of {sum(counts.values())} nodes were not taken by {' or '.join(providers)}: "
                 f"{_listed(data)}. Pass the option allow_fallback=true to run them elsewhere; `trtw partitions` says "
                 f"why: {model}"
             )
-            raise CheckFailed(msg)
         if counts and not counts.get(providers[0]):
-            msg = f"{providers[0]} took no node of the model ({counts}); `trtw partitions` says why: {model}"
-            raise CheckFailed(msg)
+            raise CheckFailed(
+                f"{providers[0]} took no node of the model ({counts}); `trtw partitions` says why: {model}"
+            )
     return {
         "nodes_by_provider": counts,
         "shape_nodes_on_cpu": len(outside) - len(data),

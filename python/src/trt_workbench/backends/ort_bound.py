@@ -73,8 +73,7 @@ class BoundSession(Session):
         self._graph, self._may_choose = graph or model, may_choose
         for spec in (*inputs, *outputs):
             if spec.dtype == "object":
-                msg = f"Backend {backend} cannot put the text tensor {spec.name} on a device: {model}"
-                raise UsageProblem(msg)
+                raise UsageProblem(f"Backend {backend} cannot put the text tensor {spec.name} on a device: {model}")
         shapes = OutputShapes(session, data_shaped)
         on_host = _read_on_host(session) if binding.device != "cpu" else frozenset()
         if binding.cuda_graph:
@@ -114,13 +113,11 @@ class BoundSession(Session):
         if self._closed:
             raise closed()
         if not self.state_inputs:
-            msg = "The session keeps no state; name its pairs in the option state."
-            raise UsageProblem(msg)
+            raise UsageProblem("The session keeps no state; name its pairs in the option state.")
         try:
             slot = self._slots.get_nowait()
         except queue.Empty:
-            msg = "A run is in flight; wait for it before resetting its state."
-            raise UsageProblem(msg) from None
+            raise UsageProblem("A run is in flight; wait for it before resetting its state.") from None
         self._state.reset()
         self._slots.put(slot)
 
@@ -166,9 +163,11 @@ def _check_graph(shapes: OutputShapes, on_host: Collection[str], model: Path) ->
     """Raise UsageProblem where the replay of a CUDA graph would not do what a run does."""
     if shapes.unknown:
         names = ", ".join(shapes.unknown)
-        msg = f"A CUDA graph needs outputs of a known shape, and these depend on the data: {names}. File: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A CUDA graph needs outputs of a known shape, and these depend on the data: {names}. File: {model}"
+        )
     if on_host:
         names = ", ".join(sorted(on_host))
-        msg = f"A CUDA graph reads no host memory, and these inputs are read there: {names}. File: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A CUDA graph reads no host memory, and these inputs are read there: {names}. File: {model}"
+        )

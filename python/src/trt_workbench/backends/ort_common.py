@@ -63,8 +63,7 @@ def release(version: str) -> tuple[int, ...]:
 def check_counts(options: SessionOptions) -> None:
     """Raise UsageProblem if the threads or the concurrency that were asked for are below 1."""
     if options.concurrency < 1 or (options.threads is not None and options.threads < 1):
-        msg = f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Threads and concurrency are at least 1, not {options.threads} and {options.concurrency}.")
 
 
 def session_config(
@@ -106,8 +105,7 @@ def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:
     """
     kind = node.type.removeprefix("tensor(").removesuffix(")")
     if kind == node.type or kind not in _DTYPES:
-        msg = f"Backend {backend} cannot exchange {node.name} of type {node.type} with numpy: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Backend {backend} cannot exchange {node.name} of type {node.type} with numpy: {model}")
     shape = tuple(dim if isinstance(dim, int) and dim >= 0 else None for dim in node.shape)
     return TensorSpec(node.name, _DTYPES[kind], shape)
 

@@ -61,11 +61,10 @@ class OrtCpuBackend(Backend):
     def check_precision(self, precision: str) -> None:
         """Raise UsageProblem unless `precision` stands for "as exported"."""
         if precision != "fp32":
-            msg = (
+            raise UsageProblem(
                 f"Backend ort-cpu runs a model in the precision it was exported in and cannot be asked for "
                 f"{precision!r}; leave the precision out or name a file that has it."
             )
-            raise UsageProblem(msg)
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an unknown or wrong option."""
@@ -80,8 +79,9 @@ class OrtCpuBackend(Backend):
         try:
             import onnxruntime as ort
         except ImportError as error:
-            msg = f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {package('onnxruntime')}"
-            raise ComponentMissing(msg) from error
+            raise ComponentMissing(
+                f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {package('onnxruntime')}"
+            ) from error
         from trt_workbench.onnxtools.preflight import examine_model
 
         extra = self._checked(options)

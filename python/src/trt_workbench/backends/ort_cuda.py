@@ -89,6 +89,5 @@ class OrtCudaBackend(Backend):
         plan = self.plan(model, options)
         found = self.availability()
         if not found.ok:
-            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
         return load_gpu_session(plan, options)

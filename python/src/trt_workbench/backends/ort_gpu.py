@@ -90,14 +90,15 @@ def checked_options(backend: str, table: Mapping[str, Option], options: SessionO
 def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
     """Raise UsageProblem where what was asked for excludes another: CUDA graphs, state, several runs at once."""
     if extra["cuda_graph"] and concurrency > 1:
-        msg = "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "CUDA graphs of one session cannot be replayed at once; use a concurrency of 1 or cuda_graph=false."
+        )
     if extra["state"] and concurrency > 1:
-        msg = "State belongs to one sequence of calls; use a concurrency of 1, and a session for each sequence."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "State belongs to one sequence of calls; use a concurrency of 1, and a session for each sequence."
+        )
     if extra["state"] and (extra["cuda_graph"] or extra.get("trt_cuda_graph_enable")):
-        msg = "A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them."
-        raise UsageProblem(msg)
+        raise UsageProblem("A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them.")
 
 
 def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
@@ -173,17 +174,17 @@ def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
         raise
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
-        msg = (
+        raise ComponentMissing(
             f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
             f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {plan.source}"
         )
-        raise ComponentMissing(msg)
     return session
 
 
 def _pinned_host(ort: Any) -> PinnedHost:
     major = cuda_major(ort)
     if major is None:
-        msg = f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"This ONNX Runtime was not built with CUDA, so {CUDA_PROVIDER} has no page-locked memory."
+        )
     return PinnedHost(major)

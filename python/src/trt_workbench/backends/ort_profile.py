@@ -56,8 +56,9 @@ def profiled_runs(
     try:
         session = ort.InferenceSession(path, config, providers=list(providers), enable_fallback=0)
         if missing := [name for name, _ in providers if name not in session.get_providers()]:
-            msg = f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(
+                f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"
+            )
         for node in session.get_outputs():
             tensor_spec(node, model, backend)  # refuses what a run could not return
         inputs = dict(feed([tensor_spec(node, model, backend) for node in session.get_inputs()]))

@@ -137,23 +137,25 @@ def state_pairs(
         _check_known("input", fed, inputs, model)
         if output in inputs:
             # ONNX Runtime hands the input itself out and writes nothing into what is bound
-            msg = f"The output {output!r} is an input of the same name, so no run writes it as state: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The output {output!r} is an input of the same name, so no run writes it as state: {model}"
+            )
         if fed in pairs:
-            msg = f"State feeds the input {fed!r} from two outputs, {pairs[fed].output!r} and {output!r}: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"State feeds the input {fed!r} from two outputs, {pairs[fed].output!r} and {output!r}: {model}"
+            )
         after, before = outputs[output], inputs[fed]
         _check_fixed("input", before, model)
         _check_fixed("output", after, model)
         if output in data_shaped:
-            msg = f"The shape of the output {output!r} depends on the data, so it cannot be kept as state: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The shape of the output {output!r} depends on the data, so it cannot be kept as state: {model}"
+            )
         if (after.type, after.shape) != (before.type, before.shape):
-            msg = (
+            raise UsageProblem(
                 f"The state output {output!r} ({after.type} {after.shape}) cannot feed the input {fed!r} "
                 f"({before.type} {before.shape}): types and shapes must be equal. File: {model}"
             )
-            raise UsageProblem(msg)
         pairs[fed] = StatePair(output, fed, tuple(before.shape), dtypes[fed], fed in on_host)
     return tuple(pairs.values())
 
@@ -161,16 +163,14 @@ def state_pairs(
 def _check_known(kind: str, name: str, known: Collection[str], model: Path) -> None:
     if name not in known:
         near = did_you_mean(name, known)
-        msg = f"State names the {kind} {name!r}, which the model does not have; {near} File: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"State names the {kind} {name!r}, which the model does not have; {near} File: {model}")
 
 
 def _check_fixed(kind: str, node: ort.NodeArg, model: Path) -> None:
     for axis, dim in enumerate(node.shape):
         if not (isinstance(dim, int) and dim >= 0):
             name = f"{dim!r}, " if dim else ""
-            msg = (
+            raise UsageProblem(
                 f"State needs fixed shapes, and dimension {axis} ({name}of the {kind} {node.name!r}) is dynamic; "
                 f"export the model with a fixed size of it: {model}"
             )
-            raise UsageProblem(msg)

@@ -47,8 +47,7 @@ class OrtTrtBackend(Backend):
     def check_precision(self, precision: str) -> None:
         """Raise UsageProblem for an unknown precision."""
         if precision not in ("fp32", *_FLAGS):
-            msg = f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {precision!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {precision!r}.")
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
@@ -98,8 +97,7 @@ class OrtTrtBackend(Backend):
     def _load(self, model: Path, options: SessionOptions) -> Session:
         found = self.availability()
         if not found.ok:
-            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
         plan = self.plan(model, options, found.versions)
         # TensorRT allows TF32 unless told otherwise, and the provider has no option for it
         record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
@@ -120,8 +118,9 @@ class OrtTrtBackend(Backend):
         flag = _FLAGS.get(asked)
         chosen = sorted(name for name in _FLAGS.values() if extra[name])
         if asked == "fp32" and chosen:
-            msg = f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"{', '.join(chosen)} was set and fp32 asked for; ask for the precision itself (fp16, bf16, int8)."
+            )
         if asked in ("fp32", "int8") or tensorrt >= _TYPED_FROM:
             path, record = model_in_precision(
                 self.name, model, facts, asked, keep_fp32=tuple(filter(None, extra["keep_fp32"].split(",")))
@@ -131,8 +130,7 @@ class OrtTrtBackend(Backend):
         if flag and tensorrt < _TYPED_FROM and extra[flag] is None:
             extra[flag] = True
         if flag and extra[flag] is False and tensorrt < _TYPED_FROM:
-            msg = f"{asked} was asked for and {flag} forbids it; leave one of them out."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"{asked} was asked for and {flag} forbids it; leave one of them out.")
         return path, record
 
 
@@ -140,18 +138,15 @@ def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) ->
     """Raise UsageProblem unless min, opt and max are given together, well formed and for inputs of the model."""
     given = [name for name in PROFILE_OPTIONS if extra[name]]
     if given and len(given) < len(PROFILE_OPTIONS):
-        msg = f"A profile needs {', '.join(PROFILE_OPTIONS)}; only {', '.join(given)} was given."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A profile needs {', '.join(PROFILE_OPTIONS)}; only {', '.join(given)} was given.")
     names = {tensor.name for tensor in facts.inputs}
     shapes: list[dict[str, list[int]]] = []
     for option in given:
         if not _PROFILE.match(extra[option]):
-            msg = f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"{option} is written input:1x3x640x640,other:1x77, not {extra[option]!r}.")
         parts = dict(part.rsplit(":", 1) for part in extra[option].split(","))
         if unknown := sorted(parts.keys() - names):
-            msg = f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"{option} names {unknown}, the model's inputs are {sorted(names)}: {model}")
         shapes.append({name: [int(dim) for dim in shape.split("x")] for name, shape in parts.items()})
     for name in shapes[0] if shapes else ():
         lowest, best, highest = (part.get(name, []) for part in shapes)
@@ -159,8 +154,9 @@ def _check_profiles(extra: Mapping[str, Any], facts: ModelFacts, model: Path) ->
             low <= mid <= high for low, mid, high in zip(lowest, best, highest, strict=True)
         )
         if not ordered:
-            msg = f"The profile of {name} is not min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The profile of {name} is not min <= opt <= max in every dimension: {lowest}, {best}, {highest}."
+            )
 
 
 def _cache_key(

@@ -50,26 +50,24 @@ def find_partitions(request: PartitionRequest) -> Partitions:
         ComponentMissing: the provider cannot serve here and no prediction was asked for.
     """
     if request.backend not in PROVIDERS:
-        msg = f"Partitions exist on {', '.join(PROVIDERS)}, not on {request.backend!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Partitions exist on {', '.join(PROVIDERS)}, not on {request.backend!r}.")
     provider = PROVIDERS[request.backend]
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
-        msg = f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither.")
     examine_model(request.model)
     index = read_index(request.model)
     operators = {index.operator(place) for place in range(len(index.nodes))}
     if unknown := [name for name in request.exclude if name not in operators]:
-        msg = f"The model has no operator {unknown[0]!r} to exclude; {did_you_mean(unknown[0], sorted(operators))}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model has no operator {unknown[0]!r} to exclude; {did_you_mean(unknown[0], sorted(operators))}"
+        )
     if request.predict:
         return _predicted(request, index, provider)
     if provider != CPU_PROVIDER:
         found = gpu_availability(provider)
         if not found.ok:
             hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
-            msg = f"{provider} cannot be asked here: {found.reason} {found.mend}{hint}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.mend}{hint}")
     return _assigned(request, index, provider)
 
 
@@ -126,8 +124,9 @@ def _provider_options(request: PartitionRequest, provider: str) -> dict[str, str
 
 def _predicted(request: PartitionRequest, index: GraphIndex, provider: str) -> Partitions:
     if provider != TENSORRT_PROVIDER:
-        msg = f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Only TensorRT's assignment can be predicted, from its parser's documents; {provider} has to be asked."
+        )
     refused, parser = _asked_parser(index)
     reasons = [_tensorrt_reason(request, index, place, refused) for place in range(len(index.nodes))]
     providers = [CUDA_PROVIDER if reason else TENSORRT_PROVIDER for reason in reasons]

@@ -52,8 +52,7 @@ class PinnedHost:
         try:
             self._runtime = ctypes.CDLL(name)
         except OSError as error:
-            msg = f"Page-locked memory needs {name}, which cannot be opened ({error})."
-            raise ComponentMissing(msg) from error
+            raise ComponentMissing(f"Page-locked memory needs {name}, which cannot be opened ({error}).") from error
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
         """Return an array whose contents are undefined; its memory is freed with it.
@@ -70,8 +69,7 @@ class PinnedHost:
         # cudaHostAlloc(void** pHost, size_t size, unsigned int flags); 0 is cudaHostAllocDefault
         code = self._runtime.cudaHostAlloc(ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_uint(0))
         if code or not address.value:
-            msg = f"CUDA gave no {size} bytes of page-locked memory (error {code}); use a smaller batch."
-            raise DeviceFailure(msg)
+            raise DeviceFailure(f"CUDA gave no {size} bytes of page-locked memory (error {code}); use a smaller batch.")
         block = (ctypes.c_byte * size).from_address(address.value)
         weakref.finalize(block, self._runtime.cudaFreeHost, address)
         return np.frombuffer(memoryview(block), np.dtype(dtype)).reshape(shape)
@@ -112,5 +110,6 @@ class PinnedHost:
             ctypes.c_int(_TO_HOST),
         )
         if code:
-            msg = f"CUDA failed to copy {width * rows} bytes from the device (error {code}); start a new process."
-            raise DeviceFailure(msg)
+            raise DeviceFailure(
+                f"CUDA failed to copy {width * rows} bytes from the device (error {code}); start a new process."
+            )

@@ -105,8 +105,7 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
 def check_name(name: str, also: Sequence[str] = ()) -> None:
     """Raise UsageProblem, which tells the names, those of `also` too, unless a backend is called `name`."""
     if name not in _BACKENDS:
-        msg = f"There is no backend called {name!r}; {did_you_mean(name, [*also, *_BACKENDS])}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *_BACKENDS])}")
 
 
 def _entry(name: str) -> _Entry:
@@ -117,8 +116,9 @@ def _entry(name: str) -> _Entry:
 def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     if suffix not in _AUTO:
         kind = f"a {suffix} file" if suffix else "a file without a suffix"
-        msg = f"No backend is chosen by itself for {kind}, only for {', '.join(_AUTO)}; name one with --backend."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"No backend is chosen by itself for {kind}, only for {', '.join(_AUTO)}; name one with --backend."
+        )
     refused: dict[str, Availability] = {}
     for name in _AUTO[suffix]:
         found = availability(name)
@@ -129,8 +129,9 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
             return get_backend(name)
         refused[name] = found
     reasons = [f"{name}: {found.reason} {found.mend}".rstrip() for name, found in refused.items()]
-    msg = f"No backend can load {suffix} files here ({'; '.join(reasons)}). {task('doctor')} shows what is missing."
-    raise ComponentMissing(msg)
+    raise ComponentMissing(
+        f"No backend can load {suffix} files here ({'; '.join(reasons)}). {task('doctor')} shows what is missing."
+    )
 
 
 def _cannot_serve(name: str, found: Availability) -> ComponentMissing:

@@ -18,13 +18,11 @@ def forbid_tf32() -> str:
     """
     chosen = os.environ.setdefault(VARIABLE, "0")
     if chosen != "0":
-        msg = f"TF32 is to be off and {VARIABLE} is {chosen!r}; unset it or set it to 0."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"TF32 is to be off and {VARIABLE} is {chosen!r}; unset it or set it to 0.")
     return f"off by {VARIABLE}=0, for the whole process"
 
 
 def check_tf32_allowed() -> None:
     """Raise UsageProblem if TF32 was asked for and the process forbids it."""
     if os.environ.get(VARIABLE) == "0":
-        msg = f"TF32 was asked for and {VARIABLE}=0 forbids it in this process; unset it and start again."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"TF32 was asked for and {VARIABLE}=0 forbids it in this process; unset it and start again.")

@@ -79,8 +79,7 @@ class TorchBackend(Backend):
         """Return the model on its device, and the record."""
         found = self.availability()
         if not found.ok:
-            msg = f"Backend {self.name} cannot serve here: {found.reason} {found.mend}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
         import torch
 
         from trt_workbench.backends.torch_common import translated

@@ -48,26 +48,24 @@ def chosen_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        msg = f"The device is cpu, cuda or cuda:N, not {name!r}."
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The device is cpu, cuda or cuda:N, not {name!r}.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "the CPU alone"
-        msg = (
+        raise ComponentMissing(
             f"PyTorch {torch.__version__}, built for {built}, has no CUDA device here; "
             f"{task('doctor')} shows the driver."
         )
-        raise ComponentMissing(msg)
     if device.type not in ("cpu", "cuda") or (device.index or 0) >= max(torch.cuda.device_count(), 1):
-        msg = f"There is no device {name!r}: cpu, cuda or cuda:N with N below {torch.cuda.device_count()}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"There is no device {name!r}: cpu, cuda or cuda:N with N below {torch.cuda.device_count()}."
+        )
     return device
 
 
 def check_known_precision(backend: str, precision: str) -> None:
     """Raise UsageProblem for an unknown precision."""
     if precision not in PRECISIONS:
-        msg = f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}.")
 
 
 def chosen_precision(backend: str, precision: str) -> torch.dtype:

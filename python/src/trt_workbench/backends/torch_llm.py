@@ -135,8 +135,7 @@ class TorchLlm:
             DeviceFailure: the device is out of memory or failed.
         """
         if self._cache is None:
-            msg = "A sequence starts with prefill; there is none to append to."
-            raise UsageProblem(msg)
+            raise UsageProblem("A sequence starts with prefill; there is none to append to.")
         with self._inference():
             inputs = {"input_ids": self._to_device(tokens[:, None]), "past_key_values": self._cache, "use_cache": True}
             if self._compiled_step is None:
@@ -181,8 +180,9 @@ class TorchLlm:
             try:
                 yield
             except REFUSALS as error:
-                msg = f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
-                raise UsageProblem(msg) from error
+                raise UsageProblem(
+                    f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
+                ) from error
 
     def _no_cache(self) -> UsageProblem:
         return UsageProblem(
@@ -214,8 +214,7 @@ def load_torch_llm(
         DeviceFailure: there is not enough memory.
     """
     if precision not in PRECISIONS:
-        msg = f"torch runs a language model in {', '.join(PRECISIONS)}, not {precision!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"torch runs a language model in {', '.join(PRECISIONS)}, not {precision!r}.")
     chosen = choose_device(device)
     if threads:
         import torch
@@ -234,8 +233,9 @@ def choose_device(device: str) -> str:
     try:
         import torch
     except ImportError as error:
-        msg = f"Language models need torch, which cannot be imported ({error}). {package('transformers')}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"Language models need torch, which cannot be imported ({error}). {package('transformers')}"
+        ) from error
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     available = torch.cuda.is_available()
@@ -243,14 +243,15 @@ def choose_device(device: str) -> str:
         return "cuda" if available else "cpu"
     kind, colon, number = device.partition(":")
     if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
-        msg = f"--device takes auto, cpu, cuda or cuda:N, not {device!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--device takes auto, cpu, cuda or cuda:N, not {device!r}.")
     if kind == "cuda" and not available:
-        msg = f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."
+        )
     if number and int(number) >= torch.cuda.device_count():
-        msg = f"PyTorch sees {torch.cuda.device_count()} GPUs, so there is no {device}; they count from 0."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"PyTorch sees {torch.cuda.device_count()} GPUs, so there is no {device}; they count from 0."
+        )
     return device
 
 
@@ -262,16 +263,15 @@ def device_errors() -> Iterator[None]:
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
-        msg = f"Out of memory on the device of PyTorch ({_first_line(error)}). Use a smaller batch or window."
-        raise DeviceFailure(msg) from error
+        raise DeviceFailure(
+            f"Out of memory on the device of PyTorch ({_first_line(error)}). Use a smaller batch or window."
+        ) from error
     except RuntimeError as error:
         text = str(error)
         if "can't allocate memory" in text or "not enough memory" in text:
-            msg = f"Out of memory ({_first_line(error)}). Use a smaller batch or window."
-            raise DeviceFailure(msg) from error
+            raise DeviceFailure(f"Out of memory ({_first_line(error)}). Use a smaller batch or window.") from error
         if "CUDA error" in text:
-            msg = f"The GPU failed ({_first_line(error)})."
-            raise DeviceFailure(msg) from error
+            raise DeviceFailure(f"The GPU failed ({_first_line(error)}).") from error
         raise
 
 

@@ -48,8 +48,9 @@ def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> To
     if path.suffix == ".onnx":
         return _from_onnx(path, precision)
     if not trust:
-        msg = f"A .pt2 file can carry code that runs when it is loaded; pass trust=true if you know its origin: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A .pt2 file can carry code that runs when it is loaded; pass trust=true if you know its origin: {path}"
+        )
     return _from_export(path, precision)
 
 
@@ -78,13 +79,15 @@ def _from_export(path: Path, precision: torch.dtype) -> TorchModel:
     import torch
 
     if precision != torch.float32:
-        msg = f"A .pt2 program computes in the precision it was exported in; export it anew or ask for fp32: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A .pt2 program computes in the precision it was exported in; export it anew or ask for fp32: {path}"
+        )
     try:
         program = torch.export.load(path)
     except Exception as error:  # zip, JSON and schema errors of many kinds
-        msg = f"The file is no program that torch.export saved ({' '.join(str(error).split())[:300]}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The file is no program that torch.export saved ({' '.join(str(error).split())[:300]}): {path}"
+        ) from error
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
     inputs = tuple(_export_spec(name, values.get(name), path) for name in signature.user_inputs)
@@ -97,8 +100,7 @@ def _export_spec(name: Any, value: Any, path: Path) -> TensorSpec:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        msg = f"{name} of the exported program is no tensor; export a program of tensors alone: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{name} of the exported program is no tensor; export a program of tensors alone: {path}")
     dims = tuple(dim if isinstance(dim, int) else None for dim in value.shape)
     return TensorSpec(str(name), str(value.dtype).removeprefix("torch."), dims)
 

@@ -99,8 +99,9 @@ def _refuse_build_options(plan: Path, options: SessionOptions) -> None:
     # evaluations name the batch that they need, whatever they are given
     building = (BuildSettings.model_fields.keys() | {"config", "force"}) - {"device", "verbosity", "plugins"}
     if asked := sorted(building & options.extra.keys()):
-        msg = f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Option {asked[0]} is for building, and this is a plan; name the ONNX file instead, or drop it: {plan}"
+        )
 
 
 def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
@@ -111,7 +112,6 @@ def _check_precision(loaded: LoadedEngine, options: SessionOptions) -> None:
     asked = BuildSettings.model_validate({"precision": options.precision}).precision_text
     made = "+".join(manifest.precision)
     if asked != made:
-        msg = (
+        raise UsageProblem(
             f"The plan was built with {made}, not {asked}; build another one, or name the ONNX file: {loaded.plan.path}"
         )
-        raise UsageProblem(msg)

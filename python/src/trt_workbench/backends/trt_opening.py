@@ -80,8 +80,7 @@ class RowsSession(Session):
         if not self._batched or inner.state_inputs:
             inner.close()
             why = "it keeps state from call to call" if self._batched else "no first dimension of its inputs is dynamic"
-            msg = f"Option rows={rows} cannot split batches of this engine: {why}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option rows={rows} cannot split batches of this engine: {why}.")
         self.inner, self._rows = inner, rows
         self.inputs, self.outputs, self.metadata = inner.inputs, inner.outputs, inner.metadata
         self.concurrency = inner.concurrency
@@ -97,8 +96,9 @@ class RowsSession(Session):
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         sizes = {len(inputs[name]) for name in self._batched}
         if len(sizes) > 1:
-            msg = f"Inputs have {' and '.join(map(str, sorted(sizes)))} rows; with rows={self._rows} all have as many."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Inputs have {' and '.join(map(str, sorted(sizes)))} rows; with rows={self._rows} all have as many."
+            )
         parts = [
             self.inner.run({k: v[first : first + self._rows] if k in self._batched else v for k, v in inputs.items()})
             for first in range(0, sizes.pop(), self._rows)

@@ -72,8 +72,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
     known = (*_RUNNER_KEYS, *BuildSettings.model_fields)
     for key in options.extra:
         if key not in known:
-            msg = f"Backend trt has no option {key!r}; {did_you_mean(key, known)}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Backend trt has no option {key!r}; {did_you_mean(key, known)}")
     choice = _choice({key: options.extra[key] for key in _RUNNER_KEYS if key in options.extra})
     overrides = {key: value for key, value in options.extra.items() if key in BuildSettings.model_fields}
     # the session's precision counts unless a settings file decides and nothing else was asked for
@@ -81,8 +80,7 @@ def split_options(options: SessionOptions) -> tuple[RunnerChoice, BuildSettings]
         overrides["precision"] = f"{options.precision}+tf32" if options.tf32 else options.precision
     settings = load_settings(choice.config, overrides)
     if choice.slots is not None and choice.slots < options.concurrency:
-        msg = f"{options.concurrency} calls at once need as many slots, not {choice.slots}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{options.concurrency} calls at once need as many slots, not {choice.slots}.")
     return choice, settings
 
 
@@ -92,5 +90,6 @@ def _choice(given: Mapping[str, Any]) -> RunnerChoice:
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         name, reason = ".".join(map(str, details["loc"])), details["msg"]
-        msg = f"Option {name} of backend trt is wrong ({reason[0].lower()}{reason[1:]}): {details['input']!r}."
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"Option {name} of backend trt is wrong ({reason[0].lower()}{reason[1:]}): {details['input']!r}."
+        ) from error

@@ -133,12 +133,14 @@ class TrtSession(StateSession):
         if self._closed:
             raise closed()
         if len(self.inputs) != 1 or len(self.inputs[0].shape) != 4:
-            msg = f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Images are for a model with one input of four dimensions, not {list(map(str, self.inputs))}."
+            )
         fixed, count = self.inputs[0].shape[0], len(images)
         if fixed is not None and count > fixed:
-            msg = f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The engine takes batches of exactly {fixed}, not {count} images; build one with a dynamic batch."
+            )
         lacking = 0 if fixed is None else fixed - count
         batch = [*images, *[_NO_IMAGE] * lacking] if lacking else images
         try:

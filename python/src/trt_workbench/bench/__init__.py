@@ -1,1 +1,1 @@
-"""Scenarios, repetitions, statistics, records and the run directory."""
+"""Runtimes against one another on the same work: scenarios, sweeps, checks of outputs, ranking."""

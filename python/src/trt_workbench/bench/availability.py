@@ -7,8 +7,9 @@ from pathlib import Path
 
 from trt_workbench.backends.registry import check_name
 from trt_workbench.bench.matrix import Point
-from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.bench.worker import start_worker
 from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.measure.worker_process import WorkerFailure
 
 
 def require_known(points: Iterable[Point]) -> None:
@@ -25,7 +26,7 @@ def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -
     """
     reasons = {}
     for backend in dict.fromkeys(point.backend for point in points):
-        with WorkerProcess(log) as worker:
+        with start_worker(log) as worker:
             try:
                 answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
             except WorkerFailure as failure:
@@ -42,5 +43,6 @@ def require_available(reasons: dict[str, str]) -> None:
     if reasons:
         name, reason = next(iter(reasons.items()))
         others = f" Nor can {', '.join(list(reasons)[1:])}." if len(reasons) > 1 else ""
-        msg = f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"Backend {name} cannot serve here: {reason}{others} --skip-unavailable leaves them out and says so."
+        )

@@ -10,18 +10,18 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from trt_workbench.bench.artefacts import read_json_object
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
-from trt_workbench.bench.gate import Gate
 from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
-from trt_workbench.bench.records import Record, RecordFile, read_records
 from trt_workbench.bench.run import BenchRun, Progress
-from trt_workbench.bench.rundir import destination_of, run_directory
 from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.engine.files import write_json
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import read_json_object
+from trt_workbench.runs.directory import destination_of, run_directory
+from trt_workbench.runs.records import Record, RecordFile, read_records
+from trt_workbench.verify.bench_gate import BenchGate
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PlannedBench:
         *,
         skip_unavailable: bool,
         progress: Progress | None,
-        gate: Gate | None = None,
+        gate: BenchGate | None = None,
     ) -> BenchOutcome:
         """Measure, and move everything into the run directory. What was measured before a failure is kept, too.
 
@@ -117,10 +117,9 @@ def _samples(directory: Path, record: Record) -> Path:
     path, parts = directory / str(record.samples), PurePosixPath(str(record.samples)).parts
     own = len(parts) == 2 and parts[0] == "samples" and parts[1] != ".."
     if not own or path.is_symlink() or path.parent.is_symlink() or not path.is_file():
-        msg = (
+        raise UsageProblem(
             f"A record names a file of samples that is not in the run's folder samples ({record.samples}): {directory}"
         )
-        raise UsageProblem(msg)
     return path
 
 
@@ -139,8 +138,9 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
     """
     shipped = shipped_configs()
     if config not in shipped and not Path(config).is_file():
-        msg = f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"There is no such configuration; shipped are {', '.join(shipped)}, else name a YAML file: {config}"
+        )
     loaded = with_models(load_config(shipped.get(config, Path(config))), models)
     return _planned(loaded, only)
 
@@ -157,8 +157,9 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
     except ValidationError as error:
         details = error.errors(include_url=False)[0]
         name = ".".join(map(str, details["loc"]))
-        msg = f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
+        ) from error
     return _planned(loaded, only, directory)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trt_workbench.backends.measuring import MeasurePlan
 from trt_workbench.bench.embedded import EMBEDDED_MODELS
 from trt_workbench.engine.yaml_settings import load_yaml_settings
 
@@ -49,9 +51,17 @@ class MeasureSettings(_Strict):
     @model_validator(mode="after")
     def _ordered(self) -> MeasureSettings:
         if self.max_iterations < self.min_iterations:
-            msg = f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})"
-            raise ValueError(msg)
+            raise ValueError(f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})")
         return self
+
+    def slice_plan(self) -> MeasurePlan:
+        """Return how long one slice runs: its share of the repetition, after a warm-up of its own."""
+        return MeasurePlan(
+            warmup_ms=self.warmup_ms,
+            duration_s=self.duration_s / self.slices,
+            min_iterations=math.ceil(self.min_iterations / self.slices),
+            max_iterations=math.ceil(self.max_iterations / self.slices),
+        )
 
 
 class ModelEntry(_Strict):
@@ -72,11 +82,9 @@ class ModelEntry(_Strict):
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
         if sum(source is not None for source in (self.path, self.embedded, self.needs)) != 1:
-            msg = "a model has either path, embedded or needs"
-            raise ValueError(msg)
+            raise ValueError("a model has either path, embedded or needs")
         if self.embedded is not None and self.embedded not in EMBEDDED_MODELS:
-            msg = f"there is no embedded model {self.embedded}; there are: {', '.join(EMBEDDED_MODELS)}"
-            raise ValueError(msg)
+            raise ValueError(f"there is no embedded model {self.embedded}; there are: {', '.join(EMBEDDED_MODELS)}")
         return self
 
 
@@ -106,8 +114,9 @@ class RuntimeEntry(_Strict):
     @model_validator(mode="after")
     def _swept_options(self) -> RuntimeEntry:
         if empty := [name for name, value in self.options.items() if value == []]:
-            msg = f"option {empty[0]} is a list to sweep without a value; an empty list as a value is written [[]]"
-            raise ValueError(msg)
+            raise ValueError(
+                f"option {empty[0]} is a list to sweep without a value; an empty list as a value is written [[]]"
+            )
         return self
 
     @property
@@ -144,11 +153,9 @@ class ScenarioEntry(_Strict):
         if self.kind in LANGUAGE_KINDS:
             known = LANGUAGE_KINDS[self.kind]
             if unknown := sorted(self.dims.keys() - known.keys()):
-                msg = f"{self.kind} has no dimension {unknown[0]}; it has: {', '.join(known)}"
-                raise ValueError(msg)
+                raise ValueError(f"{self.kind} has no dimension {unknown[0]}; it has: {', '.join(known)}")
             if self.imgsz is not None:
-                msg = f"{self.kind} has no imgsz"
-                raise ValueError(msg)
+                raise ValueError(f"{self.kind} has no imgsz")
         return self
 
 
@@ -190,13 +197,11 @@ class BenchConfig(_Strict):
         labels = [runtime.label for runtime in self.runtimes]
         doubled = sorted({label for label in labels if labels.count(label) > 1})
         if doubled:
-            msg = f"two runtimes are called {doubled[0]}; give one of them a name of its own"
-            raise ValueError(msg)
+            raise ValueError(f"two runtimes are called {doubled[0]}; give one of them a name of its own")
         for name, scenario in self.scenarios.items():
             unknown = sorted(set(scenario.models or ()) - self.models.keys())
             if unknown:
-                msg = f"scenario {name} names the model {unknown[0]}, which is not under models"
-                raise ValueError(msg)
+                raise ValueError(f"scenario {name} names the model {unknown[0]}, which is not under models")
         return self
 
 

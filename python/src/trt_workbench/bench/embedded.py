@@ -18,6 +18,5 @@ def embedded_path(name: str) -> Path:
     """
     path = models_dir() / EMBEDDED_MODELS[name]
     if not path.exists():
-        msg = f"The embedded model {name} is missing; restore it with git: {path}"
-        raise ComponentMissing(msg)
+        raise ComponentMissing(f"The embedded model {name} is missing; restore it with git: {path}")
     return path

@@ -16,10 +16,10 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from trt_workbench.backends.measuring import MeasurePlan, Samples
-from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Trace, trace
@@ -118,11 +118,11 @@ def open_language(point: Point, folder: Path) -> LoadedLanguage:
     work = point.work
     directory = examine_llm_directory(folder)
     if point.tf32 or point.concurrency > 1:
-        msg = f"Scenarios of the kind {work.kind} take neither tf32 nor concurrency."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Scenarios of the kind {work.kind} take neither tf32 nor concurrency.")
     if directory.positions and _capacity(work) > directory.positions:
-        msg = f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
+        )
     source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, options=point.options)
     choice = BackendChoice(point.backend, point.precision)
     if work.kind == "generate-cached":

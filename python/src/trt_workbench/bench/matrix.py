@@ -105,13 +105,13 @@ def expand(config: BenchConfig, only: Sequence[str] = ()) -> list[Point]:
     seen: set[str] = set()
     for point in points:
         if point.key in seen:
-            msg = f"The point {point.label} is there twice: a list to sweep, or one of models, has two equal values."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The point {point.label} is there twice: a list to sweep, or one of models, has two equal values."
+            )
         seen.add(point.key)
     chosen = [point for point in points if not only or any(_fits(point.label, pattern) for pattern in only)]
     if not chosen:
-        msg = f"No point fits --only {' '.join(only)}; there is, for example: {points[0].label}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"No point fits --only {' '.join(only)}; there is, for example: {points[0].label}")
     return chosen
 
 

@@ -25,11 +25,9 @@ def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not path:
-            msg = f"--model takes NAME=PATH, not {text!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"--model takes NAME=PATH, not {text!r}.")
         if name not in models:
-            msg = f"The configuration has no model {name}; it has: {', '.join(models)}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The configuration has no model {name}; it has: {', '.join(models)}.")
         models[name] = models[name].model_copy(update={"path": Path(path).absolute(), "embedded": None, "needs": None})
     return config.model_copy(update={"models": models})
 
@@ -46,8 +44,7 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
         for name in entry.models or tuple(config.models):
             if files[name].is_dir() != (entry.kind in LANGUAGE_KINDS):
                 what = "a folder of a language model" if files[name].is_dir() else "a file, not a folder"
-                msg = f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}"
-                raise UsageProblem(msg)
+                raise UsageProblem(f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}")
     return files
 
 
@@ -60,11 +57,9 @@ def _file(name: str, entry: ModelEntry) -> Path:
         return embedded_path(entry.embedded)
     if entry.path is None:
         what = (entry.needs or "").rstrip(".")
-        msg = f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH.")
     if entry.path.is_dir():
         return examine_llm_directory(entry.path).path
     if not entry.path.is_file():
-        msg = f"The file of model {name} does not exist: {entry.path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The file of model {name} does not exist: {entry.path}")
     return entry.path

@@ -6,7 +6,6 @@ further one wrongly, so each row of a batch is compared by itself and the worst 
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,8 +82,7 @@ def refuse_random(model: Path) -> None:
     from trt_workbench.onnxtools.preflight import examine_model
 
     if drawn := _RANDOM & examine_model(model).operators.keys():
-        msg = f"the model draws random numbers ({', '.join(sorted(drawn))})"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"the model draws random numbers ({', '.join(sorted(drawn))})")
 
 
 def compare_outputs(
@@ -184,25 +182,3 @@ def _own_precisions(model: Path) -> set[str]:
     found = {types[tensor.data_type] for tensor in loaded.graph.initializer if tensor.data_type in types}
     casts = [attribute.i for node in loaded.graph.node if node.op_type == "Cast" for attribute in node.attribute]
     return found | {types[to] for to in casts if to in types} | ({"int8"} if facts.is_quantized else set())
-
-
-def write_outputs(path: Path, outputs: Arrays) -> None:
-    """Write outputs for other processes to compare with; raises OSError."""
-    plain = {f"{place}": np.asarray(array, _plain(array.dtype)) for place, array in enumerate(outputs.values())}
-    with path.open("wb") as file:
-        np.savez(file, names=np.array(list(outputs)), **plain)  # type: ignore[arg-type]
-
-
-def read_outputs(path: Path) -> dict[str, NDArray[Any]]:
-    """Return what `write_outputs` wrote. Raises UsageProblem if it cannot be read."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {str(name): archive[f"{place}"] for place, name in enumerate(archive["names"])}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        msg = f"The outputs of the reference cannot be read ({error}): {path}"
-        raise UsageProblem(msg) from error
-
-
-def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a type that numpy can write: ml_dtypes' become float32."""
-    return dtype if dtype.kind in "biufc" else np.dtype(np.float32)

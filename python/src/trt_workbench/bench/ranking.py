@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from trt_workbench.bench.comparison import Comparison, Interval, compare_rounds, corrected, median_interval
-from trt_workbench.bench.records import Record
-from trt_workbench.bench.stability import between_repetitions
+from trt_workbench.measure.stability import between_repetitions
+from trt_workbench.runs.comparison import Comparison, Interval, compare_rounds, corrected, median_interval
+from trt_workbench.runs.records import Record
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 
 from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
-from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.bench.worker import start_worker
+from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 
 BACKEND = "ort-cpu"
 
@@ -94,7 +95,7 @@ class Reference:
 
     def _running(self) -> WorkerProcess:
         if self._worker is None:
-            self._worker = self._stack.enter_context(WorkerProcess(self._folder / "logs" / "reference.log"))
+            self._worker = self._stack.enter_context(start_worker(self._folder / "logs" / "reference.log"))
         return self._worker
 
     def _drop(self) -> None:

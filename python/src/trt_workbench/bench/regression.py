@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from trt_workbench.bench.comparison import Comparison, compare, corrected
 from trt_workbench.bench.ranking import repetition_medians
-from trt_workbench.bench.records import Record
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.comparison import Comparison, compare, corrected
+from trt_workbench.runs.records import Record
 
 Outcome = Literal[
     "regression",
@@ -64,10 +64,9 @@ def changes(a: Sequence[Record], b: Sequence[Record], tolerance: float) -> list[
     """
     names = list(dict.fromkeys(_name(record) for record in [*a, *b]))
     if not {_name(record) for record in a} & {_name(record) for record in b}:
-        msg = (
+        raise UsageProblem(
             f"The runs have no point in common; one has {' / '.join(_name(a[0]))}, the other {' / '.join(_name(b[0]))}."
         )
-        raise UsageProblem(msg)
     both = [name for name in names if _medians(a, name) and _medians(b, name)]
     compared = dict(zip(both, corrected([compare(_medians(a, name), _medians(b, name)) for name in both]), strict=True))
     return [_change(a, b, name, compared.get(name), tolerance) for name in names]

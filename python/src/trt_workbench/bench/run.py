@@ -14,18 +14,20 @@ from typing import Any
 import numpy as np
 
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.gate import Gate, Unverified
 from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files
-from trt_workbench.bench.records import Record, RecordFile, Status, read_samples, write_samples
 from trt_workbench.bench.reference import Reference
-from trt_workbench.bench.repetition import Slice, merged, slice_plan
-from trt_workbench.bench.stability import instabilities, noise_interval, window_drift
-from trt_workbench.bench.statistics import percentile, summarize
-from trt_workbench.bench.telemetry import TelemetrySampler, gpu_in_use
-from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.bench.worker import start_worker
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import CheckFailed
+from trt_workbench.measure.repetition import Slice, merged
+from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
+from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
+from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.runs.records import Record, RecordFile, Status, read_samples, write_samples
+from trt_workbench.runs.statistics import percentile, summarize
+from trt_workbench.verify.bench_gate import BenchGate
+from trt_workbench.verify.unverified import Unverified
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
@@ -54,7 +56,7 @@ class BenchRun:
     unavailable: dict[str, str]
     done: Done = frozenset()
     progress: Progress | None = None
-    gate: Gate | None = None
+    gate: BenchGate | None = None
 
     def __post_init__(self) -> None:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
@@ -134,7 +136,7 @@ class BenchRun:
         return passed
 
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
-        worker = stack.enter_context(WorkerProcess(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
+        worker = stack.enter_context(start_worker(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
         request = {
             "verb": "load",
             "point": asdict(point),
@@ -190,7 +192,7 @@ class BenchRun:
             worker = self._begin_loading(one.point, stack)
             one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
-        request = {"verb": "measure", "plan": asdict(slice_plan(self.config.measure)), "samples": str(path)}
+        request = {"verb": "measure", "plan": asdict(self.config.measure.slice_plan()), "samples": str(path)}
         device = gpu_in_use(one.point.backend, one.point.options, one.facts["provenance"])
         with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)

@@ -14,11 +14,11 @@ from trt_workbench.backends.images import ImageSession
 from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession, Samples
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.bench.config import LANGUAGE_KINDS
-from trt_workbench.bench.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
 from trt_workbench.bench.language import Language, open_language
-from trt_workbench.bench.loop import measure_calls
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import Ranges, session_options
+from trt_workbench.measure.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
+from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
 from trt_workbench.pipeline.letterbox import Geometry, plan_geometry, preprocess, restore_boxes
 

@@ -9,9 +9,9 @@ from typing import Any
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import LANGUAGE_KINDS
-from trt_workbench.bench.inputs import Symbols, dimension_symbols, with_image_size
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import Symbols, dimension_symbols, with_image_size
 
 Ranges = Mapping[str, Sequence[int]]
 
@@ -63,8 +63,7 @@ def _without_shape(point: Point) -> dict[str, Any]:
     """Return the options that the backend itself knows."""
     extra = dict(point.options)
     if point.backend == "trt" and (shape := extra.pop("profile_shape", "static")) not in ("static", "dynamic"):
-        msg = f"profile_shape is static or dynamic, not {shape!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"profile_shape is static or dynamic, not {shape!r}.")
     return extra
 
 

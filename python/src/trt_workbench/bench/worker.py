@@ -6,15 +6,15 @@ to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs)
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-import traceback
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any
 
-from trt_workbench.errors import WorkbenchError
+from trt_workbench.measure.serving import run_worker
+from trt_workbench.measure.worker_process import WorkerProcess
+from trt_workbench.system.interpreter import python_command
+
+COMMAND = tuple(python_command("-m", "trt_workbench.bench.worker"))
 
 
 class Worker:
@@ -69,7 +69,7 @@ class Worker:
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.backends.measuring import MeasurePlan
-        from trt_workbench.bench.records import write_samples
+        from trt_workbench.runs.records import write_samples
 
         samples = self._scenario.measure(MeasurePlan(**request["plan"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
@@ -80,11 +80,12 @@ class Worker:
     def _check(self, request: dict[str, Any]) -> dict[str, Any]:
         from trt_workbench.bench import output_check
         from trt_workbench.bench.matrix import point_from_dict
+        from trt_workbench.runs.output_files import read_outputs
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         images = point.work.kind == "image-to-boxes"
         limit = output_check.tolerance(point.precision, model, tf32=point.tf32, images=images)
-        expected = output_check.read_outputs(Path(request["reference"]))
+        expected = read_outputs(Path(request["reference"]))
         any_order = output_check.chooses(model)
         found = self._scenario.outputs()
         return {"outputs": output_check.compare_outputs(found, expected, limit, point.work.batch, any_order=any_order)}
@@ -92,8 +93,9 @@ class Worker:
     def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
         from trt_workbench.bench.matrix import point_from_dict
-        from trt_workbench.bench.output_check import refuse_random, write_outputs
+        from trt_workbench.bench.output_check import refuse_random
         from trt_workbench.bench.scenarios import load_model, make_scenario
+        from trt_workbench.runs.output_files import write_outputs
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
         refuse_random(model)
@@ -112,39 +114,9 @@ def _availability(request: dict[str, Any]) -> dict[str, Any]:
     return {"available": found.ok, "reason": found.reason, "mend": found.mend, "versions": dict(found.versions)}
 
 
-class Answering(Protocol):
-    """What answers requests, one after the other."""
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to one request. Raises WorkbenchError."""
-
-    def close(self) -> None:
-        """Release what it holds."""
-
-
-def serve(worker: Answering, requests: TextIO, answers: TextIO) -> None:
-    """Answer every line of `requests` until it ends or one says `close`."""
-    for line in requests:
-        request = json.loads(line)
-        if request["verb"] == "close":
-            break
-        try:
-            answer = {"ok": True, **worker.answer(request)}
-        except WorkbenchError as error:
-            answer = {"ok": False, "error": str(error), "exit_code": error.exit_code, "kind": type(error).__name__}
-        except Exception as error:  # a defect in one point is a failed record, not the matrix's end
-            traceback.print_exc()
-            answer = {"ok": False, "error": f"{type(error).__name__}: {error}", "exit_code": None, "kind": "Defect"}
-        answers.write(json.dumps(answer, default=str) + "\n")
-        answers.flush()
-    worker.close()
-
-
-def run_worker(worker: Answering) -> None:
-    """Keep the first stdout for answers, send everything else that is printed to stderr, and serve."""
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    serve(worker, sys.stdin, answers)
+def start_worker(log: Path) -> WorkerProcess:
+    """Start a worker, which prints into `log`."""
+    return WorkerProcess(log, COMMAND)
 
 
 def main() -> None:

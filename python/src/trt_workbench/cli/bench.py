@@ -23,9 +23,9 @@ from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.artefacts import BenchArtefacts
     from trt_workbench.bench.matrix import Point
     from trt_workbench.report.bench_view import Table as WorkTable
+    from trt_workbench.runs.artefacts import BenchArtefacts
 
 
 @handled
@@ -59,8 +59,7 @@ def bench(
         _list()
         return
     if resume is not None and (config is not None or output is not None or model):
-        msg = "--resume takes the configuration and the folder of the earlier run; leave out the others."
-        raise UsageProblem(msg)
+        raise UsageProblem("--resume takes the configuration and the folder of the earlier run; leave out the others.")
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import plan_bench, resume_bench
 
@@ -68,9 +67,9 @@ def bench(
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return
-    from trt_workbench.bench.artefacts import read_bench_run
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.report.bench import write_report
+    from trt_workbench.runs.artefacts import read_bench_run
     from trt_workbench.verify.bench_gate import BenchGate
 
     with progress_bar("measurements") as start:
@@ -98,28 +97,27 @@ def _require_right_outputs(run: BenchArtefacts) -> None:
     wrong = {(one.work, one.runtime): one.error for one in run.records if one.status == "wrong"}
     if wrong:
         (work, runtime), error = next(iter(wrong.items()))
-        msg = f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}."
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{len(wrong)} points gave wrong outputs and are not ranked; {work} on {runtime}: {error}.")
 
 
 def _require_verified(run: BenchArtefacts) -> None:
     """Raise Unverified if the gate refused any engine."""
-    from trt_workbench.bench.gate import Unverified
+    from trt_workbench.verify.unverified import Unverified
 
     refused = {(one.work, one.runtime): one.error for one in run.records if one.error_kind == Unverified.__name__}
     if refused:
         (work, runtime), error = next(iter(refused.items()))
         what = f"{len(refused)} points were not measured, as their engines are not verified"
-        msg = f"{what}; {work} on {runtime}: {error}"
-        raise Unverified(msg)
+        raise Unverified(f"{what}; {work} on {runtime}: {error}")
 
 
 def _require_a_measurement(run: BenchArtefacts) -> None:
     """Raise CheckFailed or ComponentMissing: failures do not end a matrix, but one without any figure is none."""
     if any(record.status == "ok" for record in run.records):
         return
-    msg = f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
-    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(msg)
+    raise (ComponentMissing if all(record.status == "unavailable" for record in run.records) else CheckFailed)(
+        f"Nothing was measured; the first reason of {run.directory / 'report.html'}: {run.records[0].error}"
+    )
 
 
 def _list() -> None:

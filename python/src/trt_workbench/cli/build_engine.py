@@ -119,8 +119,9 @@ def build_engine(
     settings = asked.with_batch_profile(model, load_settings(config, asked.overrides(given), asked.spelling), max_batch)
     images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
     if family is not None and images is None:
-        msg = "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "Option --family tells how calibration images are prepared; give a folder of them with --calibration."
+        )
     reader = images.read if images else None
     prepared = prepare_build(model, settings, images.description if images else "", reader)
     if plan is not None:
@@ -185,11 +186,10 @@ def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool)
         draw(write_report, directory, debug=debug)
         page = f" All of it: {directory / 'report.html'}."
     again = shlex.join(["verify", str(plan), "--model", str(model)])
-    msg = (
+    raise CheckFailed(
         f"The engine is wrong: {found.reason}. It is kept, and its manifest says so. Find the first wrong layer with "
         f"`trtw {again} --bisect`, and a way around with `trtw {again} --fix`.{page} {plan}"
     )
-    raise CheckFailed(msg)
 
 
 def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:

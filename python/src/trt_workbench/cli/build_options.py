@@ -270,12 +270,12 @@ def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | No
     from trt_workbench.onnxtools.preflight import examine_model
 
     if settings.profiles:
-        msg = "Give either --max-batch or profiles, not both."
-        raise UsageProblem(msg)
+        raise UsageProblem("Give either --max-batch or profiles, not both.")
     made = batch_profile([(tensor.name, tensor.shape) for tensor in examine_model(model).inputs], max_batch)
     if made is None:
-        msg = f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model}"
+        )
     return settings.model_copy(update={"profiles": (made,)})
 
 
@@ -285,8 +285,7 @@ def _flag(name: str) -> str:
 
 def _signed(option: str, text: str) -> tuple[str, bool]:
     if len(text) < 2 or text[0] not in "+-":
-        msg = f"Option {_flag(option)} takes +NAME or -NAME, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Option {_flag(option)} takes +NAME or -NAME, not {text!r}.")
     return text[1:], text[0] == "+"
 
 
@@ -295,7 +294,6 @@ def _calibration(given: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {name: str(v) if isinstance(v, enum.StrEnum) else v for name, v in parts.items() if v is not None}
     if given["calibration"] is None:
         if chosen:
-            msg = f"Option --calibration-{next(iter(chosen))} needs --calibration."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option --calibration-{next(iter(chosen))} needs --calibration.")
         return {}
     return {"data": given["calibration"], **chosen}

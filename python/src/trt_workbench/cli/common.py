@@ -168,7 +168,7 @@ def _leave_terminal() -> None:
 
 def _kept() -> Path | None:
     """Return the run directory that the command has finished before it ended otherwise than it should."""
-    module = sys.modules.get("trt_workbench.bench.rundir")  # imported by commands that make one
+    module = sys.modules.get("trt_workbench.runs.directory")  # imported by commands that make one
     return module.finished_run() if module else None
 
 
@@ -184,11 +184,9 @@ def parse_options(texts: list[str] | None) -> dict[str, Any]:
     for text in texts or ():
         key, separator, value = text.partition("=")
         if not separator or not key:
-            msg = f"--option takes KEY=VALUE, such as --option device=1, not {text!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"--option takes KEY=VALUE, such as --option device=1, not {text!r}.")
         if key in options:
-            msg = f"--option {key} was given twice; pass it once."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"--option {key} was given twice; pass it once.")
         try:
             options[key] = parse_json(value)
         except ValueError:
@@ -206,8 +204,7 @@ def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, separator, value = text.rpartition("=")
         if not (name and separator and value):
-            msg = f"Option {option} takes NAME=VALUE, not {text!r}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Option {option} takes NAME=VALUE, not {text!r}.")
         pairs[name] = value
     return pairs
 
@@ -235,8 +232,7 @@ class PanelCommand(TyperCommand):
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
             if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
-                msg = f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}."
-                raise typer.BadParameter(msg, ctx, parameter)
+                raise typer.BadParameter(f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}.", ctx, parameter)
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -38,20 +38,19 @@ def compare(
     The exit code is 1 if any became slower beyond the tolerance, or failed; 2 if they have none in common, a record is
     damaged, or the runs are of different machines.
     """
-    from trt_workbench.bench.artefacts import foreign_files, read_bench_run
-    from trt_workbench.bench.machines import differences
     from trt_workbench.bench.regression import WORSE, changes
+    from trt_workbench.runs.artefacts import foreign_files, read_bench_run
+    from trt_workbench.runs.machines import differences
 
     before, after = read_bench_run(a), read_bench_run(b)
     with foreign_files(b):
         differing = differences(before, after)
     deciding = [str(one) for one in differing if one.decides]
     if deciding and not allow_different_machines:
-        msg = (
+        raise UsageProblem(
             f"The runs are of different machines ({'; '.join(deciding)}), so a difference says nothing of the code; "
             f"--allow-different-machines compares them all the same: {b}"
         )
-        raise UsageProblem(msg)
     with foreign_files(b):
         found = changes(before.records, after.records, tolerance)
     if as_json:
@@ -70,8 +69,7 @@ def compare(
     if worse:
         named = "; ".join(f"{change.work} on {change.runtime}" for change in worse[:3])
         share = f"{len(worse)} of {len(found)}"
-        msg = f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}."
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{share} points became slower by more than {tolerance:.0%}, failed or are wrong: {named}.")
 
 
 def _warn(found: list[Change], tolerance: float) -> None:

@@ -138,8 +138,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     """Fill in the embedded model and dataset."""
     if (images is None) != (annotations is None):
         given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
-        msg = f"{given} was given without {other}; a dataset needs both."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
     from trt_workbench.evaluate.embedded import (
         embedded_dataset,
         embedded_model,
@@ -149,8 +148,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
 
     if model is not None and images is None and not fits_embedded_dataset(model):
         problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
-        msg = f"{problem if model.exists() else 'The model file does not exist'}: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{problem if model.exists() else 'The model file does not exist'}: {model}")
     if model is None:
         model = embedded_model()
     if images is None or annotations is None:
@@ -168,16 +166,15 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
         return None
     sides = [whole_number(side) for side in text.lower().split("x")]
     if len(sides) > 2 or not all(sides):
-        msg = f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}.")
     return sides[0] or 0, sides[-1] or 0
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.evaluate.embedded import embedded_model
+    from trt_workbench.runs.directory import run_directory
 
     # first of all, this tells of a GPU that `auto` leaves unused
     with CocoEvaluation(request, say) as evaluation:
@@ -200,9 +197,9 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
 def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
-    from trt_workbench.bench.gate import let_through
     from trt_workbench.evaluate.coco_scores import FIGURES
     from trt_workbench.onnxtools.precision import told
+    from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
     mark = metrics["verification"]

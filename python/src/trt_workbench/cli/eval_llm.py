@@ -129,11 +129,11 @@ def eval_llm(
         say(f"Interrupted {_reached(outcome.metrics)}; what was done is kept, marked partial: {directory}")
         raise typer.Exit(INTERRUPTED)
     if outcome.failures:
-        msg = f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}")
     if outcome.timing_error:
-        msg = f"Not everything could be timed; the reasons stand above. What was measured is kept: {directory}"
-        raise type(outcome.timing_error)(msg) from outcome.timing_error
+        raise type(outcome.timing_error)(
+            f"Not everything could be timed; the reasons stand above. What was measured is kept: {directory}"
+        ) from outcome.timing_error
     drawing.end()
 
 
@@ -150,8 +150,9 @@ def _modes(text: str) -> tuple[str, ...]:
     known = (_PERPLEXITY, *TIMING_MODES)
     chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not chosen or (unknown := [mode for mode in chosen if mode not in known]):
-        msg = f"--modes takes some of {', '.join(known)}, apart by commas, not {unknown[0] if chosen else text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--modes takes some of {', '.join(known)}, apart by commas, not {unknown[0] if chosen else text!r}."
+        )
     return chosen
 
 
@@ -163,16 +164,16 @@ def _timing(
     modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
     sizes = [whole_number(part.strip()) for part in prompt.split(",") if part.strip()]
     if not sizes or not all(sizes):
-        msg = f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
+        )
     prompts = tuple(dict.fromkeys(filter(None, sizes)))
     return TimingRequest(modes, prompts, new_tokens, batch, warmup, repetitions) if modes else None
 
 
 def _bos(text: str) -> Any:
     if text not in ("auto", "none", "window"):
-        msg = f"--bos takes auto, none or window, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--bos takes auto, none or window, not {text!r}.")
     return None if text == "auto" else text
 
 
@@ -190,9 +191,9 @@ def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
 
 
 def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Path]:
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.llm import LlmEvaluation
+    from trt_workbench.runs.directory import run_directory
 
     with LlmEvaluation(request, say) as evaluation:
         if request.perplexity:
@@ -210,7 +211,7 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
 
 
 def _show(metrics: dict[str, Any], directory: Path) -> None:
-    from trt_workbench.bench.gate import let_through
+    from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
     rows = metrics["backends"] + metrics["timing"]

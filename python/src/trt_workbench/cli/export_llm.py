@@ -70,8 +70,9 @@ def export_llm(
 
     kinds = parse_graphs(graphs, GRAPHS)
     if not set(kinds) & set(SLOTTED) and (cache_length or batch):
-        msg = "--cache-length and --batch are of the static and step graphs; add one to --graphs or leave them out."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "--cache-length and --batch are of the static and step graphs; add one to --graphs or leave them out."
+        )
     settings = ExportSettings(
         graphs=kinds,
         opset=_opset(opset, tensorrt),
@@ -89,14 +90,12 @@ def export_llm(
 
 def _opset(opset: int | None, tensorrt: str | None) -> int:
     if opset is not None and tensorrt is not None:
-        msg = "--opset and --tensorrt both choose the operator set; give one of them."
-        raise UsageProblem(msg)
+        raise UsageProblem("--opset and --tensorrt both choose the operator set; give one of them.")
     if tensorrt is None:
         return DEFAULT_OPSET if opset is None else opset
     found = next((chosen for version, chosen in OPSETS.items() if f"{tensorrt}.".startswith(f"{version}.")), None)
     if found is None:
-        msg = f"--tensorrt takes {', '.join(OPSETS)}, not {tensorrt!r}; --opset chooses freely."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--tensorrt takes {', '.join(OPSETS)}, not {tensorrt!r}; --opset chooses freely.")
     return found
 
 

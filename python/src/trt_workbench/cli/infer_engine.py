@@ -32,7 +32,7 @@ from trt_workbench.cli.infer_refusals import refuse_misplaced, refuse_unused
 from trt_workbench.errors import CheckFailed, UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.engine_request import InferOutcome
+    from trt_workbench.measure.request import InferOutcome
 
 _RTOL, _ATOL = 1e-3, 1e-4
 _MODEL, _DATA, _CHECKS = "A model instead of a plan", "Inputs and outputs", "Checks"
@@ -141,15 +141,16 @@ def infer_engine(
     Everything lands in a run directory.
     """
     refuse_misplaced(context, model, backend)
-    from trt_workbench.bench.engine_measure import MeasureSettings
-    from trt_workbench.bench.engine_random import parse_shapes
-    from trt_workbench.bench.engine_request import InferRequest
-    from trt_workbench.bench.engine_run import write_times
-    from trt_workbench.bench.engine_state import parse_state
+    from trt_workbench.measure.infer import write_times
+    from trt_workbench.measure.queries import MeasureSettings
+    from trt_workbench.measure.random_arrays import parse_shapes
+    from trt_workbench.measure.request import InferRequest
+    from trt_workbench.measure.state import parse_state
 
     if expect is None and (rtol, atol) != (_RTOL, _ATOL):
-        msg = "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "--rtol and --atol are tolerances of a comparison; name the reference outputs with --expect."
+        )
     measuring = not inputs if bench is None else bench
     settings = MeasureSettings(
         warmup_ms=warmup,
@@ -204,8 +205,7 @@ def infer_engine(
         print_outcome(outcome, directory)
     if outcome.failures:
         more = f" And {len(outcome.failures) - 1} more like it." if len(outcome.failures) > 1 else ""
-        msg = f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{outcome.failures[0]}{more} All of them: {directory / 'metrics.json'}")
 
 
 _DIGITS = 18  # of a number that 64 bits hold
@@ -218,13 +218,12 @@ def _budget(given: str | None) -> int | Literal["auto"] | None:
         return "auto"
     if given.isascii() and given.isdecimal() and len(given) <= _DIGITS:
         return int(given)
-    msg = f"--weight-streaming-budget is a number of bytes or auto, not {given!r}."
-    raise UsageProblem(msg)
+    raise UsageProblem(f"--weight-streaming-budget is a number of bytes or auto, not {given!r}.")
 
 
 def _run(request: Any, output: Path | None) -> tuple[InferOutcome, Path]:
-    from trt_workbench.bench.engine_run import infer
-    from trt_workbench.bench.rundir import run_directory
+    from trt_workbench.measure.infer import infer
+    from trt_workbench.runs.directory import run_directory
 
     notes = stderr_console()
 
@@ -245,8 +244,7 @@ def _percentiles(text: str | None) -> tuple[float, ...]:
     except ValueError:
         found = (-1.0,)
     if not all(0 <= percent <= 100 for percent in found):
-        msg = f"--percentiles takes numbers from 0 to 100 apart by commas, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--percentiles takes numbers from 0 to 100 apart by commas, not {text!r}.")
     return found
 
 

@@ -11,7 +11,7 @@ import typer
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.bench.engine_measure import MeasureSettings
+    from trt_workbench.measure.queries import MeasureSettings
 
 # Parameters of the command that only TensorRT's runner and the core's bench have: the flags, and what serves instead.
 _NATIVE = {
@@ -49,29 +49,31 @@ def refuse_misplaced(context: typer.Context, model: Path, backend: str) -> None:
         backend: as it was given.
     """
     from trt_workbench.backends.registry import AUTO
-    from trt_workbench.bench.engine_request import MODEL_SUFFIXES, TENSORRT
+    from trt_workbench.measure.request import MODEL_SUFFIXES, TENSORRT
 
     given = [name for name in context.params if _is_given(context, name)]
     is_model = model.suffix in MODEL_SUFFIXES
     if not is_model and backend not in (AUTO, TENSORRT):
-        msg = f"A plan runs on TensorRT alone, not on {backend}; leave --backend out, or name the ONNX file: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A plan runs on TensorRT alone, not on {backend}; leave --backend out, or name the ONNX file: {model}"
+        )
     if not is_model and (misplaced := [name for name in given if name in _OF_MODELS]):
         flag = _OF_MODELS[misplaced[0]]
-        msg = f"{flag} is for models, and this is a plan, built as it is; leave it out, or name the ONNX file: {model}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"{flag} is for models, and this is a plan, built as it is; leave it out, or name the ONNX file: {model}"
+        )
     if backend == TENSORRT and "cpu_threads" in given:
-        msg = "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
+        )
     if is_model and backend != TENSORRT and (misplaced := [name for name in given if name in _NATIVE]):
         flags, instead = _NATIVE[misplaced[0]]
         which = f"Backend {backend}" if backend != AUTO else "Backend auto, which never builds an engine,"
         instead = f"; {instead}" if instead else ""
-        msg = (
+        raise UsageProblem(
             f"{which} has no {flags}: that is of TensorRT's own runner and bench (a plan, or --backend trt), and a "
             f"session is measured by single calls{instead}."
         )
-        raise UsageProblem(msg)
 
 
 def refuse_unused(settings: MeasureSettings, export_times: Path | None) -> None:
@@ -85,8 +87,7 @@ def refuse_unused(settings: MeasureSettings, export_times: Path | None) -> None:
     if export_times:
         unused.append("--export-times")
     if unused:
-        msg = f"{unused[0]} needs --bench: with --input or --no-bench, nothing is measured."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{unused[0]} needs --bench: with --input or --no-bench, nothing is measured.")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

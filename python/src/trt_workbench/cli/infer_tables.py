@@ -12,7 +12,7 @@ from trt_workbench.onnxtools.precision import told
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trt_workbench.bench.engine_request import InferOutcome
+    from trt_workbench.measure.request import InferOutcome
 
 _MIB = 1 << 20
 # Parts of a query as people read them, by their key in metrics.json.
@@ -86,7 +86,7 @@ def _print_benchmark(console: Console, measured: Mapping[str, Any]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Column, Table
 
-    from trt_workbench.bench.statistics import MINIMUM_SAMPLES
+    from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 
     further = [f"p{percent:g}" for percent in measured["settings"]["percentiles"]]
     columns = ["mean", *dict.fromkeys(["p50", *further, "p90", "p95", "p99"]), "min", "max"]

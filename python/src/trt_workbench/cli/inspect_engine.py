@@ -37,8 +37,9 @@ def inspect_engine(
 ) -> None:
     """Show an engine's inputs, outputs, profiles, origin and layers. The manifest is checked against the plan first."""
     if manifest_only and trust:
-        msg = f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"
+        )
     from trt_workbench.engine.inspection import inspect_plan
     from trt_workbench.engine.loading import read_plan
 

@@ -65,9 +65,9 @@ def profile(
     debug: DebugOption = False,
 ) -> None:
     """Time every layer or node, join it with the ONNX nodes, compare two precisions, record the kernels."""
-    from trt_workbench.bench.engine_random import parse_shapes
-    from trt_workbench.bench.profiling.run import ProfileRequest
-    from trt_workbench.bench.profiling.run import profile as run_profile
+    from trt_workbench.measure.random_arrays import parse_shapes
+    from trt_workbench.profiling.run import ProfileRequest
+    from trt_workbench.profiling.run import profile as run_profile
     from trt_workbench.report.profile import write_report
 
     request = ProfileRequest(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from trt_workbench.bench.artefacts import read_json_object
-from trt_workbench.bench.profiling.answer import answer
-from trt_workbench.bench.profiling.difference import Group, difference
-from trt_workbench.bench.profiling.records import Kernel, Operation, read_records
 from trt_workbench.cli.common import print_line, stdout_console
+from trt_workbench.profiling.answer import answer
+from trt_workbench.profiling.difference import Group, difference
+from trt_workbench.profiling.records import Kernel, Operation, read_records
 from trt_workbench.report.profile_view import SideView, side_views, summary
+from trt_workbench.runs.artefacts import read_json_object
 
 if TYPE_CHECKING:
     pass

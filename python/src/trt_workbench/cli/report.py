@@ -23,8 +23,7 @@ def report(
 ) -> None:
     """Write report.html into each run directory again and, with --output, an overview of all of them."""
     if output is not None and output.exists() and not output.is_dir():
-        msg = f"The output is a file; name a folder: {output}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
     from trt_workbench.report.overview import write_overview
     from trt_workbench.report.rewrite import rewrite_report
 

@@ -46,8 +46,8 @@ def sanitize_onnx(
 
     Nothing is written if the check fails.
     """
-    from trt_workbench.bench.engine_random import parse_shapes
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
+    from trt_workbench.measure.random_arrays import parse_shapes
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
@@ -56,8 +56,7 @@ def sanitize_onnx(
     shapes = parse_shapes(shape or ())
     chosen = chosen_rewrites(only or (), also or (), skip or ())
     if output.is_dir():
-        msg = f"The output is a folder; name a file: {output}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The output is a folder; name a file: {output}")
     refuse_special(output)
     rewritten, report = sanitize(model, chosen, SanitizeSettings(dims=dims))
     wanted = ParityRequest({**sizes, **dims}, shapes, seed, rtol, atol)
@@ -94,6 +93,5 @@ def _show(document: dict[str, Any]) -> None:
 def _number(text: str, name: str) -> int:
     size = whole_number(text)
     if not size:
-        msg = f"The size of {name} is a whole number from 1 on, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The size of {name} is a whole number from 1 on, not {text!r}.")
     return size

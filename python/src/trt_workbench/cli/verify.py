@@ -101,9 +101,9 @@ def verify(
     run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
     if the device failed at a shape.
     """
-    from trt_workbench.bench.rundir import run_directory
     from trt_workbench.engine.files import write_json
     from trt_workbench.report.verify import write_report
+    from trt_workbench.runs.directory import run_directory
     from trt_workbench.verify.apart import verified_apart
     from trt_workbench.verify.bisect import bisect as run_bisect
     from trt_workbench.verify.bisect import carry_state, check_bisectable
@@ -173,18 +173,15 @@ def verify(
         where = f" {found.document['where']}" if found.document["where"] else ""
         tail = " No way around makes it right." if tried else ""
         page = directory / "report.html"
-        msg = f"{target.name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"{target.name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}")
     if found.failed_shapes:
-        msg = f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}"
-        raise DeviceFailure(msg)
+        raise DeviceFailure(f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}")
     if found.unproven:
         more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
-        msg = (
+        raise CheckFailed(
             f"{target.name} is not proven: {_short(found.unproven[0])}{more}. Nothing is known to be wrong; inputs "
             f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
         )
-        raise CheckFailed(msg)
     drawing.end()
 
 
@@ -193,12 +190,10 @@ def _range(name: str, text: str) -> Range:
 
     parts = text.split(":")
     if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
-        msg = f"--dim takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--dim takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}.")
     low, best, high = [int(part) for part in parts] * (3 // len(parts))
     if not 1 <= low <= best <= high:
-        msg = f"--dim {name}: 1 <= low <= best <= high must hold, not {text}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--dim {name}: 1 <= low <= best <= high must hold, not {text}.")
     return Range(low, best, high)
 
 

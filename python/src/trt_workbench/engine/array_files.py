@@ -26,8 +26,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
         UsageProblem: it is neither, is truncated, or holds Python objects, which are never loaded.
     """
     if path.suffix not in ARRAY_SUFFIXES:
-        msg = f"Arrays are read from .npy and .npz files, not from this one: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Arrays are read from .npy and .npz files, not from this one: {path}")
     try:
         with open_regular(path) as file:
             if path.suffix == ".npy":
@@ -37,8 +36,9 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     except MemoryError:
         raise
     except Exception as error:  # zip, zlib, struct and numpy each have their own for a damaged file
-        msg = f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
 
 
 def _read_archive(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
@@ -46,8 +46,9 @@ def _read_archive(archive: zipfile.ZipFile) -> dict[str, NDArray[Any]]:
     members = archive.infolist()
     packed = sum(member.file_size for member in members if member.compress_type != zipfile.ZIP_STORED)
     if packed > _MOST_UNPACKED:
-        msg = f"its compressed arrays have {packed} bytes, and at most {_MOST_UNPACKED} are unpacked; use np.savez"
-        raise ValueError(msg)
+        raise ValueError(
+            f"its compressed arrays have {packed} bytes, and at most {_MOST_UNPACKED} are unpacked; use np.savez"
+        )
     arrays = {}
     for member in members:
         with archive.open(member) as file:
@@ -59,14 +60,12 @@ def _read_array(file: IO[bytes], size: int) -> NDArray[Any]:
     """Return the array in an open `.npy` of `size` bytes, which has to hold what its header declares."""
     version = npy.read_magic(file)
     if version not in _HEADERS:
-        msg = f"version {version} of the format is not known"
-        raise ValueError(msg)
+        raise ValueError(f"version {version} of the format is not known")
     shape, _, dtype = _HEADERS[version](file)
     declared = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or dtype.hasobject or declared > size:
         what = "Python objects, which are never loaded" if dtype.hasobject else f"an array of {declared} bytes"
-        msg = f"the header declares {what}, and the file has {size} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"the header declares {what}, and the file has {size} bytes")
     file.seek(0)
     array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
     return array
@@ -83,11 +82,11 @@ def count_rows(path: Path) -> int:
         require_regular(path)
         first = npy.open_memmap(path, mode="r") if path.suffix == ".npy" else None
     except (ValueError, OSError, EOFError, OverflowError) as error:
-        msg = f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The file cannot be read as arrays ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
     if first is None:
         first = next(iter(load_arrays(path).values()), None)
     if first is None or first.ndim == 0:
-        msg = f"The file holds no array with samples along its first axis: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The file holds no array with samples along its first axis: {path}")
     return len(first)

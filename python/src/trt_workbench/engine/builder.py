@@ -130,8 +130,7 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
     for number, profile in enumerate(settings.profiles):
         if unknown := sorted((profile.shapes.keys() | profile.values.keys()) - names):
             known = ", ".join(sorted(names))
-            msg = f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {model}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"Profile {number} names {', '.join(unknown)}; the model's inputs are {known}: {model}")
         for tensor in facts.inputs:
             _check_range(model, number, profile, tensor)
     dynamic = [tensor for tensor in facts.inputs if tensor.is_dynamic]
@@ -139,17 +138,15 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
         shapes = ", ".join(f"{tensor.name} {_shape_text(tensor.shape)}" for tensor in dynamic)
         batch_alone = batch_profile([(tensor.name, tensor.shape) for tensor in facts.inputs], 1)
         short = " or, as the batch alone is dynamic, --max-batch N" if batch_alone else ""
-        msg = (
+        raise UsageProblem(
             f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
             f"{short}: {model}"
         )
-        raise UsageProblem(msg)
     if "int8" in settings.precision and not facts.is_quantized and settings.calibration is None:
-        msg = (
+        raise UsageProblem(
             "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
             f"QuantizeLinear and DequantizeLinear nodes: {model}"
         )
-        raise UsageProblem(msg)
 
 
 def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, target: Target) -> None:
@@ -159,11 +156,10 @@ def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, ta
     if typed or not facts.is_quantized or _QUANTIZED & set(settings.precision):
         return
     wider = "int8" if settings.precision == ("fp32",) else f"int8+{settings.precision_text}"
-    msg = (
+    raise UsageProblem(
         f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
         f"--precision {wider}: {model}"
     )
-    raise UsageProblem(msg)
 
 
 def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor) -> None:
@@ -182,8 +178,7 @@ def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor
         problem = f"changes a fixed dimension ({given}) of"
     else:
         return
-    msg = f"Profile {number} {problem} the input {tensor.name} {_shape_text(shape)}: {model}"
-    raise UsageProblem(msg)
+    raise UsageProblem(f"Profile {number} {problem} the input {tensor.name} {_shape_text(shape)}: {model}")
 
 
 def build(
@@ -293,12 +288,11 @@ def _run_build(plan: BuildPlan, options: Any, progress: Progress | None, time_li
     except Exception as error:
         if not phases.is_over:
             raise
-        msg = (
+        raise CheckFailed(
             f"The build was ended at its limit of {time_limit_s:g} s, in the phase {phases.text}. Give it more time "
             "(--time-limit), let it try less (--optimization-level 0 to 2, fewer types in --precision, "
             f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {plan.model}"
-        )
-        raise CheckFailed(msg) from error
+        ) from error
 
 
 def _timing_cache(settings: BuildSettings, target: Target) -> tuple[Path | None, bytes | None]:
@@ -379,8 +373,7 @@ def _hash_plugin(path: Path) -> str:
     try:
         return hash_file(path)
     except OSError as error:
-        msg = f"The plugin library cannot be read ({error.strerror}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The plugin library cannot be read ({error.strerror}): {path}") from error
 
 
 def _shape_text(shape: tuple[int | str | None, ...] | None) -> str:

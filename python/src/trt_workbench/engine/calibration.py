@@ -33,8 +33,7 @@ def calibration_files(data: Path) -> list[Path]:
         UsageProblem: there are none, or arrays and images lie in one folder.
     """
     if not data.exists():
-        msg = f"The calibration data does not exist: {data}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The calibration data does not exist: {data}")
     if data.is_file():
         return [data]
     files = sorted(data.rglob("*")) if data.is_dir() else []
@@ -42,8 +41,7 @@ def calibration_files(data: Path) -> list[Path]:
     images = [path for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if bool(arrays) == bool(images):
         problem = "holds both arrays and images" if arrays else "holds no .npy, .npz or image file"
-        msg = f"The calibration data {problem}: {data}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The calibration data {problem}: {data}")
     return arrays or images
 
 
@@ -116,8 +114,7 @@ def fit_calibration(
     samples = count_samples(calibration)
     batch = _fitting_batch(calibration, inputs, samples)
     if samples < batch:
-        msg = f"The calibration data hold {samples} samples, no batch of {batch}: {calibration.data}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The calibration data hold {samples} samples, no batch of {batch}: {calibration.data}")
     return calibration.model_copy(update={"batch": batch})
 
 
@@ -126,16 +123,16 @@ def _fitting_batch(calibration: Calibration, inputs: Sequence[ModelTensor], samp
     sizes = sorted({size for size in fixed.values() if isinstance(size, int)})
     if len(sizes) > 1:
         shapes = ", ".join(f"{name} {size}" for name, size in fixed.items())
-        msg = f"The model's inputs have batches of their own ({shapes}), which calibration data cannot be cut into."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model's inputs have batches of their own ({shapes}), which calibration data cannot be cut into."
+        )
     asked = calibration.batch
     if sizes and asked not in (None, sizes[0]):
         name = next(iter(fixed))
-        msg = (
+        raise UsageProblem(
             f"A calibration batch of {asked} does not fit the input {name}, whose batch is {sizes[0]}; leave the batch "
             "out, and the one that fits is chosen."
         )
-        raise UsageProblem(msg)
     return sizes[0] if sizes else asked or max(1, min(_BATCH, samples))
 
 
@@ -153,8 +150,7 @@ def _check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None
         problem = f"are {sample.dtype.name}, the model takes {tensor.dtype}"
     else:
         return
-    msg = f"The calibration samples of the input {tensor.name} {problem}: {path}"
-    raise UsageProblem(msg)
+    raise UsageProblem(f"The calibration samples of the input {tensor.name} {problem}: {path}")
 
 
 def _samples(calibration: Calibration, inputs: Sequence[str], read_image: ImageReader | None) -> Iterator[Batch]:
@@ -167,8 +163,9 @@ def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | N
         yield from _array_samples(path, inputs)
         return
     if read_image is None or len(inputs) != 1:
-        msg = f"Images calibrate detectors with one input; give .npz files with {', '.join(inputs)} instead: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Images calibrate detectors with one input; give .npz files with {', '.join(inputs)} instead: {path}"
+        )
     yield {inputs[0]: read_image(path)}
 
 
@@ -178,10 +175,8 @@ def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
         arrays = {inputs[0]: arrays[""]}
     if arrays.keys() != set(inputs):
         found = "one array" if arrays.keys() == {""} else sorted(arrays)
-        msg = f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
-        msg = f"The inputs in the calibration file differ in their number of samples: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The inputs in the calibration file differ in their number of samples: {path}")
     columns = [arrays[name] for name in inputs]
     yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns, strict=True))

@@ -172,6 +172,5 @@ def path_within(folder: Path, name: str) -> Path:
     """
     inner = PurePosixPath(name)
     if inner.is_absolute() or ".." in inner.parts or not inner.parts:
-        msg = f"the name {name!r} leads out of its folder"
-        raise ValueError(msg)
+        raise ValueError(f"the name {name!r} leads out of its folder")
     return folder / inner

@@ -66,14 +66,13 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
     try:
         data = read_bytes(path, limit=_MOST_BYTES)
     except OSError as error:
-        msg = f"The plan cannot be read ({error.strerror}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The plan cannot be read ({error.strerror}): {path}") from error
     if path.suffix == ".onnx":
-        msg = f"This is a model, not a plan; build one first: `build-engine {path.name} -o {path.stem}.plan`. {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"This is a model, not a plan; build one first: `build-engine {path.name} -o {path.stem}.plan`. {path}"
+        )
     if not data:
-        msg = f"The plan is empty. {REBUILD} {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The plan is empty. {REBUILD} {path}")
     # the hash is of this buffer, not of the file: nobody can change it between check and use
     digest = hash_bytes(data)
     try:
@@ -84,19 +83,19 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
         return CheckedPlan(path, data, digest, None, ("The plan's damaged manifest was ignored (--trust).",))
     if manifest is None:
         if not trust:
-            msg = f"The plan has no manifest ({manifest_path(path).name}). {TRUST if advise_trust else REBUILD} {path}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The plan has no manifest ({manifest_path(path).name}). {TRUST if advise_trust else REBUILD} {path}"
+            )
         return CheckedPlan(path, data, digest, None, ("The plan has no manifest (--trust).",))
     if manifest.engine.sha256 == digest:
         return CheckedPlan(path, data, digest, manifest)
     if not trust:
         size = f"{len(data)} bytes instead of {manifest.engine.size_bytes}, " if _other_size(data, manifest) else ""
-        msg = (
+        raise UsageProblem(
             f"The plan is not the one that its manifest describes ({size}SHA-256 {digest[:16]}… instead of "
             f"{manifest.engine.sha256[:16]}…): it was truncated, replaced or tampered with. {REBUILD} "
             f"{TRUST + ' ' if advise_trust else ''}{path}"
         )
-        raise UsageProblem(msg)
     return CheckedPlan(path, data, digest, None, ("The plan does not match its manifest (--trust).",))
 
 
@@ -111,18 +110,16 @@ def check_target(plan: CheckedPlan, target: Target) -> tuple[str, ...]:
         return ()
     options = made.options
     if made.tensorrt_version != target.tensorrt_version and not options.get("version_compatible"):
-        msg = (
+        raise UsageProblem(
             f"The plan was built by TensorRT {made.tensorrt_version}, this machine has {target.tensorrt_version}; "
             f"a plan runs on the version that built it. {REBUILD} {plan.path}"
         )
-        raise UsageProblem(msg)
     compatible = options.get("hardware_compatibility", "none")
     if made.gpu.compute_capability != target.compute_capability and compatible != "ampere_plus":
-        msg = (
+        raise UsageProblem(
             f"The plan was built for compute capability {made.gpu.compute_capability} ({made.gpu.name}), this GPU has "
             f"{target.compute_capability} ({target.gpu_name}). {REBUILD} {plan.path}"
         )
-        raise UsageProblem(msg)
     if made.gpu.name != target.gpu_name:
         return (f"The plan was tuned on {made.gpu.name} and may run slower on this {target.gpu_name}.",)
     return ()
@@ -156,10 +153,9 @@ def load_engine(
     plan = read_plan(path, trust=trust)
     if plan.manifest and plan.manifest.options.get("strip_weights"):
         # TensorRT would run it, and return zeros
-        msg = (
+        raise UsageProblem(
             f"The plan was built without weights; put them in first: `trtw refit-engine {path.name} MODEL.onnx`. {path}"
         )
-        raise UsageProblem(msg)
     return load_checked(
         plan,
         allow_host_code=allow_host_code,
@@ -218,12 +214,11 @@ def plugin_libraries(plan: CheckedPlan, given: Sequence[Path]) -> tuple[Path, ..
             continue
         path = Path(plugin.path)
         if (digest := _hash_plugin(path, plan)) != plugin.sha256:
-            msg = (
+            raise UsageProblem(
                 f"The plugin library is not the one that the plan was built with (SHA-256 {digest[:16]}… instead of "
                 f"{plugin.sha256[:16]}…): {path}. Build the plan again, or name the right library with --plugin "
                 f"(`--option plugins=…` where a backend loads it): {plan.path}"
             )
-            raise UsageProblem(msg)
         found[digest] = path
     return tuple(found.values())
 
@@ -232,11 +227,10 @@ def _hash_plugin(path: Path, plan: CheckedPlan) -> str:
     try:
         return hash_file(path)
     except OSError as error:
-        msg = (
+        raise UsageProblem(
             f"A plugin library of the plan cannot be read ({error.strerror}): {path}. Name where it is with --plugin "
             f"(`--option plugins=…` where a backend loads the plan): {plan.path}"
-        )
-        raise UsageProblem(msg) from error
+        ) from error
 
 
 def _other_size(data: bytes, manifest: Manifest) -> bool:

@@ -140,8 +140,7 @@ class Manifest(_Part):
     def _with_precisions(cls, value: dict[str, Any]) -> dict[str, Any]:
         names = value.get("precision", [])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            msg = "precision is no list of names"
-            raise ValueError(msg)
+            raise ValueError("precision is no list of names")
         return value
 
     @property
@@ -162,14 +161,14 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
         UsageProblem: it is a folder, or a file of the model that the plan is made from.
     """
     if plan.is_dir():
-        msg = f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The plan's name is that of a folder; name a file, such as {plan / 'model.plan'}")
     refuse_special(plan)
     refuse_special(manifest_path(plan))
     taken = {source.resolve() for source in sources}
     if taken & {plan.resolve(), manifest_path(plan).resolve()}:
-        msg = f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The plan would replace the model or its external data; give it another name with --plan: {plan}"
+        )
 
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
@@ -193,5 +192,6 @@ def read_manifest(plan: Path) -> Manifest | None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        msg = f"The engine's manifest is damaged ({where or 'JSON'}: {first['msg']}); build the engine again: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The engine's manifest is damaged ({where or 'JSON'}: {first['msg']}); build the engine again: {path}"
+        ) from error

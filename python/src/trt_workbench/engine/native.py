@@ -47,11 +47,9 @@ def native() -> Any:
     try:
         return importlib.import_module(MODULE)
     except ModuleNotFoundError as error:
-        msg = f"The native core ({MODULE}) is not installed. {build_advice()}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(f"The native core ({MODULE}) is not installed. {build_advice()}") from error
     except ImportError as error:
-        msg = f"The native core ({MODULE}) cannot be opened ({error}). {build_advice()}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(f"The native core ({MODULE}) cannot be opened ({error}). {build_advice()}") from error
 
 
 def require(name: str) -> Any:

@@ -151,8 +151,7 @@ class BuildSettings(BaseModel):
     def _known_precisions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value or (unknown := sorted(set(value) - set(PRECISIONS))):
             named = f"{', '.join(unknown)} is none of" if value else "name at least one of"
-            msg = f"{named} {', '.join(PRECISIONS)}; several are joined by +, such as int8+fp16"
-            raise ValueError(msg)
+            raise ValueError(f"{named} {', '.join(PRECISIONS)}; several are joined by +, such as int8+fp16")
         # one spelling for one meaning, so that one engine has one cache key
         chosen = tuple(name for name in PRECISIONS if name in value and name != "fp32")
         return chosen or ("fp32",)
@@ -161,8 +160,7 @@ class BuildSettings(BaseModel):
     @classmethod
     def _signed_sources(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if wrong := [source for source in value if not _TACTIC_SOURCE.fullmatch(source)]:
-            msg = f"{wrong[0]!r} needs a sign, such as +CUDNN or -CUBLAS"
-            raise ValueError(msg)
+            raise ValueError(f"{wrong[0]!r} needs a sign, such as +CUDNN or -CUBLAS")
         return tuple(sorted({source[1:].lower(): source.lower() for source in value}.values()))
 
     @model_validator(mode="after")

@@ -30,11 +30,9 @@ class ShapeRange(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if not len(self.min) == len(self.opt) == len(self.max):
-            msg = f"min, opt and max must have one rank each, not {self}"
-            raise ValueError(msg)
+            raise ValueError(f"min, opt and max must have one rank each, not {self}")
         if not all(low <= best <= high for low, best, high in zip(self.min, self.opt, self.max, strict=True)):
-            msg = f"min <= opt <= max must hold in every dimension, not {self}"
-            raise ValueError(msg)
+            raise ValueError(f"min <= opt <= max must hold in every dimension, not {self}")
         return self
 
     @model_serializer
@@ -74,8 +72,7 @@ class Profile(BaseModel):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not self.shapes and not self.values:
-            msg = "a profile names at least one input"
-            raise ValueError(msg)
+            raise ValueError("a profile names at least one input")
         return self
 
     @model_serializer
@@ -96,8 +93,9 @@ def parse_range(text: str | int) -> dict[str, Dims]:
     """
     parts = str(text).strip().split("/")
     if len(parts) not in (1, 3) or not all(_DIMS.fullmatch(part) for part in parts):
-        msg = f"expected min/opt/max such as 1x3x640x640/8x3x640x640/16x3x640x640, or one shape, not {text!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"expected min/opt/max such as 1x3x640x640/8x3x640x640/16x3x640x640, or one shape, not {text!r}"
+        )
     dims = [tuple(int(dim) for dim in part.split("x")) for part in parts]
     return dict(zip(("min", "opt", "max"), dims if len(dims) == 3 else dims * 3, strict=True))
 
@@ -113,11 +111,9 @@ def parse_profile(text: str) -> dict[str, dict[str, str]]:
         # from the right: names such as `input:0` are usual
         name, separator, shape = max(entry.rpartition(":"), entry.rpartition("="), key=lambda parts: len(parts[0]))
         if not name:
-            msg = f"expected NAME:MIN/OPT/MAX, not {entry!r}"
-            raise ValueError(msg)
+            raise ValueError(f"expected NAME:MIN/OPT/MAX, not {entry!r}")
         if name in found["shapes"] or name in found["values"]:
-            msg = f"input {name!r} occurs twice in one profile"
-            raise ValueError(msg)
+            raise ValueError(f"input {name!r} occurs twice in one profile")
         found["shapes" if separator == ":" else "values"][name] = shape
     return found
 

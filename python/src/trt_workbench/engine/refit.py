@@ -35,8 +35,7 @@ def refit_plan(plan: CheckedPlan, model: Path, destination: Path, *, device: int
     """
     made = plan.manifest
     if made is None:
-        msg = f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A plan without a matching manifest cannot be refitted; build it again: {plan.path}")
     facts = examine_model(model)
     check_destination(destination, (model, *facts.external_files))
     loaded = load_checked(plan, device=device)

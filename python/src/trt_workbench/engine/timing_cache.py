@@ -30,15 +30,15 @@ def load_timing_cache(path: Path, *, strict: bool) -> bytes:
         UsageProblem: `strict` demands a cache and there is none, or the path is a folder.
     """
     if path.is_dir():
-        msg = f"The timing cache is a file, and this is a folder; name a file in it: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The timing cache is a file, and this is a folder; name a file in it: {path}")
     refuse_special(path)
     with _lock(path):
         if path.is_file():
             return read_bytes(path)
     if strict:
-        msg = f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The strict timing cache does not exist; build once without --timing-cache-strict first: {path}"
+        )
     return b""
 
 

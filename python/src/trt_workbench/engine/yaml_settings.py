@@ -46,8 +46,7 @@ def load_yaml_settings(
     try:
         document, lines = _read(file, noun) if file else ({}, {})
     except RecursionError as error:
-        msg = f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}") from error
     given = dict(overrides or {})
     try:
         return model.model_validate({**document, **given})
@@ -63,19 +62,18 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
         _require_small(node)
         document = yaml.safe_load(text)
     except OSError as error:
-        msg = f"The file of {noun} cannot be read ({error.strerror}): {file}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The file of {noun} cannot be read ({error.strerror}): {file}") from error
     # ValueError: a date or a number that cannot be, or no UTF-8; AttributeError: a tag on what is no value of its type
     except (yaml.YAMLError, ValueError, OverflowError, AttributeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}" if mark else ""
-        msg = f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The file of {noun} is not YAML ({getattr(error, 'problem', None) or error}): {file}{where}"
+        ) from error
     if document is None:
         return {}, {}
     if not isinstance(document, dict):
-        msg = f"The file of {noun} must hold `key: value` lines: {file}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The file of {noun} must hold `key: value` lines: {file}")
     return document, _lines(node, file)
 
 
@@ -93,8 +91,7 @@ def _require_small(root: yaml.Node | None) -> None:
         return sizes[id(node)]
 
     if root is not None and size(root) > _MOST_VALUES:
-        msg = f"it has more than {_MOST_VALUES} values once its aliases are filled in"
-        raise ValueError(msg)
+        raise ValueError(f"it has more than {_MOST_VALUES} values once its aliases are filled in")
 
 
 def _lines(node: yaml.Node | None, file: Path) -> dict[Location, int]:
@@ -102,8 +99,7 @@ def _lines(node: yaml.Node | None, file: Path) -> dict[Location, int]:
     lines: dict[Location, int] = {}
     for location, line in _walk(node, ()):
         if location in lines:
-            msg = f"The setting {'.'.join(map(str, location))} occurs twice: {file}:{line}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The setting {'.'.join(map(str, location))} occurs twice: {file}:{line}")
         lines[location] = line
     return lines
 

@@ -33,11 +33,10 @@ def map_classes(
     if names:
         return _by_name(names, categories)
     if class_count is not None and class_count != len(categories):
-        msg = (
+        raise UsageProblem(
             f"The model has {class_count} classes and the annotations have {len(categories)} categories "
             f"({_some([category.name for category in categories])}); they must be the same classes."
         )
-        raise UsageProblem(msg)
     return np.array([category.id for category in categories], np.int64)
 
 
@@ -48,11 +47,10 @@ def _by_name(names: Sequence[str], categories: Sequence[Category]) -> NDArray[np
     ids = {_plain(category.name): category.id for category in categories}
     if set(own) != ids.keys() or not len(own) == len(categories) == len(ids):
         only_model, only_data = sorted(set(own) - ids.keys()), sorted(ids.keys() - set(own))
-        msg = (
+        raise UsageProblem(
             f"The model's {len(own)} classes are not the annotations' {len(categories)} categories: "
             f"only the model has {_some(only_model)}; only the annotations have {_some(only_data)}."
         )
-        raise UsageProblem(msg)
     return np.array([ids[name] for name in own], np.int64)
 
 

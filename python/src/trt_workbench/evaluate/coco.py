@@ -209,11 +209,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
     def _loop_settings(self) -> LoopSettings:
         fixed, asked = self.session.inputs[0].shape[0], self.request.batch
         if fixed is not None and asked is not None and asked > fixed:
-            msg = (
+            raise UsageProblem(
                 f"The model takes batches of exactly {fixed}; --batch {asked} needs a model exported with a dynamic "
                 f"batch: {self.request.model}"
             )
-            raise UsageProblem(msg)
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
         return LoopSettings(_batch(self.request, self.backend, fixed), workers)
 

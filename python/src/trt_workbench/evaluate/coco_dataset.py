@@ -114,8 +114,9 @@ def read_dataset(
         UsageProblem: a file is absent, not JSON or not COCO, or images are absent and `allow_missing` is false.
     """
     if not folder.is_dir():
-        msg = f"The images folder does not exist; pass the folder that holds the files the annotations name: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The images folder does not exist; pass the folder that holds the files the annotations name: {folder}"
+        )
     data = _read(annotations)
     document = _parse(data, annotations)
     try:
@@ -124,16 +125,15 @@ def read_dataset(
         truth = _truth(document["annotations"])
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         why = f"no {error}" if isinstance(error, KeyError) else str(error)
-        msg = f"The annotation file is not in COCO's detection format ({why}): {annotations}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The annotation file is not in COCO's detection format ({why}): {annotations}") from error
     unknown = sorted(set(truth.category_ids.tolist()) - {category.id for category in categories})
     if unknown:
-        msg = f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Annotations use category ids that the file does not list ({unknown[:NAMES_SHOWN]}): {annotations}"
+        )
     present, missing = _find(listed, folder, limit=limit, allow_missing=allow_missing)
     if not present:
-        msg = f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no image to evaluate: the annotation file lists {len(listed)}: {annotations}")
     digest = hash_bytes(data)
     whole = CocoDataset(folder, annotations, digest, present, categories, truth, missing)
     return whole.subset(np.array([image.id for image in present], np.int64))
@@ -143,8 +143,7 @@ def _read(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        msg = f"The annotation file cannot be read ({error.strerror}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The annotation file cannot be read ({error.strerror}): {path}") from error
 
 
 def _without_masks(entry: dict[str, Any]) -> dict[str, Any]:
@@ -157,11 +156,11 @@ def _parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
         document = parse_json(data, object_hook=_without_masks)
     except ValueError as error:  # UnicodeDecodeError is a ValueError too
-        msg = f"The annotation file is not JSON ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The annotation file is not JSON ({error}): {path}") from error
     if not isinstance(document, dict):
-        msg = f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top): {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The annotation file is not in COCO's format (a JSON {type(document).__name__} at the top): {path}"
+        )
     return document
 
 
@@ -169,8 +168,7 @@ def _categories(rows: list[dict[str, Any]]) -> tuple[Category, ...]:
     found = sorted((Category(_whole(row["id"]), _name(row["name"])) for row in rows), key=lambda item: item.id)
     _require_unique([category.id for category in found], "categories")
     if not found:
-        msg = "its list of categories is empty"
-        raise ValueError(msg)
+        raise ValueError("its list of categories is empty")
     return tuple(found)
 
 
@@ -187,17 +185,15 @@ def _images(rows: list[dict[str, Any]]) -> list[ImageEntry]:
 def _truth(rows: list[dict[str, Any]]) -> GroundTruth:
     boxes = np.array([row["bbox"] for row in rows], np.float64)
     if rows and boxes.shape != (len(rows), 4):
-        msg = f"boxes have the shape {list(boxes.shape[1:])}, not 4 numbers each"
-        raise ValueError(msg)
+        raise ValueError(f"boxes have the shape {list(boxes.shape[1:])}, not 4 numbers each")
     boxes = boxes.reshape(-1, 4)
     areas = np.array([row["area"] for row in rows], np.float64)
     broken = ~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1) | ~np.isfinite(areas)
     if broken.any():
         row = int(np.flatnonzero(broken)[0])
-        msg = (
+        raise ValueError(
             f"annotation {rows[row].get('id', row)} has the impossible bbox {boxes[row].tolist()} or area {areas[row]}"
         )
-        raise ValueError(msg)
     if any("id" in row for row in rows):
         _require_unique([_whole(row["id"]) for row in rows if "id" in row], "annotations")
     return GroundTruth(
@@ -226,47 +222,42 @@ def _find(
         names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
         count = len(present) + len(missing)
         mend = "--allow-missing goes on without them" if present else "is it the right folder?"
-        msg = f"{len(missing)} of {count} images that the annotations list are absent ({names}); {mend}: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"{len(missing)} of {count} images that the annotations list are absent ({names}); {mend}: {folder}"
+        )
     return tuple(present), tuple(missing)
 
 
 def _require_unique(ids: list[int], kind: str) -> None:
     repeated = [number for number, count in Counter(ids).items() if count > 1]
     if repeated:
-        msg = f"its {kind} repeat the ids {repeated[:NAMES_SHOWN]}"
-        raise ValueError(msg)
+        raise ValueError(f"its {kind} repeat the ids {repeated[:NAMES_SHOWN]}")
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value != int(value):
-        msg = f"{value!r} is not a whole number"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r} is not a whole number")
     if not -(2**63) <= value < 2**63:
-        msg = f"{value!r} does not fit into 64 bits"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r} does not fit into 64 bits")
     return int(value)
 
 
 def _flag(value: Any) -> bool:
     if value not in (0, 1):
-        msg = f"iscrowd is 0 or 1, not {value!r}"
-        raise ValueError(msg)
+        raise ValueError(f"iscrowd is 0 or 1, not {value!r}")
     return bool(value)
 
 
 def _name(value: Any) -> str:
     name = str(value)
     if not is_text(name):
-        msg = f"{name!r} is not the name of a category: it holds characters that do not print"
-        raise ValueError(msg)
+        raise ValueError(f"{name!r} is not the name of a category: it holds characters that do not print")
     return name
 
 
 def _file_name(value: Any) -> str:
     if not isinstance(value, str) or not value or "\0" in value:
-        msg = f"{value!r} is not a file name"
-        raise ValueError(msg)
+        raise ValueError(f"{value!r} is not a file name")
     path_within(Path(), value)  # an annotation file of somebody else's must not choose among all files of this machine
     return value
 

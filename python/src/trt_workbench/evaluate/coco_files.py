@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.bench.statistics import summarize
 from trt_workbench.engine.files import atomic_writer, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset
@@ -17,6 +16,7 @@ from trt_workbench.evaluate.coco_scores import CocoScores
 from trt_workbench.evaluate.confusion import Confusion
 from trt_workbench.evaluate.detections import Detections, write_predictions
 from trt_workbench.evaluate.loop import STAGES, LoopResult
+from trt_workbench.runs.statistics import summarize
 
 SCHEMA_VERSION = 1
 
@@ -55,8 +55,9 @@ def write_run(
         write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
         write_json(folder / "metrics.json", metrics)
     except OSError as error:
-        msg = f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
+        ) from error
     return metrics
 
 

@@ -66,11 +66,10 @@ class DetectionStore:
             UsageProblem: a label is beyond the dataset's categories (for models that do not tell their class count).
         """
         if len(labels) and labels.max() >= len(self._category_ids):
-            msg = (
+            raise UsageProblem(
                 f"The model found an object of class {labels.max()}, and the annotations have "
                 f"{len(self._category_ids)} categories; they must be the same classes."
             )
-            raise UsageProblem(msg)
         sized = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
         # Copies: a view would keep the whole output of its batch alive.
         self._parts[index] = (sized, np.array(scores, np.float32), labels.astype(np.int16))

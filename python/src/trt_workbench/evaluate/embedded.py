@@ -31,8 +31,7 @@ def embedded_model() -> Path:
     """
     path = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
     if not path.is_file():
-        msg = f"The embedded detector is missing; restore it with git, or pass --model: {path}"
-        raise ComponentMissing(msg)
+        raise ComponentMissing(f"The embedded detector is missing; restore it with git, or pass --model: {path}")
     return path
 
 

@@ -72,8 +72,7 @@ class DeviceFeed:
 
     def __init__(self, session: Session, transform: ImageTransform, batch: int, fixed_batch: int | None) -> None:
         if not isinstance(session, ImageSession):
-            msg = "This backend cannot letterbox images on its device; pass --preprocess host."
-            raise UsageProblem(msg)
+            raise UsageProblem("This backend cannot letterbox images on its device; pass --preprocess host.")
         self.concurrency = session.concurrency
         self._images: ImageSession = session
         self._transform, self._size, self._fixed = transform, batch, fixed_batch

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
-from trt_workbench.bench.rundir import destination_of
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
@@ -33,6 +32,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.language.models import LogitsModel
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, check_graphs, open_logits
+from trt_workbench.runs.directory import destination_of
 from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
 
@@ -358,23 +358,19 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
 
 def _check_tokens(directory: LlmDirectory, ids: NDArray[np.int64]) -> None:
     if directory.vocabulary and ids.size and ids.max() >= directory.vocabulary:
-        msg = (
+        raise UsageProblem(
             f"The tokenizer gives token {ids.max()}, but the model knows {directory.vocabulary} tokens: they do not "
             f"belong together. {directory.path}"
         )
-        raise UsageProblem(msg)
 
 
 def _read_text(path: Path) -> str:
     try:
         text = read_text(path)
     except FileNotFoundError as error:
-        msg = f"The text file does not exist: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The text file does not exist: {path}") from error
     except (UnicodeDecodeError, IsADirectoryError) as error:
-        msg = f"The text is not a file of UTF-8 text ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The text is not a file of UTF-8 text ({error}): {path}") from error
     if not text.strip():
-        msg = f"The text is empty: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The text is empty: {path}")
     return text

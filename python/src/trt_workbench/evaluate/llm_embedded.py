@@ -31,6 +31,5 @@ def embedded_text() -> Path:
 def _existing(name: str, what: str, instead: str) -> Path:
     path = models_dir() / _FOLDER / name
     if not path.is_file():
-        msg = f"{what.capitalize()} is missing; restore it with git, or pass {instead}: {path}"
-        raise ComponentMissing(msg)
+        raise ComponentMissing(f"{what.capitalize()} is missing; restore it with git, or pass {instead}: {path}")
     return path

@@ -75,24 +75,23 @@ def choose_recipe(
     """
     chosen = window or min(positions or LARGEST_DEFAULT_WINDOW, LARGEST_DEFAULT_WINDOW)
     if positions and chosen > positions:
-        msg = f"The model has {positions} positions, so a window cannot have {chosen} tokens; pass a smaller --window."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model has {positions} positions, so a window cannot have {chosen} tokens; pass a smaller --window."
+        )
     if bos == "window" and bos_id is None:
-        msg = "The tokenizer has no begin-of-text token; pass --bos none."
-        raise UsageProblem(msg)
+        raise UsageProblem("The tokenizer has no begin-of-text token; pass --bos none.")
     recipe = Recipe(chosen, stride or max(1, chosen // 2), bos, bos_id if bos == "window" else None)
     if recipe.content < 2:
-        msg = f"A window of {chosen} tokens leaves nothing to predict; pass a larger --window."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A window of {chosen} tokens leaves nothing to predict; pass a larger --window.")
     if recipe.stride > recipe.content:
-        msg = f"A stride of {recipe.stride} leaves tokens out of windows of {recipe.content}; pass a smaller --stride."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"A stride of {recipe.stride} leaves tokens out of windows of {recipe.content}; pass a smaller --stride."
+        )
     if count < recipe.content:
-        msg = (
+        raise UsageProblem(
             f"The text has {count} tokens, fewer than one window of {recipe.content}; "
             f"give a longer text or pass --window {max(count, 2)} or less."
         )
-        raise UsageProblem(msg)
     return recipe
 
 

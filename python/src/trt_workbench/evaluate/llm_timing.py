@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.bench.statistics import summarize
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
 from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.runs.statistics import summarize
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong
 
 TimingMode = Literal["prefill", "generate", "generate-cached"]
@@ -218,17 +218,15 @@ def check_timing(request: TimingRequest, positions: int | None, available: int) 
     """
     longest = max(request.prompts)
     if positions and request.capacity > positions:
-        msg = (
+        raise UsageProblem(
             f"The model has {positions} positions; {request.capacity} tokens do not fit. Pass fewer --prompt or "
             f"--new-tokens."
         )
-        raise UsageProblem(msg)
     if available < request.batch * longest:
-        msg = (
+        raise UsageProblem(
             f"The text has {available} tokens, too few for {request.batch} prompts of {longest}; give a longer text "
             f"or pass a smaller --prompt."
         )
-        raise UsageProblem(msg)
 
 
 def _reference(

@@ -255,8 +255,7 @@ class EvaluationLoop:
             start = time.perf_counter()
             found = self._family.decode(outputs, self._decoding)
             if len(found) != len(geometries):
-                msg = f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images."
-                raise UsageProblem(msg)
+                raise UsageProblem(f"The model returned boxes for {len(found)} of a batch of {len(geometries)} images.")
             self._check.add(found)
             shared_ms = (time.perf_counter() - start) * 1e3 / len(found)
             for index, (detections, geometry) in enumerate(zip(found, geometries, strict=True), start=first):

@@ -77,5 +77,6 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
 def _check_names(what: str, given: Iterable[str], known: set[str]) -> None:
     for name in given:
         if name not in known:
-            msg = f"The model has no {what} called {name!r} to check with; {did_you_mean(name, sorted(known))}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The model has no {what} called {name!r} to check with; {did_you_mean(name, sorted(known))}"
+            )

@@ -88,8 +88,7 @@ class BoxCheck:
             return
         name = self._family.name
         tried = " or ".join(other for other in others if other != name) or "another one"
-        msg = (
+        raise UsageProblem(
             f"Boxes of family {name} in an input of {width}x{height} pixels cannot be right: {seen}. "
             f"Try --family {tried}, or look at the export. Output: {self._family.output}."
         )
-        raise UsageProblem(msg)

@@ -95,12 +95,10 @@ def export_graph(
     from trt_workbench.onnxtools import export_llm_graphs as graphs
 
     if not OLDEST_OPSET <= opset <= NEWEST_OPSET:
-        msg = f"Opset {opset} cannot be written; choose {OLDEST_OPSET} to {NEWEST_OPSET}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Opset {opset} cannot be written; choose {OLDEST_OPSET} to {NEWEST_OPSET}.")
     slots = cache_length if kind in SLOTTED else None
     if kind in SLOTTED and not slots:
-        msg = f"A {kind} graph needs the length of its cache."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A {kind} graph needs the length of its cache.")
     modules: dict[GraphKind, type[torch.nn.Module]] = {
         "logits": graphs.LogitsGraph,
         "cached": graphs.CachedGraph,
@@ -161,17 +159,17 @@ def _example_past(model: PreTrainedModel, kind: GraphKind, batch: int, cache_len
         with torch.no_grad():
             output = model(input_ids=tokens, use_cache=True)
     except REFUSALS as error:
-        msg = f"transformers cannot run this {model.config.model_type} model with a cache ({error})."
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"transformers cannot run this {model.config.model_type} model with a cache ({error})."
+        ) from error
     layers = getattr(getattr(output, "past_key_values", None), "layers", ())
     found = [getattr(layer, part, None) for layer in layers for part in ("keys", "values")]
     past = [tensor.clone() for tensor in found if isinstance(tensor, torch.Tensor) and tensor.ndim == 4]
     if not past or len(past) != len(found):
-        msg = (
+        raise UsageProblem(
             f"This {model.config.model_type} model keeps another state than keys and values of every layer, so the "
             f"{kind} graph cannot be exported; only logits needs no state."
         )
-        raise UsageProblem(msg)
     if cache_length is None:
         return past
     return [tensor.new_zeros((*tensor.shape[:2], cache_length, tensor.shape[3])) for tensor in past]

@@ -16,6 +16,7 @@ def is_known(model_type: str) -> bool:
         from transformers import CONFIG_MAPPING
     except ImportError as error:
         advice = package("transformers")
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
+        ) from error
     return model_type in CONFIG_MAPPING

@@ -39,8 +39,9 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
         from transformers import AutoModelForCausalLM
     except ImportError as error:
         advice = package("transformers")
-        msg = f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"Language models need torch and transformers, which cannot be imported ({error}). {advice}"
+        ) from error
     try:
         with quiet_transformers():
             model, info = AutoModelForCausalLM.from_pretrained(
@@ -53,12 +54,12 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
                 output_loading_info=True,
             )
     except MemoryError as error:
-        msg = f"Out of memory while loading the model: {directory.path}"
-        raise DeviceFailure(msg) from error
+        raise DeviceFailure(f"Out of memory while loading the model: {directory.path}") from error
     # whatever transformers and safetensors raise for a broken checkpoint: OSError, KeyError, SafetensorError, …
     except Exception as error:
-        msg = f"transformers cannot load this {directory.model_type} model ({_one_line(error)}): {directory.path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"transformers cannot load this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+        ) from error
     _check_complete(directory, info)
     loaded: PreTrainedModel = model.eval()
     _check_causal(directory, loaded)
@@ -85,18 +86,19 @@ def _check_complete(directory: LlmDirectory, info: dict[str, Any]) -> None:
     where = directory.path
     # transformers fills what is missing with random numbers and goes on
     if missing := sorted(map(str, info["missing_keys"])):
-        msg = f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
+        )
     if wrong := sorted(map(str, info["mismatched_keys"])):
-        msg = f"{len(wrong)} weights have another shape than config.json says, the first is {wrong[0]}: {where}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"{len(wrong)} weights have another shape than config.json says, the first is {wrong[0]}: {where}"
+        )
     # code that comes with a model may compute more than the class of the same name
     if directory.brings_code and (further := sorted(map(str, info["unexpected_keys"]))):
-        msg = (
+        raise UsageProblem(
             f"The checkpoint brings code of its own (auto_map), which is never executed, and transformers' own "
             f"{directory.model_type} has no place for {len(further)} of its weights, the first is {further[0]}: {where}"
         )
-        raise UsageProblem(msg)
 
 
 def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
@@ -115,16 +117,16 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
         with torch.no_grad(), quiet_transformers():
             logits = model(input_ids=tokens, use_cache=False).logits[:, :kept]
     except REFUSALS as error:
-        msg = f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"transformers cannot run this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+        ) from error
     difference = (logits[0] - logits[1]).abs().max()
     if difference > _CAUSAL_TOLERANCE * logits.abs().max().clamp(min=1e-6):
-        msg = (
+        raise UsageProblem(
             f"This {directory.model_type} model is not causal: later tokens change its logits of earlier ones, so a "
             f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "
             f"config.json: {directory.path}"
         )
-        raise UsageProblem(msg)
 
 
 def _one_line(error: BaseException) -> str:

@@ -98,11 +98,10 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
     """
     folder = Path(path)
     if not folder.is_dir():
-        msg = (
+        raise UsageProblem(
             f"A model is a local folder here, nothing is downloaded by name. For a model of a hub, run "
             f"`hf download NAME --local-dir DIR` and name that folder. There is no folder: {folder}"
         )
-        raise UsageProblem(msg)
     config = _read_json(folder / "config.json", "The folder is no model in Hugging Face's format: it lacks config.json")
     _check_architecture(folder, config)
     return LlmDirectory(folder, config, _find_weights(folder))
@@ -111,25 +110,21 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
 def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
     kind = config.get("model_type")
     if "auto_map" in config and not (isinstance(kind, str) and is_known(kind)):
-        msg = (
+        raise UsageProblem(
             f"The model needs Python code from its own folder (auto_map), which is never executed here, as "
             f"transformers has no class for its model_type {kind!r}: {folder}"
         )
-        raise UsageProblem(msg)
     if not isinstance(kind, str):
-        msg = f"config.json does not name a model_type, so the architecture is unknown: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"config.json does not name a model_type, so the architecture is unknown: {folder}")
     if config.get("is_encoder_decoder"):
-        msg = f"{kind} is an encoder-decoder; only causal language models are exported: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{kind} is an encoder-decoder; only causal language models are exported: {folder}")
     names = config.get("architectures")
     names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     if names and not config.get("is_decoder") and all(name.endswith(_NOT_CAUSAL) for name in names):
-        msg = (
+        raise UsageProblem(
             f"config.json names {names[0]}, which is no causal language model: it does not predict a token from those "
             f"before it alone, so a perplexity or generated text of it means nothing: {folder}"
         )
-        raise UsageProblem(msg)
 
 
 def _find_weights(folder: Path) -> tuple[Path, ...]:
@@ -141,15 +136,14 @@ def _find_weights(folder: Path) -> tuple[Path, ...]:
         raise _no_weights(folder)
     shards = _read_json(index, "The index of the weights is missing").get("weight_map")
     if not isinstance(shards, dict) or not shards:
-        msg = f"The index lists no weights: {index}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The index lists no weights: {index}")
     names = sorted(set(shards.values()))
     if outside := [name for name in names if Path(name).name != name]:
-        msg = f"The index names a file outside the model's folder, {outside[0]!r}: {index}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The index names a file outside the model's folder, {outside[0]!r}: {index}")
     if missing := [name for name in names if not (folder / name).is_file()]:
-        msg = f"{len(missing)} of {len(names)} weight files are missing, the first is {missing[0]}: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"{len(missing)} of {len(names)} weight files are missing, the first is {missing[0]}: {folder}"
+        )
     return tuple(folder / name for name in names)
 
 
@@ -176,12 +170,9 @@ def _read_json(path: Path, absent: str) -> dict[str, Any]:
     try:
         document = read_json(path, finite=False)  # transformers writes Infinity, such as Mamba-2's time_step_limit
     except FileNotFoundError as error:
-        msg = f"{absent}: {path.parent}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"{absent}: {path.parent}") from error
     except ValueError as error:
-        msg = f"Not valid JSON ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"Not valid JSON ({error}): {path}") from error
     if not isinstance(document, dict):
-        msg = f"A JSON object is expected: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A JSON object is expected: {path}")
     return document

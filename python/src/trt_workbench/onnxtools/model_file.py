@@ -27,28 +27,22 @@ def read_model(path: Path) -> onnx.ModelProto:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        msg = f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The model's path is not UTF-8 text, which the runtimes need; rename it: {path}") from error
     try:
         model = onnx.load_model_from_string(read_bytes(path))
     except FileNotFoundError as error:
-        msg = f"The model file does not exist: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The model file does not exist: {path}") from error
     except OSError as error:
-        msg = f"The model file cannot be read ({error.strerror or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The model file cannot be read ({error.strerror or error}): {path}") from error
     except DecodeError as error:
-        msg = f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The file is not a whole ONNX model: it {describe_file(path)}. File: {path}") from error
     # Protobuf takes an empty file, and some others, for a message without any field.
     if not model.graph.node and not model.graph.output:
-        msg = f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The file holds no ONNX graph: it {describe_file(path)}. File: {path}")
     try:
         check_model(model)
     except (ValueError, RecursionError) as error:
-        msg = f"The file is no sound ONNX model ({error}); export it again: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The file is no sound ONNX model ({error}); export it again: {path}") from error
     return model
 
 
@@ -63,8 +57,7 @@ def load_model(path: Path) -> onnx.ModelProto:
         onnx.load_external_data_for_model(model, str(path.parent))
         check_model(model)
     except (ValueError, onnx.checker.ValidationError) as error:
-        msg = f"The model's external data does not fit ({error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The model's external data does not fit ({error}): {path}") from error
     return model
 
 
@@ -86,8 +79,7 @@ def checked_on_error(path: Path) -> Iterator[None]:
             onnx.checker.check_model(read_model(path))
             onnx.shape_inference.infer_shapes(read_model(path), strict_mode=True, data_prop=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError) as reason:
-            msg = f"The file is no sound ONNX model ({reason}); export it again: {path}"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"The file is no sound ONNX model ({reason}); export it again: {path}") from error
         raise
 
 
@@ -143,8 +135,7 @@ def _check_names(model: onnx.ModelProto, graphs: list[onnx.GraphProto]) -> None:
     places = (entry for tensor in all_tensors(model, graphs) for entry in tensor.external_data)
     for name in (*_names(model, graphs), *(text for entry in places for text in (entry.key, entry.value))):
         if isinstance(name, bytes) or "\0" in name:
-            msg = f"the name {name!r} is not UTF-8 text"
-            raise ValueError(msg)
+            raise ValueError(f"the name {name!r} is not UTF-8 text")
 
 
 def _names(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> Iterator[str | bytes]:
@@ -185,15 +176,12 @@ def _check_functions(model: onnx.ModelProto) -> None:
     while ready := {key for key in calls if key not in settled and calls[key] & calls.keys() <= settled}:
         settled |= ready
     if recursive := sorted(calls.keys() - settled):
-        msg = f"its function {'::'.join(filter(None, recursive[0]))} calls itself"
-        raise ValueError(msg)
+        raise ValueError(f"its function {'::'.join(filter(None, recursive[0]))} calls itself")
 
 
 def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
     versions = {entry.version for entry in model.opset_import if entry.domain in STANDARD}
     if len(versions) > 1 or not all(1 <= version < 2**31 for version in versions):
-        msg = f"it imports the versions {sorted(versions)} of the standard operator set"
-        raise ValueError(msg)
+        raise ValueError(f"it imports the versions {sorted(versions)} of the standard operator set")
     if not versions and (node := next((one for graph in graphs for one in graph.node if one.domain in STANDARD), None)):
-        msg = f"it uses {node.op_type} and imports no version of the standard operator set"
-        raise ValueError(msg)
+        raise ValueError(f"it uses {node.op_type} and imports no version of the standard operator set")

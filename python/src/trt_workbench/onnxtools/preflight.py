@@ -74,8 +74,9 @@ def examine_model(path: Path) -> ModelFacts:
     operators = Counter(operator_name(node) for graph in graphs for node in graph.node)
     operators.update(operator_name(node) for function in model.functions for node in function.node)
     if any(name.split("::")[-1] == _ENGINE_IN_DISGUISE for name in operators):
-        msg = f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"This file holds a compiled engine ({_ENGINE_IN_DISGUISE}), not a model; export the model itself: {path}"
+        )
     locations = _check_external(path, all_tensors(model, graphs))
     initial = {tensor.name for tensor in model.graph.initializer}
     opsets = [entry.version for entry in model.opset_import if entry.domain in STANDARD]
@@ -104,18 +105,17 @@ def _check_external(path: Path, tensors: Iterable[onnx.TensorProto]) -> list[str
         try:
             start, length = int(entries.get("offset", "0")), int(entries.get("length", str(wanted)))
         except ValueError as error:
-            msg = f"Tensor {tensor.name} has no valid place in its external data: {path}"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"Tensor {tensor.name} has no valid place in its external data: {path}") from error
         if length != wanted:
-            msg = f"Tensor {tensor.name} needs {wanted} bytes of external data, and {length} are named: {path}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Tensor {tensor.name} needs {wanted} bytes of external data, and {length} are named: {path}"
+            )
         end = start + length
         if min(start, length) < 0 or end > sizes[location]:
-            msg = (
+            raise UsageProblem(
                 f"The external data {location} has {sizes[location]} bytes, tensor {tensor.name} ends at {end}: it is "
                 f"truncated or belongs to another model: {path}"
             )
-            raise UsageProblem(msg)
     return list(sizes)
 
 
@@ -126,11 +126,11 @@ def _external_size(path: Path, location: str) -> int:
     inside = location and not pure.is_absolute() and ".." not in pure.parts
     # not resolve(): on a ring of links it raises RuntimeError
     if not inside or not Path(os.path.realpath(file)).is_relative_to(folder):
-        msg = f"The model's external data {location!r} leaves its folder; copy the file beside the model: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model's external data {location!r} leaves its folder; copy the file beside the model: {path}"
+        )
     if not file.is_file():
-        msg = f"The model's external data {location} is missing; put it beside the model: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model's external data {location} is missing; put it beside the model: {path}")
     return file.stat().st_size
 
 

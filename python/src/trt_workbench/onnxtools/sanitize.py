@@ -72,8 +72,7 @@ def chosen_rewrites(only: Sequence[str] = (), also: Sequence[str] = (), skip: Se
     """
     _check_names([*only, *also, *skip])
     if only and also:
-        msg = "Give either --only or --also, not both: --only runs nothing else."
-        raise UsageProblem(msg)
+        raise UsageProblem("Give either --only or --also, not both: --only runs nothing else.")
     return tuple(name for name in (only or (*default_rewrites(), *also)) if name not in skip)
 
 
@@ -90,10 +89,9 @@ def sanitize(
     facts = examine_model(path)
     symbols = {dim for tensor in facts.inputs for dim in tensor.shape or () if isinstance(dim, str)}
     if missing := sorted(settings.dims.keys() - symbols):
-        msg = (
+        raise UsageProblem(
             f"The inputs have no dimension called {', '.join(missing)}; there are: {', '.join(sorted(symbols))}. {path}"
         )
-        raise UsageProblem(msg)
     model = load_model(path)
     before = _operators(model)
     large = weight_bytes(model) > MOST_WEIGHTS
@@ -136,8 +134,7 @@ def _rewrite(model: onnx.ModelProto, rewrites: Sequence[str], settings: Sanitize
 
 def _check_names(names: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in REWRITES]:
-        msg = f"There is no rewrite called {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no rewrite called {unknown[0]}; {did_you_mean(unknown[0], REWRITES)}")
 
 
 def _operators(model: onnx.ModelProto) -> dict[str, int]:

@@ -49,18 +49,18 @@ def random_inputs(
         elif kind == "b":
             arrays[tensor.name] = generator.integers(0, 2, shape).astype(bool)
         else:
-            msg = f"Input {tensor.name} is of type {tensor.dtype}, for which no values can be drawn; use --no-check."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Input {tensor.name} is of type {tensor.dtype}, for which no values can be drawn; use --no-check."
+            )
     return arrays
 
 
 def _shape(tensor: ModelTensor, dims: Mapping[str, int], default: int | None) -> tuple[int, ...]:
     sizes = [_size(dim, dims, default) if isinstance(dim, str) else dim for dim in tensor.shape or ()]
     if tensor.shape is None or None in sizes:
-        msg = (
+        raise UsageProblem(
             f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}:1x3x64x64."
         )
-        raise UsageProblem(msg)
     return tuple(size for size in sizes if size is not None)
 
 
@@ -94,17 +94,18 @@ def compare(
     for arrays in inputs:
         expected, found = _expected(before, run, arrays), _found(after, run, arrays)
         if list(expected) != list(found):
-            msg = f"The outputs are {list(found)}, before they were {list(expected)}: {after}"
-            raise CheckFailed(msg)
+            raise CheckFailed(f"The outputs are {list(found)}, before they were {list(expected)}: {after}")
         for name, want in expected.items():
             got = found[name]
             if (got.dtype, got.shape) != (want.dtype, want.shape):
-                msg = f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {after}"
-                raise CheckFailed(msg)
+                raise CheckFailed(
+                    f"Output {name} is {got.dtype} {got.shape}, before it was {want.dtype} {want.shape}: {after}"
+                )
             _add(largest.setdefault(name, {"max_abs": 0.0, "max_rel": 0.0}), want, got)
             if not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
-                msg = f"Output {name} differs by up to {largest[name]['max_abs']:.3g} from the model before: {after}"
-                raise CheckFailed(msg)
+                raise CheckFailed(
+                    f"Output {name} differs by up to {largest[name]['max_abs']:.3g} from the model before: {after}"
+                )
     return {"input_sets": len(inputs), "rtol": rtol, "atol": atol, "outputs": largest}
 
 
@@ -112,16 +113,18 @@ def _expected(before: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray
     try:
         return run(before, arrays)
     except UsageProblem as error:
-        msg = f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The model does not run on inputs drawn for the check; give --size, --shape or --no-check. {error}"
+        ) from error
 
 
 def _found(after: Path, run: Runner, arrays: Arrays) -> Mapping[str, NDArray[Any]]:
     try:
         return run(after, arrays)
     except UsageProblem as error:
-        msg = f"The rewritten model does not run; leave out the rewrite that is to blame with --skip. {error}"
-        raise CheckFailed(msg) from error
+        raise CheckFailed(
+            f"The rewritten model does not run; leave out the rewrite that is to blame with --skip. {error}"
+        ) from error
 
 
 def _add(record: dict[str, float], want: NDArray[Any], got: NDArray[Any]) -> None:

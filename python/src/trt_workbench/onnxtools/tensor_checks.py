@@ -20,15 +20,12 @@ _WIDE: dict[int, int] = {onnx.TensorProto.COMPLEX64: 2, onnx.TensorProto.COMPLEX
 def check_dims(name: str, dims: Sequence[int]) -> None:
     """Raise ValueError for a rank that numpy does not have, a negative dimension, or more elements than can exist."""
     if len(dims) > _MOST_DIMS:
-        msg = f"tensor {name} has {len(dims)} dimensions, numpy takes {_MOST_DIMS}"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {name} has {len(dims)} dimensions, numpy takes {_MOST_DIMS}")
     if min(dims, default=0) < 0:
-        msg = f"tensor {name} has the negative dimension {min(dims)}"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {name} has the negative dimension {min(dims)}")
     # 16 bytes is the largest element: beyond this no address is left
     if math.prod(max(dim, 1) for dim in dims) >= 2**59:
-        msg = f"tensor {name} of shape {list(dims)} has more elements than any memory can hold"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {name} of shape {list(dims)} has more elements than any memory can hold")
 
 
 def check_value(value: onnx.ValueInfoProto) -> None:
@@ -41,8 +38,7 @@ def check_value(value: onnx.ValueInfoProto) -> None:
         return
     tensor = kind.tensor_type if kind.HasField("tensor_type") else kind.sparse_tensor_type
     if tensor.elem_type and tensor.elem_type not in _TYPES:
-        msg = f"tensor {value.name} has the element type {tensor.elem_type}, which ONNX does not have"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {value.name} has the element type {tensor.elem_type}, which ONNX does not have")
     # some exporters write -1 for a dynamic dimension
     check_dims(value.name, [max(dim.dim_value, 0) for dim in tensor.shape.dim])
 
@@ -50,22 +46,20 @@ def check_value(value: onnx.ValueInfoProto) -> None:
 def check_tensor(tensor: onnx.TensorProto) -> None:
     """Raise ValueError if a tensor has no known type, an impossible shape, or more or fewer values than its shape."""
     if tensor.data_type not in _TYPES:
-        msg = f"tensor {tensor.name} has the element type {tensor.data_type}, which ONNX does not have"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {tensor.name} has the element type {tensor.data_type}, which ONNX does not have")
     check_dims(tensor.name, tensor.dims)
     if tensor.HasField("segment"):
-        msg = f"tensor {tensor.name} is a segment of another, which no runtime reads"
-        raise ValueError(msg)
+        raise ValueError(f"tensor {tensor.name} is a segment of another, which no runtime reads")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         if tensor.data_type == onnx.TensorProto.STRING:
-            msg = f"tensor {tensor.name} holds text in external data, which ONNX does not have"
-            raise ValueError(msg)
+            raise ValueError(f"tensor {tensor.name} holds text in external data, which ONNX does not have")
         return
     count = math.prod(tensor.dims)
     found, wanted = _held(tensor, count)
     if found != wanted:
-        msg = f"tensor {tensor.name} of shape {list(tensor.dims)} holds {found} values or bytes instead of {wanted}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"tensor {tensor.name} of shape {list(tensor.dims)} holds {found} values or bytes instead of {wanted}"
+        )
 
 
 def declared_bytes(tensor: onnx.TensorProto) -> int:

@@ -41,25 +41,20 @@ def read_image(path: Path) -> NDArray[np.uint8]:
     try:
         data = read_bytes(path)
     except OSError as error:
-        msg = f"The image cannot be read ({error.strerror or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The image cannot be read ({error.strerror or error}): {path}") from error
     if not data:
-        msg = f"The image file is empty; fetch it again: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The image file is empty; fetch it again: {path}")
     if _is_cut_short(data):
         # OpenCV would fill the missing part of a JPEG with grey and say nothing to the caller.
-        msg = f"The image file is cut short, its end marker is missing; fetch it again: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The image file is cut short, its end marker is missing; fetch it again: {path}")
     try:
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS)
     except cv2.error as error:  # more pixels than OpenCV's own limit, for one
         most = os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"]
         reason = f"more than {most} pixels" if "MAX_IMAGE_PIXELS" in str(error) else error.err
-        msg = f"OpenCV refuses the image ({reason}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"OpenCV refuses the image ({reason}): {path}") from error
     if pixels is None:
-        msg = f"The file is not an image that OpenCV can decode, or it is damaged; replace it: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The file is not an image that OpenCV can decode, or it is damaged; replace it: {path}")
     return np.asarray(pixels, np.uint8)
 
 

@@ -51,11 +51,10 @@ def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometr
         UsageProblem: a size is not positive.
     """
     if min(height, width, transform.height, transform.width) < 1:
-        msg = (
+        raise UsageProblem(
             f"Sizes in pixels are at least 1; the image is {height}x{width}, "
             f"the model's input {transform.height}x{transform.width}."
         )
-        raise UsageProblem(msg)
     size = (transform.height, transform.width)
     return _fit((height, width), size, transform.placement, transform.rounding, transform.scale_up)
 
@@ -128,8 +127,9 @@ def normalise(canvas: NDArray[np.uint8], transform: ImageTransform, out: NDArray
     if out is None:
         out = np.empty(shape, transform.dtype)
     elif out.shape != shape or out.dtype != transform.dtype:
-        msg = f"The output array is {out.dtype} {list(out.shape)}; the tensor is {transform.dtype} {list(shape)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The output array is {out.dtype} {list(out.shape)}; the tensor is {transform.dtype} {list(shape)}."
+        )
     factors, offsets = _affine(transform)
     # Plane by plane: three times faster than one strided transposition.
     planes = cv2.split(canvas)
@@ -183,8 +183,7 @@ def _affine(transform: ImageTransform) -> tuple[list[float], list[float]]:
     factors = [transform.scale / std for std in transform.std]
     offsets = [-mean / std for mean, std in zip(transform.mean, transform.std, strict=True)]
     if transform.dtype == "uint8" and (factors != [1.0] * 3 or any(offsets)):
-        msg = "A uint8 input tensor holds grey levels as they are; set scale 1, mean 0 and std 1."
-        raise UsageProblem(msg)
+        raise UsageProblem("A uint8 input tensor holds grey levels as they are; set scale 1, mean 0 and std 1.")
     return factors, offsets
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from trt_workbench.bench.artefacts import read_bench_run
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
@@ -17,6 +16,7 @@ from trt_workbench.report.bench_words import executed, machine, overall, problem
 from trt_workbench.report.page import image_url, image_width, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
+from trt_workbench.runs.artefacts import read_bench_run
 from trt_workbench.system.conditions import measuring_conditions
 
 TAILS = ("p90", "p95", "p99")

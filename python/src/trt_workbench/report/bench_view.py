@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.comparison import Comparison, Interval
 from trt_workbench.bench.ranking import Standing, kept_records, rank
-from trt_workbench.bench.records import Record, by_work
-from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.page import percent
+from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.comparison import Comparison, Interval
+from trt_workbench.runs.records import Record, by_work
+from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 
 # The card's counter of energy goes on about every 0.1 s: what was sampled for less is off by more than a tenth.
 _LEAST_ENERGY_S = 1.0

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trt_workbench.bench.artefacts import BenchArtefacts
-from trt_workbench.bench.comparison import LEAST_REPETITIONS, inseparable
-from trt_workbench.bench.gate import let_through
 from trt_workbench.bench.ranking import point_reasons
-from trt_workbench.bench.records import Record
-from trt_workbench.bench.stability import DRIFT, WARNING, repetition_drift
+from trt_workbench.measure.stability import DRIFT, WARNING, repetition_drift
 from trt_workbench.report.bench_view import Table, some
+from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.comparison import LEAST_REPETITIONS, inseparable
+from trt_workbench.runs.records import Record
+from trt_workbench.verify.unverified import let_through
 
 # More reasons of failures than this are left to the report's table.
 _MOST_FAILURES = 4

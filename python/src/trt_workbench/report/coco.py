@@ -7,8 +7,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.gate import let_through
-from trt_workbench.bench.statistics import MINIMUM_SAMPLES
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
@@ -16,6 +14,8 @@ from trt_workbench.report.coco_plots import STAGES, write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
+from trt_workbench.runs.statistics import MINIMUM_SAMPLES
+from trt_workbench.verify.unverified import let_through
 
 # pycocotools' twelve figures in its order, with what each one means.
 FIGURES = (

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.documents import read_json, read_json_lines
 from trt_workbench.report.style import label
+from trt_workbench.runs.artefacts import read_document
 
 # Characters of a class name in a picture.
 LONGEST_NAME = 40
@@ -40,8 +40,7 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     """
     records = read_json_lines(directory / "records.jsonl")
     if not records:
-        msg = f"There is no record in this file; it was changed: {directory / 'records.jsonl'}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no record in this file; it was changed: {directory / 'records.jsonl'}")
     return CocoArtefacts(
         directory=directory,
         metrics=read_document(directory / "metrics.json"),

@@ -63,8 +63,9 @@ def _image(folder: Path, record: dict[str, Any]) -> Path:
     try:
         return path_within(folder, record["file_name"])
     except ValueError as error:
-        msg = f"A record names an image outside of the dataset's folder ({error}); it was changed: {folder}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"A record names an image outside of the dataset's folder ({error}); it was changed: {folder}"
+        ) from error
 
 
 def choose(records: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str, Any]]]:

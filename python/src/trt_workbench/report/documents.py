@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import SCHEMA_VERSION
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import SCHEMA_VERSION
 from trt_workbench.system.input_files import parse_json, read_text
 
 
@@ -30,8 +30,7 @@ def _record(line: str, place: str) -> dict[str, Any]:
     document = _parse(line, place)
     found = document.get("schema_version") if isinstance(document, dict) else None
     if found != SCHEMA_VERSION:
-        msg = f"This record has schema version {found}, this release reads {SCHEMA_VERSION}: {place}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This record has schema version {found}, this release reads {SCHEMA_VERSION}: {place}")
     return dict(document)
 
 
@@ -39,16 +38,13 @@ def _read(path: Path) -> str:
     try:
         return read_text(path)
     except FileNotFoundError as error:
-        msg = f"The run directory is incomplete, a file is missing: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The run directory is incomplete, a file is missing: {path}") from error
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"The file cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The file cannot be read ({getattr(error, 'strerror', None) or error}): {path}") from error
 
 
 def _parse(text: str, place: object) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        msg = f"Not valid JSON ({error}); the file is cut short or was changed: {place}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"Not valid JSON ({error}); the file is cut short or was changed: {place}") from error

@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_document
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.documents import read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
+from trt_workbench.runs.artefacts import read_document
 
 
 def write_report(directory: Path) -> Path:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import foreign_files, read_bench_run, read_json_object
 from trt_workbench.engine.files import write_text
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
@@ -15,6 +14,7 @@ from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.verified import evidence_from
+from trt_workbench.runs.artefacts import foreign_files, read_bench_run, read_json_object
 
 # Figures of accuracy by command: key in metrics.json and heading.
 ACCURACY = {

@@ -7,14 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_document
-from trt_workbench.bench.profiling.difference import difference
-from trt_workbench.bench.profiling.ncu_raw import METRICS
-from trt_workbench.bench.profiling.records import read_records
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
+from trt_workbench.profiling.difference import difference
+from trt_workbench.profiling.ncu_raw import METRICS
+from trt_workbench.profiling.records import read_records
 from trt_workbench.report.page import render
 from trt_workbench.report.profile_view import SideView, role_rows, side_views, summary
+from trt_workbench.runs.artefacts import read_document
 from trt_workbench.system.conditions import measuring_conditions
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
@@ -43,8 +43,7 @@ def write_report(directory: Path) -> Path:
     """
     run = read_document(directory / "run.json", "sides")
     if run.get("command") != "profile":
-        msg = f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}")
     environment = read_document(directory / "env.json", "command_line")
     sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
     groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []

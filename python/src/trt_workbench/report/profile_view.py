@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.comparison import Interval
-from trt_workbench.bench.profiling.answer import answer
-from trt_workbench.bench.profiling.difference import Group, overhead
-from trt_workbench.bench.profiling.records import OVERHEAD, Kernel, Operation, Record
 from trt_workbench.onnxtools.precision import told
+from trt_workbench.profiling.answer import answer
+from trt_workbench.profiling.difference import Group, overhead
+from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, Record
 from trt_workbench.report.page import percent
+from trt_workbench.runs.comparison import Interval
 
 _NAMED = 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trt_workbench.bench.artefacts import foreign_files, read_document
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import foreign_files, read_document
 
 
 def rewrite_report(directory: Path) -> Path:
@@ -41,6 +41,5 @@ def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
         "verify": verify.write_report,
     }
     if command not in writers:
-        msg = f"A run of {command} has no report; there are reports of {', '.join(writers)}: {directory}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A run of {command} has no report; there are reports of {', '.join(writers)}: {directory}")
     return writers[command]

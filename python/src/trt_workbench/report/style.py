@@ -72,8 +72,7 @@ def plots_folder(directory: Path) -> Path:
     for place in (folder, folder / "gallery"):
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             what = "a link, so that pictures would be written elsewhere" if place.is_symlink() else "no folder"
-            msg = f"The folder of the run's pictures is {what}; remove it: {place}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The folder of the run's pictures is {what}; remove it: {place}")
     return folder
 
 

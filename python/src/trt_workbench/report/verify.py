@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.artefacts import read_document
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.page import render
+from trt_workbench.runs.artefacts import read_document
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
 _COLOURS = {

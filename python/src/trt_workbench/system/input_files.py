@@ -101,15 +101,13 @@ def parse_json(
     try:
         return json.loads(text, **hooks)
     except RecursionError as error:
-        msg = "it is nested too deeply"
-        raise ValueError(msg) from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if not math.isfinite(value):
-        msg = f"a number is not finite: {number[:20]}"
-        raise ValueError(msg)
+        raise ValueError(f"a number is not finite: {number[:20]}")
     return value
 
 

@@ -29,8 +29,7 @@ def build_ort(request: BuildRequest, say: Say) -> Path:
     for note in plan.notes:
         say(note)
     if plan.missing:
-        msg = "The build cannot start. " + " ".join(plan.missing)
-        raise ComponentMissing(msg)
+        raise ComponentMissing("The build cannot start. " + " ".join(plan.missing))
     _fetch(plan, say)
     _check_source(plan, request)
     _configure(plan, say)
@@ -60,8 +59,9 @@ def _check_source(plan: BuildPlan, request: BuildRequest) -> None:
     wanted, found = request.tag.removeprefix("v"), source_version(plan.source)
     if found != wanted and not request.other_version:
         is_found = f"ONNX Runtime {found}" if found else "of no version"
-        msg = f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {plan.source}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {plan.source}"
+        )
 
 
 def _configure(plan: BuildPlan, say: Say) -> None:
@@ -79,8 +79,7 @@ def _configure(plan: BuildPlan, say: Say) -> None:
 def _wheel(plan: BuildPlan) -> Path:
     wheels = sorted(plan.wheel_folder.glob("onnxruntime*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
-        msg = f"The build ended without a wheel: {plan.wheel_folder}"
-        raise ComponentMissing(msg)
+        raise ComponentMissing(f"The build ended without a wheel: {plan.wheel_folder}")
     return wheels[-1]
 
 
@@ -93,8 +92,7 @@ def _install(plan: BuildPlan, wheel: Path, say: Say) -> None:
     answer = subprocess.run(check.words, capture_output=True, text=True, check=False)
     if answer.returncode:
         lines = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
-        msg = f"The installed ONNX Runtime does not serve: {lines[-1]}. Wheel: {wheel}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"The installed ONNX Runtime does not serve: {lines[-1]}. Wheel: {wheel}")
     say(answer.stdout.strip().splitlines()[-1])
 
 
@@ -107,11 +105,9 @@ def _run(step: Step, say: Say) -> None:
     try:
         subprocess.run(step.words, check=True)
     except FileNotFoundError as error:
-        msg = f"The step {step.name} cannot start: {step.words[0]} is not there."
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(f"The step {step.name} cannot start: {step.words[0]} is not there.") from error
     except subprocess.CalledProcessError as error:
-        msg = (
+        raise ComponentMissing(
             f"The step {step.name} failed with exit code {error.returncode}; its output is above. Run the same command "
             "again to go on from here; fewer compilers at once (--jobs) need less memory."
-        )
-        raise ComponentMissing(msg) from error
+        ) from error

@@ -47,8 +47,7 @@ def known_flags(source: Path) -> frozenset[str]:
     """
     path = source / ARGUMENTS
     if not path.is_file():
-        msg = f"This is no source tree of ONNX Runtime: it has no {ARGUMENTS}: {source}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"This is no source tree of ONNX Runtime: it has no {ARGUMENTS}: {source}")
     flags = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
@@ -69,8 +68,9 @@ def check_command(source: Path, words: Sequence[str]) -> None:
     known = known_flags(source)
     unknown = [word for word in words if word.startswith("--") and word not in known]
     if unknown:
-        msg = f"The build script of this source tree does not take {', '.join(unknown)}: {source / ARGUMENTS}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The build script of this source tree does not take {', '.join(unknown)}: {source / ARGUMENTS}"
+        )
     definitions = [match[1] for word in words if (match := _DEFINE.match(word))]
     text = "\n".join(
         path.read_text(encoding="utf-8", errors="replace")
@@ -79,8 +79,7 @@ def check_command(source: Path, words: Sequence[str]) -> None:
     )
     missing = [name for name in definitions if not re.search(rf"\b{name}\b", text)]
     if missing:
-        msg = f"The CMake files of this source tree do not know {', '.join(missing)}: {source / 'cmake'}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The CMake files of this source tree do not know {', '.join(missing)}: {source / 'cmake'}")
 
 
 def source_version(source: Path) -> str:

@@ -109,14 +109,11 @@ def make_plan(request: BuildRequest) -> BuildPlan:
         UsageProblem: an option is out of range.
     """
     if request.jobs is not None and request.jobs < 1:
-        msg = f"At least one compiler has to run, not {request.jobs}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"At least one compiler has to run, not {request.jobs}.")
     if wrong := [name for name in request.architectures if not _ARCHITECTURE.fullmatch(name)]:
-        msg = f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A CUDA architecture is a number such as 120 or 90a, not {wrong[0]!r}.")
     if request.source is not None and not (request.source / SCRIPT).is_file():
-        msg = f"--source is no source tree of ONNX Runtime, it lacks {SCRIPT}: {request.source}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--source is no source tree of ONNX Runtime, it lacks {SCRIPT}: {request.source}")
     missing: list[str] = []
     notes: list[str] = []
     root = workspace_root() / "extern" / "onnxruntime"

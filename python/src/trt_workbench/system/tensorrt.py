@@ -129,11 +129,9 @@ def library_version(library: Path) -> Version:
         return decode_version(int(answer.stdout))
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        msg = f"TensorRT's library cannot be opened ({lines[-1]}): {library}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(f"TensorRT's library cannot be opened ({lines[-1]}): {library}") from error
     except (subprocess.TimeoutExpired, ValueError) as error:
-        msg = f"TensorRT's library does not report a version; set it up again: {library}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(f"TensorRT's library does not report a version; set it up again: {library}") from error
 
 
 def find_library(folder: Path, stem: str) -> Path | None:

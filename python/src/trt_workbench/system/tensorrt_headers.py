@@ -36,15 +36,17 @@ def fetch_headers(version: Version, url: str, destination: Path) -> str:
     tags = [(ref, tuple(int(part or 0) for part in match.groups())) for ref in refs if (match := _TAG.match(ref))]
     same = [(abs(found[2] - version[2]), ref) for ref, found in tags if found[:2] == version[:2]]
     if not same:
-        msg = f"No tag of TensorRT {format_version(version)} is there; name another with --headers-git: {url}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"No tag of TensorRT {format_version(version)} is there; name another with --headers-git: {url}"
+        )
     ref = min(same)[1]
     _checkout(url, ref, "include", destination)
     found = headers_version(destination)
     if found is None or found[:2] != version[:2]:
         state = format_version(found) if found else "no version"
-        msg = f"Tag {ref.removeprefix('refs/tags/')} holds headers of {state}, not {format_version(version)}: {url}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Tag {ref.removeprefix('refs/tags/')} holds headers of {state}, not {format_version(version)}: {url}"
+        )
     return ref.removeprefix("refs/tags/")
 
 
@@ -67,10 +69,9 @@ def fetch_parser_header(version: Version, url: str, destination: Path) -> str:
         if (int(match[1]), int(match[2])) == version[:2]
     ]
     if not fitting:
-        msg = (
+        raise UsageProblem(
             f"No parser for TensorRT {format_version(version)} is there; name another with --parser-headers-git: {url}"
         )
-        raise UsageProblem(msg)
     ref = min(fitting)[2]
     _checkout(url, ref, PARSER_HEADER, destination)
     return ref.split("/", 2)[2]
@@ -95,8 +96,7 @@ def _checkout(url: str, ref: str, path: str, destination: Path) -> None:
         else:
             shutil.copy2(source, destination / path)
     except subprocess.CalledProcessError as error:
-        msg = f"git could not fetch {path} at {ref} ({_reason(error)}): {url}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"git could not fetch {path} at {ref} ({_reason(error)}): {url}") from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -105,8 +105,7 @@ def _list_refs(url: str) -> list[str]:
     try:
         lines = _git("ls-remote", "--tags", "--heads", "--", _address(url)).splitlines()
     except subprocess.CalledProcessError as error:
-        msg = f"The repository cannot be read ({_reason(error)}): {url}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"The repository cannot be read ({_reason(error)}): {url}") from error
     return [line.split("\t", 1)[1] for line in lines if "\t" in line and not line.endswith("^{}")]
 
 
@@ -129,8 +128,7 @@ def _git(*arguments: str) -> str:
             cwd="/",
         )
     except FileNotFoundError as error:
-        msg = "git is not installed; it is needed to fetch TensorRT's headers."
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing("git is not installed; it is needed to fetch TensorRT's headers.") from error
     return done.stdout
 
 

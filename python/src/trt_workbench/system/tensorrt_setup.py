@@ -122,8 +122,7 @@ def setup_tensorrt(
         headers, notes = _place_headers(request, source, version, tree / "include", destination, note)
         examined = examine_tree(tree)
         if problems := examined.problems():
-            msg = f"TensorRT was not set up: {' '.join(problems)} Nothing was changed: {request.root}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"TensorRT was not set up: {' '.join(problems)} Nothing was changed: {request.root}")
         if examined.headers_version and examined.headers_version != version:
             found = format_version(examined.headers_version)
             notes.append(f"The headers are {found}: patch releases of {version[0]}.{version[1]} share one interface.")
@@ -152,19 +151,17 @@ def _choose(request: SetupRequest) -> Source | Wheel:
                 return source
     if request.source in ("auto", PINNED.kind):
         return PINNED
-    msg = (
+    raise ComponentMissing(
         f"The active environment holds no TensorRT of {request.source}. {task('setup-tensorrt')} fetches "
         f"{format_version(PINNED.version)}; --from DIR takes an unpacked archive."
     )
-    raise ComponentMissing(msg)
 
 
 def _require_known_gpu(wheel: Wheel) -> None:
     gpu = first_gpu()
     capability = gpu and gpu["compute_capability"]
     if capability and (problems := unknown_gpus(wheel.version, [capability])):
-        msg = f"{problems[0]} Leave --source out to take {format_version(PINNED.version)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{problems[0]} Leave --source out to take {format_version(PINNED.version)}.")
 
 
 def _download(
@@ -176,8 +173,9 @@ def _download(
     try:
         return download_wheel(wheel, folder, request.index, progress)
     except ComponentMissing as error:
-        msg = f"{error} Name another index with --index-url, or an unpacked archive with --from DIR."
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"{error} Name another index with --index-url, or an unpacked archive with --from DIR."
+        ) from error
 
 
 def _place_libraries(source: Source, destination: Path, *, copy: bool) -> None:

@@ -71,13 +71,13 @@ def require_source(folder: Path) -> Source:
         UsageProblem: there is no libnvinfer in any known layout.
     """
     if not folder.is_dir():
-        msg = f"The folder does not exist: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The folder does not exist: {folder}")
     if found := source_in(folder):
         return found
     places = ", ".join(place or "." for place in _LIBRARY_FOLDERS)
-    msg = f"No libnvinfer.so.N was found (looked in {places}); name the folder that TensorRT was unpacked to: {folder}"
-    raise UsageProblem(msg)
+    raise UsageProblem(
+        f"No libnvinfer.so.N was found (looked in {places}); name the folder that TensorRT was unpacked to: {folder}"
+    )
 
 
 def installed_sources() -> Iterator[Source]:

@@ -84,8 +84,9 @@ def download_wheel(wheel: Wheel, folder: Path, index: str | None = None, progres
         lines = [line for line in log.splitlines() if line.strip()] or ["no wheel arrived"]
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
         reason = (errors or lines[-1:])[0].rstrip(".")
-        msg = f"pip could not download {wheel.requirement}{f' from {index}' if index else ''} ({reason})."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            f"pip could not download {wheel.requirement}{f' from {index}' if index else ''} ({reason})."
+        )
     unpack_libraries(wheels[0], folder / "lib")
     shutil.rmtree(download)
     return Source(wheel.kind, folder / "lib", copy=True)
@@ -142,8 +143,7 @@ def unpack_libraries(wheel: Path, destination: Path) -> None:
         members = {PurePosixPath(name).name: name for name in archive.namelist()}
         wanted = [name for name in members if any(fnmatch.fnmatchcase(name, pattern) for pattern in LIBRARY_PATTERNS)]
         if missing := [stem for stem in _NEEDED if not any(name.startswith(stem) for name in wanted)]:
-            msg = f"The wheel lacks {', '.join(f'{stem}N' for stem in missing)}: {wheel}"
-            raise ComponentMissing(msg)
+            raise ComponentMissing(f"The wheel lacks {', '.join(f'{stem}N' for stem in missing)}: {wheel}")
         for name in wanted:
             with archive.open(members[name]) as source, (destination / name).open("wb") as target:
                 shutil.copyfileobj(source, target, 1 << 20)

@@ -23,8 +23,9 @@ def workspace_root() -> Path:
     """
     root = _repository([*_chosen_roots(), Path.cwd(), *Path.cwd().parents])
     if root is None:
-        msg = "The trt-workbench repository was not found from here; run inside it or set TRTW_ROOT to its folder."
-        raise ComponentMissing(msg)
+        raise ComponentMissing(
+            "The trt-workbench repository was not found from here; run inside it or set TRTW_ROOT to its folder."
+        )
     return root
 
 
@@ -81,9 +82,8 @@ def tensorrt_root() -> Path:
     """
     root = _repository(_chosen_roots())
     if root is None:
-        msg = (
+        raise ComponentMissing(
             "TensorRT's libraries are code, so they are not taken from the current folder: set TRTW_ROOT to the "
             "repository's folder, or TENSORRT_HOME to TensorRT's."
         )
-        raise ComponentMissing(msg)
     return root / "extern" / "tensorrt"

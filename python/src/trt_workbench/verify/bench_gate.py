@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.gate import Check, Shapes, Unverified
-from trt_workbench.engine.verification import Verification
+from trt_workbench.engine.verification import Shapes, Verification
 from trt_workbench.errors import WorkbenchError
 from trt_workbench.verify.apart import plan_verified_apart
 from trt_workbench.verify.engine import Note, PlanRequest
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong, require_verified
 from trt_workbench.verify.isolation import Isolated
+from trt_workbench.verify.unverified import Unverified
+
+Check = Callable[[Mapping[str, Any], Path, Shapes | None, int], dict[str, Any] | None]
+"""From provenance, model, input shapes (None for a language model) and device to a mark; raises CheckFailed."""
 
 
 @dataclass(frozen=True)
 class BenchGate:
-    """Lets engines pass that are verified at the shapes of their point; it is what `bench.gate.Gate` asks for.
+    """Lets engines pass that are verified at the shapes of their point.
 
     Language models have been compared with PyTorch, batch by batch, when their point is loaded; only what is known to
     be wrong is refused.
@@ -39,8 +42,7 @@ class BenchGate:
                 try:
                     return plan_verified_apart(request, worker, timeout_s)
                 except (WorkbenchError, RuntimeError) as error:
-                    msg = f"The engine could not be verified: {error}; {request.plan}"
-                    raise Unverified(msg) from error
+                    raise Unverified(f"The engine could not be verified: {error}; {request.plan}") from error
 
             def check(
                 provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.engine_arrays import file_name
 from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.verify.cut import Form, Source, read_source
 from trt_workbench.verify.draw import draw
@@ -77,8 +77,7 @@ def check_bisectable(request: VerifyRequest) -> None:
     """Raise UsageProblem where a request names nothing that can be taken apart."""
     of_model(request)
     if request.reference == NO_REFERENCE:
-        msg = "--bisect needs true values to compare with; leave out --reference none."
-        raise UsageProblem(msg)
+        raise UsageProblem("--bisect needs true values to compare with; leave out --reference none.")
 
 
 def carry_state(earlier: Path, folder: Path) -> None:

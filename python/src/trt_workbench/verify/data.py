@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.engine_arrays import Sample, read_samples
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.verify.space import Case, Range, Space
 
 Arrays = dict[str, NDArray[Any]]
@@ -41,8 +41,7 @@ class Data:
                 found.setdefault(tuple(sorted(sizes.items())), []).append(sample.inputs)
         if not found:
             shapes = "; ".join(f"{name} {list(array.shape)}" for name, array in self._samples[0].inputs.items())
-            msg = f"No sample of --inputs has shapes that are offered; the first one has {shapes}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"No sample of --inputs has shapes that are offered; the first one has {shapes}.")
         fixed = []
         for key, samples in found.items():
             here = {name: Range(size, size, size) for name, size in key}

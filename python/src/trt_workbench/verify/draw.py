@@ -69,8 +69,7 @@ def _drawn(spec: TensorSpec, shape: tuple[int, ...], kind: Kind, generator: np.r
         return _typed(_floats(shape, kind, generator, is_mask="mask" in name), spec.dtype)
     dtype = np.dtype(spec.dtype)
     if dtype.kind not in "biu":
-        msg = f"Input {spec} is of a type for which no values can be drawn; give arrays with --inputs."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; give arrays with --inputs.")
     if "mask" in name or dtype.kind == "b":
         return _mask(shape, generator).astype(dtype)
     if "type" in name:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_workbench.bench.rundir import run_directory
 from trt_workbench.engine.files import write_json
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.directory import run_directory
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.keeping import Mode, crashed, unverified, verdict_of
@@ -61,8 +61,7 @@ def verify_plan(request: PlanRequest, note: Note = lambda _: None, step: Note = 
     """
     manifest = read_manifest(request.plan)
     if manifest is None:
-        msg = f"The plan has no manifest to keep a verdict in: {request.plan}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The plan has no manifest to keep a verdict in: {request.plan}")
     reason = _beyond(manifest)
     try:
         found = None if reason else _verified(request, manifest, note, step)

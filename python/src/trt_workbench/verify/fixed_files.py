@@ -25,8 +25,7 @@ def check_output(request: VerifyRequest, output: Path) -> None:
     is_model = output.suffix == MODEL_SUFFIX
     if is_model == (request.backend == TENSORRT):
         kind = "a plan, such as model.plan" if request.backend == TENSORRT else "a model, such as model.onnx"
-        msg = f"--fix-out on {request.backend} takes the name of {kind}, not {output}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--fix-out on {request.backend} takes the name of {kind}, not {output}")
     refuse_special(output)
     sources = [path for path in (request.target, request.model) if path]
     check_destination(output, sources)

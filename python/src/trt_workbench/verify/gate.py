@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.bench.gate import ALLOW, Unverified
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
@@ -19,6 +18,7 @@ from trt_workbench.errors import CheckFailed
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
 from trt_workbench.verify.keeping import agreed
 from trt_workbench.verify.opening import MODEL_SUFFIX
+from trt_workbench.verify.unverified import ALLOW, Unverified
 
 Verify = Callable[[PlanRequest, Note], Verification]
 

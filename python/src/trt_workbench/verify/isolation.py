@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from trt_workbench.bench.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
+from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.system.interpreter import python_command
 from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.opening import VerifyRequest

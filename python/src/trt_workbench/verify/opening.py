@@ -97,8 +97,7 @@ class Opened:
                 _refuse_random(model)
         self.record = self._open_record()
         if request.target.suffix != MODEL_SUFFIX and request.backend != TENSORRT:
-            msg = f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}")
         self._note = note
         self._in_profile: tuple[int, Session] | None = None
         try:
@@ -154,12 +153,14 @@ class Opened:
         if request.reference in (NO_REFERENCE, *backend_names()) or not Path(request.reference).is_dir():
             return None
         if request.inputs:
-            msg = "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
+            )
         record = Record(Path(request.reference))
         if self.graph and hash_model(self.graph) != record.model_sha256:
-            msg = f"The record is of another model; name its own with --model, or record again: {self.graph}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The record is of another model; name its own with --model, or record again: {self.graph}"
+            )
         return record
 
     def _open_reference(self) -> LiveReference | None:
@@ -173,8 +174,9 @@ class Opened:
         try:
             session = backend.load(graph, SessionOptions())
         except WorkbenchError as error:
-            msg = f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"
-            raise type(error)(msg) from error
+            raise type(error)(
+                f"The reference {request.reference} cannot be opened; choose another with --reference. {error}"
+            ) from error
         self._sessions.append(session)
         return LiveReference(request.reference, session)
 
@@ -183,8 +185,7 @@ class Opened:
         """Return the pairs that the option `state` names."""
         state = self._request.options.get(_STATE) or {}
         if not isinstance(state, Mapping):
-            msg = f'Option state is a JSON object such as {{"h_next": "h"}}, not {state!r}.'
-            raise UsageProblem(msg)
+            raise UsageProblem(f'Option state is a JSON object such as {{"h_next": "h"}}, not {state!r}.')
         return {str(output): str(fed) for output, fed in state.items()}
 
     @property
@@ -250,11 +251,10 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         return replace(request, model=request.model or request.target)
     model, manifest = request.model or own_model(request.target), read_manifest(request.target)
     if model is None or manifest is None:
-        msg = (
+        raise UsageProblem(
             "Looking for the place of a fault, and for a way around it, takes the model that the plan was built from: "
             f"name it (--model), and keep the manifest beside {request.target}"
         )
-        raise UsageProblem(msg)
     plain = BuildSettings().model_dump(mode="json")
     asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
     asked.pop("precision", None)
@@ -264,8 +264,7 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
 
 def _refuse_random(model: Path) -> None:
     if found := random_operators(read_model(model)):
-        msg = (
+        raise UsageProblem(
             f"The model is random by design ({', '.join(found)}): two right runs of it differ, whatever its seeds are, "
             f"so nothing can be verified. Export it without (for inference), or cut it before: {model}"
         )
-        raise UsageProblem(msg)

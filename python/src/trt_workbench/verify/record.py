@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.bench.artefacts import foreign_files, read_document
 from trt_workbench.engine.array_files import load_arrays
 from trt_workbench.engine.files import path_within, write_json
 from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import foreign_files, read_document
 from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.space import Case, Range
@@ -83,12 +83,12 @@ class Record:
         """
         self._folder = directory / FOLDER if (directory / FOLDER).is_dir() else directory
         if not (self._folder / _INDEX).is_file():
-            msg = f"The folder holds no record to compare with; make one with `verify --record`: {directory}"
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The folder holds no record to compare with; make one with `verify --record`: {directory}"
+            )
         document = read_document(self._folder / _INDEX, *_FROM_MODEL, "calls", "sha256")
         if document.pop("sha256") != hash_document(document):
-            msg = f"The record was changed after it was made; record it again: {self._folder / _INDEX}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The record was changed after it was made; record it again: {self._folder / _INDEX}")
         with foreign_files(self._folder):
             self.name = f"record of {document['reference']}"
             self.model_sha256: str = document["model_sha256"]
@@ -135,8 +135,7 @@ class RecordedCase:
         """
         arrays = self._record.arrays(self._calls[label], "inputs")
         if lacking := [spec.name for spec in specs if spec.name not in arrays]:
-            msg = f"The record lacks input {lacking[0]} of the target."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The record lacks input {lacking[0]} of the target.")
         return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
 
     def expected(self, label: str, inputs: Arrays) -> Arrays:  # noqa: ARG002 - of a session
@@ -156,11 +155,11 @@ def _check(path: Path, sha256: str) -> None:
     try:
         sound = hash_file(path) == sha256
     except OSError as error:
-        msg = f"A file of the record cannot be read ({error.strerror}); record it again: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"A file of the record cannot be read ({error.strerror}); record it again: {path}"
+        ) from error
     if not sound:
-        msg = f"A file of the record was damaged or changed after it was made; record it again: {path}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"A file of the record was damaged or changed after it was made; record it again: {path}")
 
 
 def _plain(array: NDArray[Any]) -> NDArray[Any]:

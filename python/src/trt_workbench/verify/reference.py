@@ -56,8 +56,7 @@ class LiveReference:
         try:
             return self._run(inputs)
         except WorkbenchError as error:
-            msg = f"the reference {self.name} does not run it: {error}"
-            raise type(error)(msg) from error
+            raise type(error)(f"the reference {self.name} does not run it: {error}") from error
 
     def lacks(self, check: Check, trial: Trial) -> set[str]:
         """Return the outputs for which the model breaks a property by a quarter of the limit or more."""

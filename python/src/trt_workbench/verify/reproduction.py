@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.engine_arrays import file_name
 from trt_workbench.engine.files import write_json, write_text
+from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.verify.bisect import FOLDER, Bisected

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.bench.engine_arrays import file_name
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
+from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.verify.calls import Arrays, Call, calls
 from trt_workbench.verify.crash import is_crash
@@ -292,8 +292,7 @@ class _Run:
                 self._session.run(inputs)
             except UsageProblem:
                 raise _Refused(str(error)) from error
-            msg = f"{error}; the target does, and nothing was proven of it"
-            raise UsageProblem(msg) from error
+            raise UsageProblem(f"{error}; the target does, and nothing was proven of it") from error
 
     def _limits(
         self, session: Session, inputs: Arrays, expected: Arrays | None, rows: Mapping[str, bool], *, closely: bool
@@ -345,8 +344,7 @@ class _Refused(UsageProblem):
 
 def _recorder(request: VerifyRequest, opened: Opened, folder: Path) -> Recorder:
     if opened.reference is None or opened.graph is None:
-        msg = "There is nothing to record without a reference on a backend; name one with --reference."
-        raise UsageProblem(msg)
+        raise UsageProblem("There is nothing to record without a reference on a backend; name one with --reference.")
     return Recorder(
         folder,
         model_sha256=hash_model(opened.graph),

@@ -160,8 +160,7 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
     ranges |= {name: asked[name] for name in sorted(sizes)}
     if unused := sorted(asked.keys() - used - sizes):
         there = ", ".join(ranges) or "none"
-        msg = f"There is no dynamic dimension {unused[0]!r}; the model has: {there}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no dynamic dimension {unused[0]!r}; the model has: {there}.")
     return _space(inputs, ranges, None)
 
 
@@ -292,6 +291,5 @@ def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
         return sizes[dim]
     parts = [int(part) if part.isdecimal() else sizes.get(part) for part in _parts(dim)]
     if None in parts:
-        msg = f"Dimension {dim!r} has no size; give its range with --dim."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Dimension {dim!r} has no size; give its range with --dim.")
     return sum(part for part in parts if part is not None)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.output_check import read_outputs, write_outputs
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.cut import Cut, Form, Source
 from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of

@@ -158,8 +158,7 @@ def require_chosen(found: Fixed, target: Path) -> Tried:
     """
     if found.chosen is None:
         names = ", ".join(one.name for one in found.tried) or "none fits the model"
-        msg = f"No way around makes it right; tried: {names}. {target}"
-        raise CheckFailed(msg)
+        raise CheckFailed(f"No way around makes it right; tried: {names}. {target}")
     return found.chosen
 
 

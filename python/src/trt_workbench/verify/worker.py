@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trt_workbench.bench.output_check import read_outputs, write_outputs
-from trt_workbench.bench.worker import run_worker
+from trt_workbench.measure.serving import run_worker
+from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.engine import PlanRequest, verify_plan
 from trt_workbench.verify.isolation import request_of
 from trt_workbench.verify.part import run_part

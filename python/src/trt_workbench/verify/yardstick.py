@@ -286,8 +286,7 @@ def precision_of(text: str) -> str:
     """
     named = [part for part in re.split(r"\W+", text) if part in UNITS]
     if not named:
-        msg = f"There is no yardstick for precision {text!r}; known are {', '.join(PRECISIONS)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"There is no yardstick for precision {text!r}; known are {', '.join(PRECISIONS)}.")
     return max(named, key=PRECISIONS.index)
 
 

@@ -90,11 +90,11 @@ def convert(path: Path, precision: torch.dtype = torch.float32) -> Converted:
     try:
         return _Converter(model, precision).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
-        msg = f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The model cannot be converted to PyTorch ({type(error).__name__}: {error}): {path}"
+        ) from error
     except UsageProblem as error:
-        msg = f"{error} Use ort-cpu or ort-cuda, which run all of ONNX. File: {path}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"{error} Use ort-cpu or ort-cuda, which run all of ONNX. File: {path}") from error
 
 
 class _Converter:
@@ -130,8 +130,7 @@ class _Converter:
                 unknown.setdefault(name, node.name or "(no name)")
         if unknown:
             named = ", ".join(f"{operator} (node {node})" for operator, node in sorted(unknown.items()))
-            msg = f"The torch backend has no counterpart of {named}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The torch backend has no counterpart of {named}.")
 
     def _add_constant(self, name: str, array: np.ndarray[Any, Any]) -> None:
         tensor = as_torch(array)
@@ -156,8 +155,7 @@ class _Converter:
     def _dtype(self, element: int, name: str) -> torch.dtype:
         if element not in TORCH_DTYPES:
             kind = onnx.TensorProto.DataType.Name(element)
-            msg = f"{name} is of type {kind}, which the torch backend does not take."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"{name} is of type {kind}, which the torch backend does not take.")
         return TORCH_DTYPES[element]
 
     def _convert(self, node: onnx.NodeProto) -> None:
@@ -186,8 +184,9 @@ class _Converter:
 
     def _value(self, name: str) -> _Value:
         if name not in self._values:
-            msg = f"{name}, the second or third output of its node, has no counterpart in the torch backend."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"{name}, the second or third output of its node, has no counterpart in the torch backend."
+            )
         return self._values[name]
 
     def _argument(self, value: _Value, node: onnx.NodeProto, place: int) -> Any:

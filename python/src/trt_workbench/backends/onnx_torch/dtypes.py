@@ -53,5 +53,4 @@ def as_torch(array: np.ndarray[Any, Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(array))
     except TypeError as error:
-        msg = f"Constants of type {array.dtype} have no counterpart in the torch backend."
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"Constants of type {array.dtype} have no counterpart in the torch backend.") from error

@@ -105,8 +105,7 @@ def max_pool(
 ) -> Tensor:
     """Greatest value of each window."""
     if outputs > 1:
-        msg = "MaxPool with its second output, the indices, has no counterpart in the torch backend."
-        raise UsageProblem(msg)
+        raise UsageProblem("MaxPool with its second output, the indices, has no counterpart in the torch backend.")
     rank = len(kernel_shape)
     strides, dilations = list(strides or [1] * rank), list(dilations or [1] * rank)
     before, after = _pads(auto_pad, pads, x.shape[2:], kernel_shape, strides, dilations)
@@ -132,8 +131,7 @@ def average_pool(
     rank = len(kernel_shape)
     strides = list(strides or [1] * rank)
     if dilations and any(dilation != 1 for dilation in dilations):
-        msg = "AveragePool with dilations has no counterpart in the torch backend."
-        raise UsageProblem(msg)
+        raise UsageProblem("AveragePool with dilations has no counterpart in the torch backend.")
     before, after = _pads(auto_pad, pads, x.shape[2:], kernel_shape, strides, [1] * rank)
     pool = _AVERAGE_POOLS[rank]
     if before == after and all(2 * pad <= extent for pad, extent in zip(before, kernel_shape, strict=True)):
@@ -197,8 +195,7 @@ def batch_normalization(
 ) -> Tensor:
     """Batch normalisation at inference."""
     if training_mode:
-        msg = "BatchNormalization in training mode has no counterpart in the torch backend."
-        raise UsageProblem(msg)
+        raise UsageProblem("BatchNormalization in training mode has no counterpart in the torch backend.")
     return F.batch_norm(x, mean, var, scale, bias, training=False, eps=epsilon)
 
 
@@ -279,8 +276,7 @@ def dropout(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """At inference, the input itself, and a mask of nothing dropped."""
     if training:
-        msg = "Dropout in training mode has no counterpart in the torch backend."
-        raise UsageProblem(msg)
+        raise UsageProblem("Dropout in training mode has no counterpart in the torch backend.")
     return x if outputs == 1 else (x, torch.ones_like(x, dtype=torch.bool))
 
 

@@ -41,13 +41,11 @@ def resize(
     """
     if mode not in ("nearest", "linear") or antialias or coordinate_transformation_mode == "tf_crop_and_resize":
         how = f"{mode}, {coordinate_transformation_mode}, antialias={antialias}"
-        msg = f"Resize with {how} has no counterpart in the torch backend."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"Resize with {how} has no counterpart in the torch backend.")
     if keep_aspect_ratio_policy != "stretch":
-        msg = (
+        raise UsageProblem(
             f"Resize with keep_aspect_ratio_policy {keep_aspect_ratio_policy} has no counterpart in the torch backend."
         )
-        raise UsageProblem(msg)
     chosen = [axis % x.ndim for axis in axes] if axes is not None else list(range(x.ndim))
     source = [x.shape[axis] for axis in chosen]
     if sizes:

@@ -55,14 +55,11 @@ class DecodeSettings:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.conf < 1.0:
-            msg = f"The score threshold must be at least 0 and below 1, not {self.conf}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The score threshold must be at least 0 and below 1, not {self.conf}.")
         if self.iou is not None and not 0.0 < self.iou <= 1.0:
-            msg = f"The overlap threshold must be above 0 and at most 1, not {self.iou}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"The overlap threshold must be above 0 and at most 1, not {self.iou}.")
         if self.max_dets < 1:
-            msg = f"At least one box per image must be allowed, not {self.max_dets}."
-            raise UsageProblem(msg)
+            raise UsageProblem(f"At least one box per image must be allowed, not {self.max_dets}.")
 
 
 @dataclass(frozen=True)
@@ -178,12 +175,14 @@ class Family(abc.ABC):
         """
         settings = settings or DecodeSettings()
         if self.output.name not in outputs:
-            msg = f"Family {self.name} reads output {self.output.name}, the model returned {sorted(outputs)}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Family {self.name} reads output {self.output.name}, the model returned {sorted(outputs)}."
+            )
         batch = outputs[self.output.name]
         if batch.ndim != 3:
-            msg = f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} takes {self.shape_text}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Output {self.output.name} has shape {list(batch.shape)}; {self.name} takes {self.shape_text}."
+            )
         batch = batch.astype(np.float32, copy=False)
         return [self._one_image(image, settings) for image in batch]
 
@@ -210,11 +209,10 @@ class Family(abc.ABC):
         if not (math.isfinite(low) and math.isfinite(high)):
             raise _not_finite(self.output)
         if low < -_SCORE_SLACK or high > 1.0 + _SCORE_SLACK:
-            msg = (
+            raise UsageProblem(
                 f"The {what} in output {self.output} reach from {low:.3g} to {high:.3g}, but family {self.name} takes "
                 "probabilities from 0 to 1. Export the model with its sigmoid, or name the right family with --family."
             )
-            raise UsageProblem(msg)
 
 
 def _not_finite(output: TensorSpec) -> CheckFailed:

@@ -65,8 +65,9 @@ class Detr(Family):
             keep = best > conf
             rows, scores, labels = image[keep], best[keep], labels[keep].astype(np.int64, copy=False)
         else:
-            msg = f"Output {self.output.name} has rows of {columns} values; {self.name} takes {self.shape_text}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Output {self.output.name} has rows of {columns} values; {self.name} takes {self.shape_text}."
+            )
         height, width = self.facts.input_size
         centre_x, centre_y, box_width, box_height = rows[:, :4].T
         return Detections(

@@ -68,8 +68,7 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
     value = _literal("names", text)
     found = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
     if not all(is_text(str(name)) for name in found):
-        msg = f"The model's metadata `names` holds characters that do not print: {text[:80]}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The model's metadata `names` holds characters that do not print: {text[:80]}")
     if isinstance(value, dict):
         try:
             by_index = {int(key): str(name) for key, name in value.items()}
@@ -79,8 +78,7 @@ def class_names(metadata: Mapping[str, str]) -> tuple[str, ...] | None:
             return tuple(by_index[index] for index in range(len(by_index)))
     elif isinstance(value, (list, tuple)) and value and all(isinstance(name, str) for name in value):
         return tuple(value)
-    msg = f"The model's metadata `names` is not a list of class names: {text[:80]}"
-    raise UsageProblem(msg)
+    raise UsageProblem(f"The model's metadata `names` is not a list of class names: {text[:80]}")
 
 
 def _require_detection(metadata: Mapping[str, str]) -> None:
@@ -90,14 +88,14 @@ def _require_detection(metadata: Mapping[str, str]) -> None:
         task = "pose" if "kpt_shape" in metadata else next((name for word, name in _HEADS if word in head), "detect")
         said = f"its head is {head!r}" if head else "it has key points (`kpt_shape`)"
     if task != "detect":
-        msg = (
+        raise UsageProblem(
             f"The model's metadata says that {said}: a model for {_TASKS.get(task, task)}. Only detectors "
             "(task 'detect') can be evaluated here."
         )
-        raise UsageProblem(msg)
     if (channels := metadata.get("channels") or "3") != "3":
-        msg = f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model's metadata says that it takes images of {channels} channels; only 3 (colour) are supported."
+        )
 
 
 def _end_to_end(metadata: Mapping[str, str]) -> bool | None:
@@ -121,13 +119,13 @@ def _image_input(inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, Literal["nch
             return spec, "nhwc"
     seen = "; ".join(map(str, inputs))
     if any(spec.name == "orig_target_sizes" for spec in inputs):
-        msg = (
+        raise UsageProblem(
             "The model is an RT-DETR or D-FINE with its post-processing inside (inputs images and orig_target_sizes), "
             f"which is not supported: export it through Ultralytics. Its inputs: {seen}."
         )
-        raise UsageProblem(msg)
-    msg = f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
-    raise UsageProblem(msg)
+    raise UsageProblem(
+        f"A detector takes one image tensor [N, 3, H, W] or [N, H, W, 3] of {', '.join(_DTYPES)}; this model: {seen}."
+    )
 
 
 def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
@@ -139,26 +137,28 @@ def _metadata_size(metadata: Mapping[str, str]) -> tuple[int, int] | None:
         return value, value
     if isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(side, int) for side in value):
         return value[0], value[1]
-    msg = f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}"
-    raise UsageProblem(msg)
+    raise UsageProblem(f"The model's metadata `imgsz` is not a size or a pair of height and width: {text[:80]}")
 
 
 def _resolve_size(
     dims: Sequence[int | None], recorded: tuple[int, int] | None, asked: tuple[int, int] | None
 ) -> tuple[int, int]:
     if None not in dims and recorded is not None and tuple(dims) != recorded:
-        msg = f"The model's input is {dims[0]}x{dims[1]} pixels, but its metadata says imgsz {list(recorded)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model's input is {dims[0]}x{dims[1]} pixels, but its metadata says imgsz {list(recorded)}."
+        )
     wanted = asked or recorded
     sides = [dim if dim is not None else (wanted and wanted[axis]) for axis, dim in enumerate(dims)]
     if asked is not None and tuple(sides) != tuple(asked):
         shown = "x".join("?" if dim is None else str(dim) for dim in dims)
-        msg = f"The model takes images of {shown} pixels (height x width); --imgsz asks for {asked[0]}x{asked[1]}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model takes images of {shown} pixels (height x width); --imgsz asks for {asked[0]}x{asked[1]}."
+        )
     height, width = sides
     if not height or not width:
-        msg = "The model takes images of any size and does not record the one it was made for; pass --imgsz."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            "The model takes images of any size and does not record the one it was made for; pass --imgsz."
+        )
     return height, width
 
 
@@ -170,5 +170,6 @@ def _literal(key: str, text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (TypeError, ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        msg = f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(
+            f"The model's metadata `{key}` cannot be read as JSON or as a Python literal: {text[:80]}"
+        ) from error

@@ -61,25 +61,26 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
     names = [spec.name for spec in outputs]
     boxes, logits = ([name for name in names if name in known] for known in (_DETR_BOXES, _DETR_LOGITS))
     if boxes and logits:
-        msg = (
+        raise UsageProblem(
             f"The outputs {boxes[0]} and {logits[0]} are those of a DETR with boxes and class logits apart (RF-DETR, "
             "LW-DETR, D-FINE, DEIM, RT-DETR from transformers), which is not supported: whether it takes pixels "
             "normalised with ImageNet's mean is not written in the file. Family detr is Ultralytics' RT-DETR export, "
             f"with one output [N, K, 6]. Outputs: {_show(outputs)}."
         )
-        raise UsageProblem(msg)
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     if name not in FAMILY_NAMES:
-        msg = f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
+        )
     encoding = _YOLOX_ENCODINGS.get(name)
     fits, reasons = _try({name: YoloX if encoding else _FAMILIES[name]}, outputs, facts)
     if len(fits) != 1:
         why = "; ".join(reasons) if reasons else "more than one output could be it"
-        msg = f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The model does not fit family {name} (from {source}): {why}. Its outputs: {_show(outputs)}."
+        )
     chosen = fits[0]
     return dataclasses.replace(chosen, encoding=encoding) if encoding and isinstance(chosen, YoloX) else chosen
 
@@ -95,11 +96,10 @@ def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     else:
         why = "; ".join(reasons)
     named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
-    msg = (
+    raise UsageProblem(
         f"It is not certain which detector family the model is of: {why}. "
         f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(FAMILY_NAMES)}."
     )
-    raise UsageProblem(msg)
 
 
 def _try(

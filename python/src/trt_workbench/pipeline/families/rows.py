@@ -25,19 +25,20 @@ def row_detections(
     """
     name, output = family.name, family.output
     if image.shape[1] != 6:
-        msg = f"Output {output.name} has rows of {image.shape[1]} values; {name} takes {family.shape_text}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Output {output.name} has rows of {image.shape[1]} values; {name} takes {family.shape_text}."
+        )
     family.check_scores(image[:, 4])
     rows = image.compress(image[:, 4] > conf, axis=0)
     classes = rows[:, 5]
     labels = classes.astype(np.int64)
     if not (labels == classes).all() or labels.min(initial=0) < 0:
-        msg = (
+        raise UsageProblem(
             f"The sixth column of output {output} does not hold classes (it has {classes[labels != classes][:1]}); "
             f"family {name} takes {family.shape_text}. Name the right family with --family."
         )
-        raise UsageProblem(msg)
     if family.class_count is not None and labels.max(initial=0) >= family.class_count:
-        msg = f"Output {output} holds class {labels.max()}, but the model names {family.class_count} classes."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Output {output} holds class {labels.max()}, but the model names {family.class_count} classes."
+        )
     return rows, rows[:, 4], labels

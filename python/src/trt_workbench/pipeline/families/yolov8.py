@@ -56,8 +56,9 @@ class YoloV8(Family):
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Detections:
         head = image.T if self.transposed else image
         if self.class_count is None or head.shape[0] != 4 + self.class_count:
-            msg = f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} takes {self.output}."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"Output {self.output.name} has shape {list(image.shape)} per image; {self.name} takes {self.output}."
+            )
         scores = head[4:]
         self.check_scores(scores)
         if self.transposed:

@@ -80,11 +80,10 @@ class YoloX(Family):
         strides = cell_counts(*self.facts.input_size).get(image.shape[0])
         if strides is None or self.class_count is None or image.shape[1] != 5 + self.class_count:
             height, width = self.facts.input_size
-            msg = (
+            raise UsageProblem(
                 f"Output {self.output.name} has shape {list(image.shape)} per image, which is not {self.shape_text} "
                 f"of an input of {height}x{width} pixels."
             )
-            raise UsageProblem(msg)
         objectness = image[:, 4]
         self.check_scores(objectness, "objectness values")
         # A product of probabilities is at most its first factor: most cells need no look at their classes.

@@ -79,8 +79,9 @@ class ExportSettings:
         """
         positions = directory.positions
         if self.cache_length and positions and self.cache_length > positions:
-            msg = f"The model has {positions} positions, so its cache cannot have {self.cache_length} slots."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The model has {positions} positions, so its cache cannot have {self.cache_length} slots."
+            )
         return self.cache_length or min(positions or DEFAULT_CACHE_LENGTH, DEFAULT_CACHE_LENGTH)
 
 
@@ -106,8 +107,7 @@ def export_llm(
     """
     slots = settings.slots(directory)
     if output.exists() and not output.is_dir():
-        msg = f"The output is a file; name a folder: {output}"
-        raise UsageProblem(msg)
+        raise UsageProblem(f"The output is a file; name a folder: {output}")
     say(f"Loading {directory.model_type} model {directory.path}")
     model = load_causal_lm(directory)
     reference = TorchLlm(model, device="cpu", precision="fp32", compiled=False)
@@ -207,11 +207,11 @@ def graph_from_export(
         manifest = read_json(folder / MANIFEST)
         source, entries = manifest["source"]["sha256"], {entry["kind"]: entry for entry in manifest["graphs"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        msg = f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}"
-        raise UsageProblem(msg) from error
+        raise UsageProblem(f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}") from error
     if source != directory.sha256:
-        msg = f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
+        )
     entry = entries.get(kind)
     if entry is None or (entry["cache_length"] or 0) < slots or (batch and entry["batch"] != batch):
         # an export replaces the last one, so it has to hold what is there, too
@@ -220,11 +220,10 @@ def graph_from_export(
         batch = batch or next((other["batch"] for other in entries.values() if other["batch"]), None)
         options = f" --cache-length {slots}" if slots else ""
         options += f" --batch {batch}" if batch else ""
-        msg = (
+        raise UsageProblem(
             f"The export holds no {kind} graph that fits; make all anew with "
             f"export-llm --graphs {kinds}{options}: {folder}"
         )
-        raise UsageProblem(msg)
     return _graph(folder, entry)
 
 
@@ -261,8 +260,9 @@ def _versions() -> dict[str, str]:
     try:
         return {name: importlib.metadata.version(name) for name in ("torch", "transformers", "onnx")}
     except importlib.metadata.PackageNotFoundError as error:
-        msg = f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
-        raise ComponentMissing(msg) from error
+        raise ComponentMissing(
+            f"Exporting a language model needs {error.name}, which is not installed. {package('transformers')}"
+        ) from error
 
 
 def _move(folder: Path, output: Path) -> None:
@@ -288,6 +288,5 @@ def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]
     names = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        msg = f"--graphs takes some of {', '.join(known)}, apart by commas, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--graphs takes some of {', '.join(known)}, apart by commas, not {text!r}.")
     return tuple(kind for kind in known if kind in names)

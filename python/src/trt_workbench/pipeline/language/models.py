@@ -218,8 +218,9 @@ class SessionSlots:
 
     def _check_room(self, tokens: int) -> None:
         if tokens > self._capacity:
-            msg = f"The graph has {self._capacity} slots; {tokens} tokens need one exported with a longer cache."
-            raise UsageProblem(msg)
+            raise UsageProblem(
+                f"The graph has {self._capacity} slots; {tokens} tokens need one exported with a longer cache."
+            )
 
 
 class TwoSessionSlots(SessionSlots):

@@ -97,13 +97,11 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
     for part in parts:
         name, _, precision = part.partition(":")
         if name == AUTO or name not in backend_names():
-            msg = f"There is no backend {name!r} for --backends; {did_you_mean(name, backend_names())}"
-            raise UsageProblem(msg)
+            raise UsageProblem(f"There is no backend {name!r} for --backends; {did_you_mean(name, backend_names())}")
         choices.append(BackendChoice(name, precision or "fp32"))
         check_precision(choices[-1])
     if not choices or len(set(choices)) < len(choices):
-        msg = f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}.")
     return tuple(choices)
 
 
@@ -111,8 +109,9 @@ def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
     """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
     if graphs is not None and all(choice.name in _TORCH for choice in choices):
         names = ", ".join(map(str, choices))
-        msg = f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
+        )
 
 
 def check_precision(choice: BackendChoice) -> None:
@@ -120,8 +119,9 @@ def check_precision(choice: BackendChoice) -> None:
     if choice.name not in _PRECISIONS:
         get_backend(choice.name).check_precision(choice.precision)
     elif choice.precision not in (known := _PRECISIONS[choice.name]):
-        msg = f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
-        raise UsageProblem(msg)
+        raise UsageProblem(
+            f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
+        )
 
 
 def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: int) -> LogitsModel:
@@ -182,8 +182,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
     if source.options:
-        msg = f"{choice.name} has no option {next(iter(source.options))!r} for language models."
-        raise UsageProblem(msg)
+        raise UsageProblem(f"{choice.name} has no option {next(iter(source.options))!r} for language models.")
     return load_torch_llm(
         source.directory,
         device=source.device,

@@ -1,0 +1,1 @@
+"""Repetitions, telemetry, stability, and the measurement of a single engine or model."""

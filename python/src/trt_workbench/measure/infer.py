@@ -1,0 +1,105 @@
+"""infer-engine: open a plan or a model, run it on samples, check the outputs, measure it, write the run's files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session
+from trt_workbench.engine.files import write_json, write_text
+from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.arrays import Sample, read_samples
+from trt_workbench.measure.model import open_model
+from trt_workbench.measure.native import open_native
+from trt_workbench.measure.queries import Measurement, MeasureSettings
+from trt_workbench.measure.request import SCHEMA_VERSION, InferOutcome, InferRequest, Note, Step
+from trt_workbench.measure.samples import SampleRun
+
+
+class _Opened(Protocol):
+    """What is run: a session, and what differs between TensorRT's own engine and every other backend."""
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend."""
+
+    @property
+    def session(self) -> Session:
+        """What executes the samples."""
+
+    def random(self) -> dict[str, NDArray[Any]]:
+        """Return random inputs. Raises UsageProblem if they cannot be made."""
+
+    def seconds(self, settings: MeasureSettings) -> float:
+        """Return about how long measuring takes."""
+
+    def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
+        """Measure on one set of inputs."""
+
+    def memory(self) -> dict[str, Any]:
+        """Return bytes by purpose."""
+
+
+def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step: Step = lambda _: None) -> InferOutcome:
+    """Run a plan or a model and write `metrics.json`, `records.jsonl` and `outputs/` into `folder`.
+
+    Args:
+        request: what is asked for.
+        folder: an existing folder, such as the staging folder of a run directory.
+        say: called with what a person who waits should know.
+        step: called with the number of samples done.
+
+    Raises:
+        UsageProblem: the file, an option or the inputs cannot be used, or references are missing.
+        CheckFailed: a part of the model would run elsewhere than on the backend that was asked for.
+        ComponentMissing: the backend, or a library or GPU that it needs, is absent.
+        DeviceFailure: the device failed or is out of memory.
+    """
+    if request.inputs and request.shapes:
+        raise UsageProblem("--shape is for random inputs; arrays that are given have their own shapes.")
+    if request.expect is not None and not request.expect.is_dir():
+        raise UsageProblem(f"The folder of reference outputs does not exist: {request.expect}")
+    started = time.perf_counter()
+    opened: _Opened = open_native(request, say) if request.is_native else open_model(request, say)
+    load_s = time.perf_counter() - started
+    with opened.session, (folder / "records.jsonl").open("w", encoding="utf-8") as records:
+        run = SampleRun(request, folder, opened.session)
+        for number, record in enumerate(run.execute(_source(request, opened)), start=1):
+            records.write(json.dumps(record, allow_nan=False) + "\n")
+            step(number)
+        measured = _measured(opened, run.first, request.measure, say)
+        for record in measured.records if measured else ():
+            records.write(json.dumps(record, allow_nan=False) + "\n")
+        metrics = run.metrics(opened.backend, load_s, opened.memory(), measured)
+    write_json(folder / "metrics.json", metrics)
+    if measured and measured.layers:
+        write_json(folder / "layers.json", {"schema_version": SCHEMA_VERSION, "layers": measured.layers})
+    return InferOutcome(metrics, tuple(run.failures), tuple(measured.queries) if measured else ())
+
+
+def write_times(path: Path, queries: tuple[dict[str, float], ...]) -> None:
+    """Write queries as trtexec's --exportTimes does, whole or not at all. Raises OSError."""
+    write_text(path, json.dumps(queries, indent=0, allow_nan=False) + "\n")
+
+
+def _source(request: InferRequest, opened: _Opened) -> Iterator[Sample]:
+    if request.inputs:
+        return read_samples(request.inputs, opened.session.inputs)
+    return iter([Sample("random", opened.random())])
+
+
+def _measured(
+    opened: _Opened, first: Mapping[str, NDArray[Any]], settings: MeasureSettings | None, say: Note
+) -> Measurement | None:
+    """Measure on the first sample's inputs, if that is asked for."""
+    if settings is None:
+        return None
+    seconds = opened.seconds(settings)
+    # below a second, the least number of calls may take longer
+    say(f"Measuring for about {seconds:.0f} s." if seconds >= 1 else "Measuring.")
+    return opened.measure(first, settings)

@@ -1,0 +1,55 @@
+"""State of an engine: outputs that stay on the device and feed an input of the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.errors import UsageProblem
+
+
+def parse_state(texts: Sequence[str]) -> dict[str, str]:
+    """Return input names by output name from texts such as `h_next=h`.
+
+    Raises:
+        UsageProblem: a text has another form, or an output is named twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        output, _, name = text.partition("=")
+        if not output or not name:
+            raise UsageProblem(f"Option --state takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
+        if output in pairs:
+            raise UsageProblem(f"Option --state names the output {output!r} twice; one output feeds one input.")
+        pairs[output] = name
+    return pairs
+
+
+def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """Return the zeros that state inputs start from, by name.
+
+    Args:
+        specs: the session's state inputs.
+
+    Raises:
+        UsageProblem: a state has a dynamic shape, so that how it starts is unknown.
+    """
+    zeros: dict[str, NDArray[Any]] = {}
+    for spec in specs:
+        shape = tuple(dim for dim in spec.shape if dim is not None)
+        if len(shape) != len(spec.shape):
+            raise UsageProblem(
+                f"State starts from zeros here, and the shape of input {spec} is dynamic. "
+                "Build the engine with a fixed shape of it."
+            )
+        dtype: Any = spec.dtype
+        if spec.dtype.startswith(("bfloat", "float8")):
+            import ml_dtypes
+
+            dtype = getattr(ml_dtypes, spec.dtype)
+        zeros[spec.name] = np.zeros(shape, dtype)
+    return zeros

@@ -1,0 +1,152 @@
+"""Recording the timed region with Nsight Systems or Nsight Compute, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.engine.files import write_json
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.profiling import ncu_raw, nsys_stats
+from trt_workbench.profiling.kernel_layers import LayerIndex
+from trt_workbench.profiling.nsight import NCU, NSYS, Tool, find_tool, ncu_profile, nsys_profile
+from trt_workbench.profiling.nsight import nsys_stats as stats_command
+from trt_workbench.profiling.records import Kernel, Operation, Side
+from trt_workbench.system.interpreter import python_command
+
+MODULE = "trt_workbench.profiling.target"
+_KINDS: Mapping[str, type[WorkbenchError]] = {
+    kind.__name__: kind for kind in (CheckFailed, ComponentMissing, DeviceFailure, UsageProblem)
+}
+# Why a profiler may not see the device's counters: driver's setting, or a container without the capability.
+_FORBIDDEN = "ERR_NVGPUCTRPERM"
+
+
+@dataclass(frozen=True)
+class CaptureSettings:
+    """How to record.
+
+    Attributes:
+        launches: most kernel launches that Nsight Compute measures.
+        timeout_s: seconds after which a profiler is stopped.
+        say: called with each exact command.
+    """
+
+    launches: int
+    timeout_s: float
+    say: Callable[[str], None]
+
+
+class Capture:
+    """Records one workload."""
+
+    def __init__(self, work: Mapping[str, Any], folder: Path, settings: CaptureSettings) -> None:
+        """Write the workload into `folder`, where the recordings go too.
+
+        Args:
+            work: what `trt_workbench.profiling.target` is to run, as JSON values.
+            folder: made if it is absent.
+            settings: how to record.
+        """
+        self._folder, self._settings = folder, settings
+        self._request, self._failure = folder / "request.json", folder / "failure.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(self._request, {**work, "failure": str(self._failure)})
+        self.commands: list[str] = []
+
+    @property
+    def program(self) -> list[str]:
+        """The command line that is recorded."""
+        return python_command("-m", MODULE, str(self._request))
+
+    def nsys(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
+        """Record with Nsight Systems and return the kernels. Raises as `ncu`."""
+        nsys = find_tool(NSYS)
+        output = self._folder / "nsys"
+        self._run(NSYS, nsys_profile(nsys, output, self.program))
+        recording = output.with_suffix(".nsys-rep")
+        if not recording.is_file():
+            raise ComponentMissing("Nsight Systems left no recording; what it printed is in nsys.log.")
+        kernels = self._run(NSYS, stats_command(nsys, recording, nsys_stats.KERNELS), name=nsys_stats.KERNELS)
+        command = stats_command(nsys, recording, nsys_stats.RANGES)
+        ranges = self._run(NSYS, command, name=nsys_stats.RANGES, may_fail=True)
+        # without any range in the recording, nsys says so instead of printing a table
+        found = ranges if "NVTX Range" in ranges else None
+        return nsys_stats.read_kernels(kernels, found, LayerIndex(operations), side)
+
+    def ncu(self, operations: Sequence[Operation], side: Side) -> list[Kernel]:
+        """Record with Nsight Compute and return the kernels.
+
+        Raises:
+            ComponentMissing: the profiler is not installed, or may not read the device's counters.
+            UsageProblem: it recorded no kernel, printed what cannot be read, or the workload is wrong.
+            DeviceFailure: the device failed, or the time is over.
+        """
+        log = self._folder / "ncu.csv"
+        self._run(NCU, ncu_profile(find_tool(NCU), log, self._settings.launches, self.program), log=log)
+        return ncu_raw.read_kernels(log.read_text(encoding="utf-8", errors="replace"), LayerIndex(operations), side)
+
+    def _run(
+        self,
+        tool: Tool,
+        command: list[str],
+        *,
+        name: str | None = None,
+        log: Path | None = None,
+        may_fail: bool = False,
+    ) -> str:
+        """Run a command, keep what it prints as `NAME.log`, and return its stdout."""
+        text = shlex.join(command)
+        self.commands.append(text)
+        self._settings.say(text)
+        # digits without separators of thousands, whatever the user's language
+        environment = {**os.environ, "LC_ALL": "C"}
+        code, stdout, stderr = _run(command, environment, self._settings.timeout_s)
+        if code is None:
+            raise DeviceFailure(f"{tool.title} was stopped after {self._settings.timeout_s:g} s (--timeout): {text}")
+        printed = stdout + stderr
+        kept = self._folder / f"{name or tool.command}.log"
+        kept.write_text(printed, encoding="utf-8")
+        told = printed + (log.read_text(encoding="utf-8", errors="replace") if log and log.is_file() else "")
+        self._raise_failure()
+        if _FORBIDDEN in told:
+            raise ComponentMissing(
+                f"{tool.title} may not read the GPU's counters ({_FORBIDDEN}); run as root, load the driver with "
+                f"NVreg_RestrictProfilingToAdminUsers=0, or give the container the capability SYS_ADMIN."
+            )
+        if code != 0 and not may_fail:
+            last = next((line.strip() for line in reversed(told.splitlines()) if line.strip()), "it printed nothing")
+            raise ComponentMissing(f"{tool.title} ended with exit code {code}: {last[:300]} The command was: {text}")
+        return stdout
+
+    def _raise_failure(self) -> None:
+        """Raise what the recorded process raised, if it failed."""
+        if self._failure.is_file():
+            failure = json.loads(self._failure.read_text(encoding="utf-8"))
+            raise _KINDS.get(failure["kind"], DeviceFailure)(failure["message"])
+
+
+def _run(command: list[str], environment: Mapping[str, str], timeout_s: float) -> tuple[int | None, str, str]:
+    """Return exit code, stdout and stderr; None as the code if the time was over and everything was stopped."""
+    # a session of its own: the profiler's children have to be stopped with it
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None, "", ""
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, stdout, stderr

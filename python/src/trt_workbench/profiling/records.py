@@ -1,0 +1,133 @@
+"""Records of a profile: one JSON line for every layer, node and kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from trt_workbench.engine.files import write_text
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import read_text
+
+SCHEMA_VERSION: Final = 1
+Side = Literal["target", "against"]
+Role = Literal["compute", "reformat", "cast", "quantize", "copy", "other"]
+# What is done because of layouts and precisions, not because the model asks for it.
+OVERHEAD: Final[tuple[Role, ...]] = ("reformat", "cast", "quantize", "copy")
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    side: Side = "target"
+
+
+class Operation(_Line):
+    """A layer of a TensorRT engine or a node of an ONNX Runtime session.
+
+    Attributes:
+        kind: which of the two.
+        index: place in the engine or session.
+        name: as the runtime has it, after fusion.
+        operator: TensorRT's layer type or the operator of the node; None where the runtime does not tell.
+        role: what it is for; "other" has no work of its own on the device, such as a constant.
+        provider: execution provider of a node.
+        onnx_nodes: names of the model's nodes that it computes; empty where the runtime made it up.
+        serves: the layer that a reformat layer feeds or reads, where its name tells.
+        input_types: precisions of the inputs, such as "fp16".
+        output_types: precisions of the outputs.
+        tactic: kernel that TensorRT chose.
+        calls: executions in one run of the model.
+        median_ms: time of one run of the model, median over the runs; None where the runtime does not time it.
+        mean_ms: the same, mean.
+        share: part of the sum of all, by the mean.
+    """
+
+    kind: Literal["layer", "node"]
+    index: int
+    name: str
+    operator: str | None = None
+    role: Role = "compute"
+    provider: str | None = None
+    onnx_nodes: list[str] = []
+    serves: str | None = None
+    input_types: list[str] = []
+    output_types: list[str] = []
+    tactic: str | None = None
+    calls: int = 1
+    median_ms: float | None = None
+    mean_ms: float | None = None
+    share: float | None = None
+
+    @property
+    def conversion(self) -> str:
+        """The change of precision from first input to first output, such as "fp32 to fp16"; empty if there is none."""
+        before, after = (next(iter(types), "") for types in (self.input_types, self.output_types))
+        return f"{before} to {after}" if before and after and before != after else ""
+
+
+class Kernel(_Line):
+    """A CUDA kernel, all its launches in the timed region together, apart for each layer that launched it.
+
+    Attributes:
+        kind: always "kernel".
+        tool: what recorded it.
+        name: of the kernel, as the tool demangles it.
+        layer: name of the layer whose NVTX range encloses the launches; None where no range is a layer's.
+        onnx_nodes: of that layer.
+        launches: in the timed region, or as many of them as were recorded.
+        total_ms: device time of the launches.
+        mean_ms: device time of one launch.
+        share: part of the sum of all kernels of the tool.
+        metrics: means over the launches, weighted by time, by Nsight Compute's names; times in ns.
+    """
+
+    kind: Literal["kernel"] = "kernel"
+    tool: Literal["nsys", "ncu"]
+    name: str
+    layer: str | None = None
+    onnx_nodes: list[str] = []
+    launches: int
+    total_ms: float
+    mean_ms: float
+    share: float | None = None
+    metrics: dict[str, float] = {}
+
+
+Record = Operation | Kernel
+_ADAPTER: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+
+
+def write_records(path: Path, records: Iterable[Record]) -> None:
+    """Write one line a record, whole or not at all. Raises OSError."""
+    write_text(path, "".join(record.model_dump_json() + "\n" for record in records))
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read every record.
+
+    Raises:
+        UsageProblem: the file is absent, or a line is cut short, wrong or of another schema version.
+    """
+    try:
+        # not splitlines: a name may hold other line separators, which JSON leaves as they are
+        lines = read_text(path).removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageProblem(
+            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
+    records = []
+    for number, line in enumerate(lines if lines != [""] else [], 1):
+        try:
+            records.append(_ADAPTER.validate_json(line))
+        except ValidationError as error:
+            details = error.errors(include_url=False)[0]
+            where = ".".join(map(str, details["loc"])) or "line"
+            raise UsageProblem(
+                f"This record is damaged or of another version ({where}: {details['msg'].lower()}): {path}:{number}"
+            ) from error
+    return records

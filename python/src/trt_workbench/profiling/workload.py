@@ -1,0 +1,97 @@
+"""What is profiled: a model or engine on a backend, with random inputs of the shapes asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import random_inputs
+from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
+
+
+class Workload(BaseModel):
+    """Everything that another process needs to do the same.
+
+    Attributes:
+        path: model or plan.
+        backend: name of the backend, never "auto".
+        precision: asked of the backend.
+        options: extra options of the backend.
+        shapes: of inputs with dynamic dimensions, by name.
+        seed: of the random inputs.
+        warmup: runs that do not count.
+        iterations: runs that do.
+        profile: optimisation profile of an engine; None chooses by the shapes.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path
+    backend: str
+    precision: str = "fp32"
+    options: dict[str, Any] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    seed: int = 0
+    warmup: int = 3
+    iterations: int = 20
+    profile: int | None = None
+
+    def session_options(self) -> SessionOptions:
+        """Return what a session is asked for; TensorRT runs without CUDA graphs, which hide the layers."""
+        extra = dict(self.options)
+        if self.backend == "trt":
+            extra["cuda_graph"] = False
+            if self.profile is not None:
+                extra["profile"] = self.profile
+            if self.path.suffix == ".onnx" and self.shapes and "profiles" not in extra:
+                dims = {name: "x".join(map(str, shape)) for name, shape in self.shapes.items()}
+                extra["profiles"] = [",".join(f"{name}:{dim}/{dim}/{dim}" for name, dim in dims.items())]
+        return SessionOptions(precision=self.precision, extra=extra)
+
+
+def open_session(work: Workload) -> Session:
+    """Load the workload's model on its backend. Raises as `Backend.load`."""
+    return require_backend(work.backend, work.path.suffix).load(work.path, work.session_options())
+
+
+def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
+    """Return random inputs for a session.
+
+    Raises:
+        UsageProblem: a dynamic dimension has no value, or a shape does not fit.
+    """
+    from trt_workbench.backends.trt_session import TrtSession
+
+    if isinstance(session, TrtSession):
+        shapes = engine_shapes(session.loaded, work.shapes, work.profile)
+        return engine_inputs(session.loaded, session.inputs, shapes, work.seed, work.profile)
+    return feed_for(session.inputs, work)
+
+
+def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[Any]]:
+    """Return random inputs for a model's inputs. Raises as `random_feed`."""
+    return random_inputs(specs, _shapes(specs, work.shapes), work.seed)
+
+
+def _shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    if unknown := sorted(asked.keys() - {spec.name for spec in specs}):
+        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {'; '.join(map(str, specs))}.")
+    return {spec.name: _shape(spec, asked.get(spec.name)) for spec in specs}
+
+
+def _shape(spec: TensorSpec, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    if asked is not None:
+        return asked
+    # a dynamic first dimension is a batch by every convention; the others mean what only the user knows
+    shape = tuple(1 if dim is None and axis == 0 else dim for axis, dim in enumerate(spec.shape))
+    fixed = tuple(dim for dim in shape if dim is not None)
+    if len(fixed) != len(shape):
+        raise UsageProblem(f"Input {spec} has dynamic dimensions; give it a shape with --shape {spec.name}:DIMxDIM.")
+    return fixed

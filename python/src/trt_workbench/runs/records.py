@@ -1,0 +1,197 @@
+"""Records of a bench run: one JSON line a repetition, written as it happens and read back with care."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.files import atomic_writer
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import parse_json, read_text
+
+SCHEMA_VERSION: Final = 1
+Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
+
+
+class Record(BaseModel):
+    """One repetition of one point.
+
+    Attributes:
+        schema_version: of this line.
+        key: of the point, the same in every run.
+        scenario: name of the scenario.
+        kind: of the scenario.
+        model: name of the model.
+        model_sha256: of the model's file; None if it was never read.
+        work: text of the work in tables; records with equal scenario and work are compared.
+        batch: items per call.
+        dims: values of named dimensions.
+        imgsz: height and width of the image, pixels.
+        runtime: label of the runtime.
+        entry: the label without the settings that are swept; None if the record is older than sweeps.
+        swept: value of every setting of the runtime that is swept.
+        backend: name of the backend.
+        precision: asked of the backend.
+        repetition: counted from 0.
+        status: "ok", "failed", "unavailable" (the backend cannot serve here), "skipped" (a sweep was saturated) or
+            "wrong" (its outputs are not those of the reference).
+        error: why it is not "ok".
+        error_kind: class of the failure, such as "crash", "timeout" or "DeviceFailure".
+        group: the same for records whose runtimes took turns with one another.
+        unstable: reasons not to trust it.
+        window_drift: how far the medians of its windows lie apart, as a share; None for too few samples.
+        latency_ms: summary of host-to-host latency: mean, p50, p90, p95, p99, min, max, count.
+        p50_interval_ms: ends of an interval for the median, by the noise within the repetition; None in older records.
+        slice_p50_ms: median of every slice in the order of the turns.
+        split_ms: medians of the parts that the runtime tells apart.
+        items_per_s: throughput of one call after another.
+        load_s: loading, with engine build or compilation where there is one.
+        first_run_ms: the first call after loading.
+        telemetry: clocks, power, energy and memory beside the measurement.
+        energy_per_item_j: of the whole card.
+        outputs: how the outputs compare with those of the reference; None in older records.
+        verification: how the TensorRT engine is verified: verdict, `text`, `evidence`, and whether it passed for
+            --allow-unverified alone (`allowed`); None for other runtimes and in older records.
+        provenance: what really executed the model.
+        samples: file of the raw samples, relative to the run directory.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    key: str
+    scenario: str
+    kind: str
+    model: str
+    model_sha256: str | None
+    work: str
+    batch: PositiveInt
+    dims: dict[str, int]
+    imgsz: tuple[int, int] | None = None
+    runtime: str
+    entry: str | None = None
+    swept: dict[str, Any] = {}
+    backend: str
+    precision: str
+    repetition: NonNegativeInt
+    status: Status
+    error: str | None = None
+    error_kind: str | None = None
+    group: str | None = None
+    unstable: list[str] = []
+    window_drift: float | None = None
+    latency_ms: dict[str, float] | None = None
+    p50_interval_ms: tuple[PositiveFloat, PositiveFloat] | None = None
+    slice_p50_ms: list[PositiveFloat] = []
+    split_ms: dict[str, float] = {}
+    items_per_s: PositiveFloat | None = None
+    load_s: float | None = None
+    first_run_ms: float | None = None
+    telemetry: dict[str, Any] | None = None
+    energy_per_item_j: float | None = None
+    outputs: dict[str, Any] | None = None
+    verification: dict[str, Any] | None = None
+    provenance: dict[str, Any] = {}
+    samples: str | None = None
+
+    @model_validator(mode="after")
+    def _has_what_was_measured(self) -> Self:
+        if self.status == "ok" and "p50" not in (self.latency_ms or {}):
+            raise ValueError("a record that is ok has latency_ms with p50")
+        return self
+
+    @field_validator("latency_ms")
+    @classmethod
+    def _takes_time(cls, latency: dict[str, float] | None) -> dict[str, float] | None:
+        if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
+            raise ValueError(f"a latency is above 0, not {wrong[0]}")
+        return latency
+
+
+class RecordFile:
+    """Appends records to a file; each is on disk when `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        """Append to `path`, which is made if it is absent."""
+        self._path = path
+
+    def append(self, record: Record) -> None:
+        """Write one record as one line."""
+        with self._path.open("a", encoding="utf-8", newline="\n") as file:
+            file.write(record.model_dump_json() + "\n")
+
+
+def write_samples(path: Path, columns: Mapping[str, NDArray[np.float64]]) -> None:
+    """Write one column of samples for each measured part, milliseconds, as a compressed .npz of float32."""
+    with atomic_writer(path) as file:
+        arrays: dict[str, Any] = {name: values.astype(np.float32) for name, values in columns.items()}
+        np.savez_compressed(file, **arrays)
+
+
+def read_samples(path: Path) -> dict[str, list[float]]:
+    """Return the columns that `write_samples` wrote.
+
+    Raises:
+        UsageProblem: the file is absent, cut short or no .npz.
+    """
+    return {name: array.tolist() for name, array in load_arrays(path).items()}
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read every record of a file.
+
+    Raises:
+        UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
+    """
+    try:
+        lines = read_text(path).split("\n")  # splitlines() would also cut at U+2028
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageProblem(
+            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
+        ) from error
+    if not any(lines):
+        raise UsageProblem(f"There is no record in this file; the run ended before its first measurement: {path}")
+    return [_parse(line, number, path) for number, line in enumerate(lines, 1) if line]
+
+
+def _parse(line: str, number: int, path: Path) -> Record:
+    try:
+        document = parse_json(line)
+    except ValueError as error:
+        raise UsageProblem(
+            f"This line is cut short or no JSON ({error}); remove it to use the others: {path}:{number}"
+        ) from error
+    found = document.get("schema_version") if isinstance(document, dict) else None
+    if found != SCHEMA_VERSION:
+        raise UsageProblem(
+            f"This record has schema version {found}, this workbench reads {SCHEMA_VERSION}: {path}:{number}"
+        )
+    try:
+        return Record.model_validate(document)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        place = f" at {'.'.join(map(str, details['loc']))}" if details["loc"] else ""
+        raise UsageProblem(f"This record is wrong{place} ({details['msg'].lower()}): {path}:{number}") from error
+
+
+def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
+    """Group records that are compared with one another: by scenario, kind and work, in order of appearance."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.scenario, record.kind, record.work), []).append(record)
+    return groups
