@@ -194,7 +194,7 @@ def test_rows_are_split_on_the_device(tmp_path: Path) -> None:
     model = tmp_path / "block.onnx"
     vit_block(model)
     extra = {**fast(), "max_batch": 2}
-    x = np.random.default_rng(0).standard_normal((5, 10, 64)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((5, 17, 64)).astype(np.float32)
     with TrtBackend().load(model, SessionOptions(extra={**extra, "rows": 2})) as engine:
         found = engine.run({"x": x})["y"]
         assert engine.record()["rows"] == 2
@@ -242,7 +242,7 @@ def test_every_profile_of_an_engine_is_verified_beside_a_record(tmp_path: Path) 
     ranges = {"N": Range(1, 2, 3)}
     recorded = verify(VerifyRequest(path, backend="ort-cpu", ranges=ranges, quick=True, record=True), first)
     assert recorded.failures == ()
-    profiles = ["x:1x10x64/1x10x64/2x10x64", "x:2x10x64/3x10x64/3x10x64"]
+    profiles = ["x:1x17x64/1x17x64/2x17x64", "x:2x17x64/3x17x64/3x17x64"]
     options = {**fast(), "profiles": profiles}
     found = verify(VerifyRequest(target=path, reference=str(first), options=options, quick=True), second)
     assert found.failures == ()

@@ -200,3 +200,14 @@ def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search, monkeypat
 def test_what_cannot_be_taken_apart_is_refused(request_: VerifyRequest, text: str) -> None:
     with pytest.raises(UsageProblem, match=text):
         check_bisectable(request_)
+
+
+def test_few_parts_are_tried_of_a_deep_model(tmp_path: Path) -> None:
+    model = attention_model(tmp_path / "model.onnx", layers=8)
+    options = {"fault": "masked attention"}
+    request = VerifyRequest(
+        target=model, backend="graph-fault", options=options, ranges={"N": Range(1, 2, 3)}, quick=True
+    )
+    found = bisect(request, verify(request, tmp_path), tmp_path)
+    assert list(found.operators) == PATTERN
+    assert found.trials <= 18, found.trials

@@ -1,16 +1,17 @@
 """The first wrong part of a wrong engine: its fewest nodes that are wrong by themselves, found by delta debugging.
 
 Marking inner tensors as outputs hides some faults, as it breaks the fusion in which they lie (TensorRT 8.6 does so; see
-docs/reference/verify.md). So parts are cut out of the model instead and fed with true values: prefixes and suffixes in
-halves first, then chunks of what is left, as in A. Zeller and R. Hildebrandt, Simplifying and Isolating
-Failure-Inducing Input (IEEE TSE 28(2), 2002).
+docs/reference/verify.md). So parts are cut out of the model instead and fed with true values: the shortest beginning that
+is wrong, in halves; of it what lies a few steps before its last node, as a fault of a fusion is local; then without
+chunks of what is left, as in A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input (IEEE TSE
+28(2), 2002). A build takes a second or more, so what counts is the number of parts that are tried.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -229,14 +230,26 @@ class _Search:
         return self._try(frozenset({maker}))
 
     def _shorten(self) -> None:
-        """Leave out nodes at the end, then at the beginning, in halves."""
+        """Leave out nodes at the end, then those far from the last one, or those at the beginning."""
         order = sorted(self._best)
-        self._halve(len(order), lambda count: order[:count])
-        order = sorted(self._best)
-        self._halve(len(order), lambda count: order[len(order) - count :])
+        self._halve(0, len(order), lambda count: order[:count])
+        if not self._near():
+            order = sorted(self._best)
+            self._halve(0, len(order), lambda count: order[len(order) - count :])
 
-    def _halve(self, count: int, taken: Callable[[int], Sequence[int]]) -> None:
-        right, wrong = 0, count
+    def _near(self) -> bool:
+        """Keep what lies within so few steps before the last node that it is still wrong; say whether anything does."""
+        nodes, last = self._best, max(self._best)
+        steps, before = 1, 0
+        while not self._try(near := self._source.near(last, steps, nodes)):
+            if near == self._source.near(last, 2 * steps, nodes):
+                return False  # that is all there is before it
+            steps, before = 2 * steps, steps
+        self._halve(before, steps, lambda count: self._source.near(last, count, nodes))
+        return True
+
+    def _halve(self, right: int, wrong: int, taken: Callable[[int], Iterable[int]]) -> None:
+        """Find the least count that is wrong, between one that is right and one that is wrong."""
         while wrong - right > 1:
             middle = (right + wrong) // 2
             if self._try(frozenset(taken(middle))):

@@ -121,6 +121,15 @@ class Source:
         """Return the outputs of a node."""
         return [name for name in self.nodes[place].output if name]
 
+    def near(self, place: int, steps: int, nodes: Collection[int]) -> frozenset[int]:
+        """Return the nodes of a set from which a node of it can be reached over so many others of it at most."""
+        found = newest = {place}
+        for _ in range(steps):
+            makers = {self._index.producer.get(name) for one in newest for name in self._reads[one]}
+            newest = {one for one in makers if one in nodes} - found
+            found = found | newest
+        return frozenset(found)
+
     def parts(self, nodes: Collection[int]) -> list[frozenset[int]]:
         """Return the connected parts of a set of nodes, the largest first."""
         left, found = set(nodes), []
