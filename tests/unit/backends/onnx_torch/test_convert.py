@@ -152,3 +152,17 @@ def test_an_expansion_as_exporters_write_it_reads_no_tensor(tmp_path: Path) -> N
     ]
     converted = compare(tmp_path / "m.onnx", nodes, ["rows", 4], noise(3, 4), {**constants, "one": np.array([1])})
     assert converted.host_reads == []
+
+
+@pytest.mark.parametrize(("inputs", "has"), [([], 0), (["x"], 1), (["x", ""], 1)])
+def test_a_node_without_its_inputs_is_refused(inputs: list[str], has: int, tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Add", inputs, ["y"], name="sum")],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, [2])],
+        [helper.make_tensor_value_info("y", FLOAT, [2])],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with pytest.raises(UsageProblem, match=rf"Add \(node sum\) has {has} of 2 inputs"):
+        convert(path)

@@ -163,6 +163,10 @@ class _Converter:
         inputs = [self._value(name) for name in node.input]
         while inputs and inputs[-1] is self._values[""]:
             inputs.pop()  # trailing inputs that were left out
+        if onnx.defs.has(node.op_type, self._opset, node.domain):
+            least = onnx.defs.get_schema(node.op_type, self._opset, node.domain).min_input
+            if len(inputs) < least:
+                raise UsageProblem(f"{node.op_type} (node {node.name}) has {len(inputs)} of {least} inputs.")
         if node.op_type in SPECIAL and self._special(node, inputs, attributes):
             return
         if self._on_host(node, inputs, attributes):
