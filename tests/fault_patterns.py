@@ -170,7 +170,7 @@ PATTERNS = (
     Pattern(
         "mask-for-each-row",
         mask_for_each_row,
-        reported_on=("8.6",),
+        wrong_on=("8.6",),
         around=partial(mask_for_each_row, one_for_all=True),
     ),
     Pattern("segformer-block", segformer_block, reported_on=("10.11", "11.1")),
@@ -179,7 +179,7 @@ PATTERNS = (
     Pattern(
         "reshaped-heads",
         reshaped_heads,
-        reported_on=("8.6",),
+        wrong_on=("8.6",),
         around=partial(reshaped_heads, multiplied_first=True),
     ),
     Pattern(
