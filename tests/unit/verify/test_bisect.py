@@ -194,16 +194,21 @@ def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search, monkeypat
     ("request_", "text"),
     [
         (VerifyRequest(target=Path("engine.plan")), "the model that the plan was built from"),
+        (VerifyRequest(target=Path("nothing.plan")), "does not exist: nothing.plan"),
         (VerifyRequest(target=Path("model.onnx"), reference="none"), "leave out --reference none"),
     ],
 )
-def test_what_cannot_be_taken_apart_is_refused(request_: VerifyRequest, text: str) -> None:
+def test_what_cannot_be_taken_apart_is_refused(
+    request_: VerifyRequest, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("engine.plan").touch()
     with pytest.raises(UsageProblem, match=text):
         check_bisectable(request_)
 
 
 def test_few_parts_are_tried_of_a_deep_model(tmp_path: Path) -> None:
-    model = attention_model(tmp_path / "model.onnx", layers=8)
+    model = attention_model(tmp_path / "model.onnx", layers=6)
     options = {"fault": "masked attention"}
     request = VerifyRequest(
         target=model, backend="graph-fault", options=options, ranges={"N": Range(1, 2, 3)}, quick=True

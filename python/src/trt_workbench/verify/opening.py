@@ -245,10 +245,12 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
     """Return the request with the model as its target: that of a plan builds as its manifest says.
 
     Raises:
-        UsageProblem: the model of the plan, or the plan's manifest, is not at hand.
+        UsageProblem: the plan, its model or its manifest is not at hand.
     """
     if request.target.suffix == MODEL_SUFFIX:
         return replace(request, model=request.model or request.target)
+    if not request.target.is_file():
+        raise UsageProblem(f"The engine or model does not exist: {request.target}")
     model, manifest = request.model or own_model(request.target), read_manifest(request.target)
     if model is None or manifest is None:
         raise UsageProblem(
