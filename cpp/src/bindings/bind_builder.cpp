@@ -4,12 +4,12 @@
 #include "bind_builder.hpp"
 #include "bind_builder_convert.hpp"
 
-#include "trtw/engine/builder.hpp"
-#include "trtw/engine/builder_config.hpp"
-#include "trtw/engine/onnx_parser.hpp"
-#include "trtw/engine/precision.hpp"
-#include "trtw/engine/timing_cache.hpp"
-#include "trtw/engine/types.hpp"
+#include "build/builder_config.hpp"
+#include "build/onnx_parser.hpp"
+#include "build/precision.hpp"
+#include "build/timing_cache.hpp"
+#include "trt/types.hpp"
+#include "trtw/builder.hpp"
 #include "trtw/error.hpp"
 
 #include <memory>

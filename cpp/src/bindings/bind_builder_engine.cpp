@@ -2,9 +2,9 @@
 #include "bind_builder.hpp"
 #include "bind_builder_convert.hpp"
 
-#include "trtw/engine/inspect.hpp"
-#include "trtw/engine/refit.hpp"
 #include "trtw/error.hpp"
+#include "trtw/inspect.hpp"
+#include "trtw/refit.hpp"
 
 #include <pybind11/numpy.h>
 

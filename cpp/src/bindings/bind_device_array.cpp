@@ -2,9 +2,9 @@
 #ifdef TRTW_WITH_CUDA
 #include "bind_device_array.hpp"
 
+#include "device/scope.hpp"
 #include "dlpack_abi.hpp"
-#include "trtw/device/scope.hpp"
-#include "trtw/engine/host_array.hpp"
+#include "run/host_array.hpp"
 
 #include <pybind11/stl.h>
 

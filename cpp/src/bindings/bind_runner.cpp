@@ -5,8 +5,8 @@
 #include "bind_runner_call.hpp"
 #include "bind_runner_ticket.hpp"
 #include "bind_vision.hpp"
-#include "trtw/engine/bench.hpp"
-#include "trtw/engine/host_array.hpp"
+#include "run/host_array.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>
@@ -184,8 +184,10 @@ private:
             const int aliased = plan_->aliased_input(o);
             if (request.selection.to_device[o] && aliased >= 0 &&
                 request.call.inputs[static_cast<std::size_t>(aliased)].source == te::Source::device) {
-                throw UsageProblem("Output '" + plan_->outputs()[o].name + "' is written in the array that was given "
-                                   "for input '" + plan_->outputs()[o].aliased_input + "': use that array.");
+                throw UsageProblem("Output '" + plan_->outputs()[o].name +
+                                   "' is written in the array that was given "
+                                   "for input '" +
+                                   plan_->outputs()[o].aliased_input + "': use that array.");
             }
         }
         return request;

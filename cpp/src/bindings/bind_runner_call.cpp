@@ -2,8 +2,8 @@
 
 #include "bind_device_array.hpp"
 #include "bind_vision.hpp"
-#include "trtw/device/check.hpp"
-#include "trtw/device/copy_pool.hpp"
+#include "device/check.hpp"
+#include "device/copy_pool.hpp"
 
 #include <pybind11/stl.h>
 
@@ -318,8 +318,8 @@ py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, con
         const engine::Output& output = finished.outputs()[o];
         const char* name = output.tensor->name.c_str();
         if (selection.to_device[o]) {
-            results[name] = DeviceArray{output.device, output.shape, output.tensor->dtype,
-                                        output.bytes, plan.device(), {}};
+            results[name] =
+                DeviceArray{output.device, output.shape, output.tensor->dtype, output.bytes, plan.device(), {}};
         } else if (selection.to_host[o]) {
             results[name] = host_output(output, copy, out, pool);
         }

@@ -6,9 +6,9 @@
 
 #ifdef TRTW_WITH_KERNELS
 #include "bind_device_array.hpp"
-#include "trtw/device/scope.hpp"
-#include "trtw/device/stream.hpp"
-#include "trtw/vision/letterbox_gpu.hpp"
+#include "device/scope.hpp"
+#include "trtw/detail/stream.hpp"
+#include "trtw/letterbox_gpu.hpp"
 
 #include <mutex>
 #endif

@@ -1,6 +1,6 @@
 #include "fake_cuda.hpp"
 
-#include "trtw/device/status.hpp"
+#include "device/status.hpp"
 
 #include <algorithm>
 #include <condition_variable>
