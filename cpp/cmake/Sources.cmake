@@ -49,15 +49,18 @@ set(TRTW_TENSORRT_SOURCES
   src/run/bench.cpp
   src/run/bench_stream.cpp
   src/run/call.cpp
+  src/run/call_memory.cpp
+  src/run/call_planner.cpp
   src/run/context_cache.cpp
   src/run/execution.cpp
+  src/run/host_outputs.cpp
+  src/run/lanes.cpp
   src/run/layer_profile.cpp
   src/run/output_allocator.cpp
   src/run/runner.cpp
   src/run/slot.cpp
-  src/run/slot_prepare.cpp
-  src/run/slot_transfer.cpp
   src/run/state.cpp
+  src/run/transfers.cpp
   src/trt/api.cpp
   src/trt/logger.cpp
   src/trt/plan.cpp

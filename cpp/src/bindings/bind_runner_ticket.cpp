@@ -12,7 +12,7 @@ namespace trtw::bindings {
 
 namespace {
 
-using Clock = engine::Slot::Clock;
+using engine::Clock;
 using Ticket = engine::Runner::Ticket;
 
 Clock::time_point deadline_after(std::optional<double> timeout_s) {

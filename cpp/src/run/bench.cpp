@@ -14,10 +14,6 @@ namespace trtw::engine {
 
 namespace {
 
-double milliseconds(BenchClock::duration duration) {
-    return std::chrono::duration<double, std::milli>(duration).count();
-}
-
 void check_options(const BenchOptions& options) {
     if (options.iterations < 1 || options.duration_s < 0.0 || options.warmup_ms < 0.0 || options.streams < 1 ||
         options.streams > 64 || options.depth < 1 || options.depth > 16) {
@@ -143,7 +139,7 @@ BenchResult bench(const std::shared_ptr<const Plan>& plan, const std::vector<Inp
     {
         const ProfilerRange range{options.profiler};
         start.record(main.get());
-        const BenchClock::time_point host_start = BenchClock::now();
+        const Clock::time_point host_start = Clock::now();
         for (BenchStream* stream : streams) {
             stream->wait_for(start, host_start);
         }
@@ -167,10 +163,10 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
     check_options(options);
     std::vector<std::vector<std::byte>> results(runner.plan().outputs().size());
     BenchResult result;
-    const BenchClock::time_point start = BenchClock::now();
+    const Clock::time_point start = Clock::now();
     double elapsed_ms = 0.0;
     const auto query = [&] {
-        const BenchClock::time_point begin = BenchClock::now();
+        const Clock::time_point begin = Clock::now();
         Sample sample;
         {
             const Runner::Finished finished = runner.run(call);
@@ -187,11 +183,11 @@ BenchResult bench_latency(Runner& runner, const Call& call, const BenchOptions& 
             sample.compute_ms = static_cast<double>(timing.compute_ms);
             sample.d2h_ms = static_cast<double>(timing.d2h_ms);
         }
-        const BenchClock::time_point end = BenchClock::now();
+        const Clock::time_point end = Clock::now();
         sample.latency_ms = sample.h2d_ms + sample.compute_ms + sample.d2h_ms;
-        sample.host_start_ms = sample.start_ms = sample.compute_start_ms = milliseconds(begin - start);
-        sample.end_to_end_ms = milliseconds(end - begin);
-        sample.end_ms = elapsed_ms = milliseconds(end - start);
+        sample.host_start_ms = sample.start_ms = sample.compute_start_ms = milliseconds<double>(begin - start);
+        sample.end_to_end_ms = milliseconds<double>(end - begin);
+        sample.end_ms = elapsed_ms = milliseconds<double>(end - start);
         return sample;
     };
     // Three calls at least: the first two prepare and capture.

@@ -8,14 +8,6 @@
 
 namespace trtw::engine {
 
-namespace {
-
-double milliseconds(BenchClock::duration duration) {
-    return std::chrono::duration<double, std::milli>(duration).count();
-}
-
-} // namespace
-
 BenchStream::InFlight::InFlight(device::Wait wait)
     : input_begin{device::EventKind::timing, wait}, input_end{device::EventKind::timing, wait},
       compute_begin{device::EventKind::timing, wait}, compute_end{device::EventKind::timing, wait},
@@ -116,7 +108,7 @@ void BenchStream::warm_and_capture() {
     }
 }
 
-void BenchStream::wait_for(const device::Event& start, BenchClock::time_point host_start) {
+void BenchStream::wait_for(const device::Event& start, Clock::time_point host_start) {
     host_start_ = host_start;
     input_.wait(start);
     compute_.wait(start);
@@ -165,7 +157,7 @@ void BenchStream::query() {
     if (query.active) {
         return;
     }
-    query.query_begin = BenchClock::now();
+    query.query_begin = Clock::now();
     if (options_.transfers) {
         query.input_begin.record(input_.get());
         copy_in(input_.get());
@@ -173,9 +165,9 @@ void BenchStream::query() {
         compute_.wait(query.input_end);
     }
     query.compute_begin.record(compute_.get());
-    query.enqueue_begin = BenchClock::now();
+    query.enqueue_begin = Clock::now();
     launch();
-    query.enqueue_end = BenchClock::now();
+    query.enqueue_end = Clock::now();
     query.compute_end.record(compute_.get());
     if (options_.transfers) {
         output_.wait(query.compute_end);
@@ -190,13 +182,13 @@ void BenchStream::query() {
 double BenchStream::finish(InFlight& query, const device::Event& start, std::vector<Sample>& samples) {
     const device::Event& last = options_.transfers ? query.output_end : query.compute_end;
     last.synchronize();
-    const BenchClock::time_point seen = BenchClock::now();
+    const Clock::time_point seen = Clock::now();
     query.active = false;
     Sample sample;
     sample.stream = number_;
-    sample.enqueue_ms = milliseconds(query.enqueue_end - query.enqueue_begin);
-    sample.host_start_ms = milliseconds(query.query_begin - host_start_);
-    sample.end_to_end_ms = milliseconds(seen - query.query_begin);
+    sample.enqueue_ms = milliseconds<double>(query.enqueue_end - query.enqueue_begin);
+    sample.host_start_ms = milliseconds<double>(query.query_begin - host_start_);
+    sample.end_to_end_ms = milliseconds<double>(seen - query.query_begin);
     sample.compute_ms = static_cast<double>(query.compute_end.milliseconds_since(query.compute_begin));
     const double compute_start = static_cast<double>(query.compute_begin.milliseconds_since(start));
     sample.start_ms = compute_start;

@@ -2,18 +2,16 @@
 #pragma once
 
 #include "device/graph.hpp"
+#include "run/clock.hpp"
 #include "run/execution.hpp"
 #include "run/io_buffers.hpp"
 #include "run/profile_choice.hpp"
 #include "trtw/bench.hpp"
 #include "trtw/detail/stream.hpp"
 
-#include <chrono>
 #include <utility>
 
 namespace trtw::engine {
-
-using BenchClock = std::chrono::steady_clock;
 
 class BenchStream {
 public:
@@ -24,7 +22,7 @@ public:
     BenchStream& operator=(const BenchStream&) = delete;
 
     /// Makes all work of this stream come after `start`, which is zero on the device's clock.
-    void wait_for(const device::Event& start, BenchClock::time_point host_start);
+    void wait_for(const device::Event& start, Clock::time_point host_start);
     /// Starts a query, unless as many as `depth` are in flight already.
     void query();
     /// Waits for the oldest query if all places are taken; returns the time, in ms since `start`, at which that
@@ -45,7 +43,7 @@ private:
     struct InFlight {
         explicit InFlight(device::Wait wait);
         device::Event input_begin, input_end, compute_begin, compute_end, output_begin, output_end;
-        BenchClock::time_point query_begin, enqueue_begin, enqueue_end;
+        Clock::time_point query_begin, enqueue_begin, enqueue_end;
         bool active = false;
     };
 
@@ -74,7 +72,7 @@ private:
     std::string graph_fallback_;
     std::vector<InFlight> in_flight_;
     std::size_t next_ = 0;
-    BenchClock::time_point host_start_;
+    Clock::time_point host_start_;
 };
 
 } // namespace trtw::engine

@@ -122,7 +122,7 @@ bool Runner::Ticket::done() const {
     return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->is_done();
 }
 
-bool Runner::Ticket::wait_until(Slot::Clock::time_point deadline) const {
+bool Runner::Ticket::wait_until(Clock::time_point deadline) const {
     const Runner* runner = runner_.load();
     return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->wait_until(deadline);
 }

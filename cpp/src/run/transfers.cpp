@@ -1,11 +1,10 @@
-// Moves a call's inputs to the device and its outputs to the host.
+#include "run/transfers.hpp"
+
 #include "device/check.hpp"
 #include "device/copy_pool.hpp"
 #include "run/host_array.hpp"
 #include "run/slice.hpp"
-#include "run/slot.hpp"
 
-#include <cstdint>
 #include <cstring>
 #include <functional>
 
@@ -39,10 +38,9 @@ void copy_slice(void* target, const void* source, const Slice& slice, cudaStream
 
 } // namespace
 
-// Fills the pinned buffer, unless the caller wrote there already.
-void Slot::stage(const Call& call, std::size_t input) {
+void Transfers::stage(const Call& call, std::size_t input) {
     const Input& source = call.inputs[input];
-    const device::PinnedBuffer& buffer = io_.inputs[input].host;
+    const device::PinnedBuffer& buffer = memory_->io().inputs[input].host;
     const TensorInfo& tensor = plan_->inputs()[input];
     if (source.strides.empty()) {
         if (source.data == buffer.data()) {
@@ -64,17 +62,43 @@ void Slot::stage(const Call& call, std::size_t input) {
     std::memcpy(buffer.data(), packed.data(), packed.size());
 }
 
-// Stages and transfers, piece by piece where that lets both overlap: the device copies one while the host fills the
-// next.
-void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
+void Transfers::stage_inputs(const Call& call) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i)) {
+            stage(call, i);
+        }
+    }
+}
+
+void Transfers::copy_staged(const Call& call, const Prepared& entry, cudaStream_t stream) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i) && entry.input_bytes[i] > 0) {
+            const InputBuffers& buffers = memory_->io().inputs[i];
+            TRTW_CUDA(cudaMemcpyAsync(buffers.device.data(), buffers.host.data(), entry.input_bytes[i],
+                                      cudaMemcpyHostToDevice, stream));
+        }
+    }
+}
+
+void Transfers::copy_inputs(const Call& call, cudaStream_t stream) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i)) {
+            copy_input(call, i, stream);
+        }
+    }
+}
+
+// The device copies one piece while the host fills the next.
+void Transfers::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
     const Input& source = call.inputs[input];
+    const InputBuffers& buffers = memory_->io().inputs[input];
     const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
-    auto* host = static_cast<std::byte*>(io_.inputs[input].host.data());
-    auto* device = static_cast<std::byte*>(io_.inputs[input].device.data());
+    auto* host = static_cast<std::byte*>(buffers.host.data());
+    auto* device = static_cast<std::byte*>(buffers.device.data());
     const auto transfer = [&](std::size_t offset, std::size_t size) {
         TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
     };
-    if (source.strides.empty() && !holds(io_.inputs[input].host, source.data)) {
+    if (source.strides.empty() && !holds(buffers.host, source.data)) {
         device::copy_in_pieces(host, source.data, bytes, std::ref(transfer));
         return;
     }
@@ -84,27 +108,30 @@ void Slot::copy_input(const Call& call, std::size_t input, cudaStream_t stream) 
     }
 }
 
-void Slot::copy_outputs(const Call& call, const Prepared& entry, cudaStream_t stream) {
-    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+void Transfers::copy_outputs(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes,
+                             cudaStream_t stream) {
+    const HostOutputs& to_host = memory_->to_host();
+    IoBuffers& io = memory_->io();
+    for (std::size_t o = 0; o < io.outputs.size(); ++o) {
         const TensorInfo& tensor = plan_->outputs()[o];
-        if (tensor.on_host || !wants_host(call, o)) {
+        if (tensor.on_host || !to_host.wanted(call, o)) {
             continue;
         }
-        const Shape& shape = entry.output_data_dependent[o] ? output_shapes_[o] : entry.output_shapes[o];
-        const std::size_t bytes = host_bytes(call, o, shape);
+        const Shape& shape = entry.output_data_dependent[o] ? shapes[o] : entry.output_shapes[o];
+        const std::size_t bytes = to_host.bytes(call, o, shape);
         if (bytes == 0) {
             continue;
         }
-        const void* source = entry.output_data_dependent[o] ? io_.output(o).data() : output_address(call, o);
-        if (const auto index = host_index(call, o)) {
-            copy_slice(io_.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
+        const void* source = entry.output_data_dependent[o] ? io.output(o).data() : memory_->output_address(call, o);
+        if (const auto index = to_host.index(call, o)) {
+            copy_slice(io.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
         } else {
-            TRTW_CUDA(cudaMemcpyAsync(io_.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+            TRTW_CUDA(cudaMemcpyAsync(io.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
         }
     }
 }
 
-void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
+bool Transfers::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
 #ifdef TRTW_WITH_KERNELS
     const std::size_t held = letterbox_.pinned_bytes() + letterbox_.device_bytes();
     bool letterboxed = false;
@@ -115,10 +142,26 @@ void Slot::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStr
                 TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
             }
             letterboxed = true;
-            page_locked_images_ += letterbox_.enqueue(input.images, input.spec, io_.inputs[i].device.data(), stream);
+            page_locked_images_ +=
+                letterbox_.enqueue(input.images, input.spec, memory_->io().inputs[i].device.data(), stream);
         }
     }
-    memory_grew_ = memory_grew_ || letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;
+    return letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;
+#else
+    return false;
+#endif
+}
+
+void Transfers::count(SlotStatus& status) const noexcept {
+    status.strided_copies = strided_copies_;
+    status.in_place_inputs = in_place_inputs_;
+    status.page_locked_images = page_locked_images_;
+}
+
+void Transfers::add_to([[maybe_unused]] MemoryUse& use) const noexcept {
+#ifdef TRTW_WITH_KERNELS
+    use.device_images = letterbox_.device_bytes();
+    use.pinned_images = letterbox_.pinned_bytes();
 #endif
 }
 
