@@ -71,6 +71,9 @@ struct RunnerOptions {
     int graph_cache = 16;                            ///< shapes, addresses and choices remembered a slot
 };
 
+/// Whether `RunnerOptions::state` feeds the input.
+bool feeds(const std::map<std::string, std::string>& state, const std::string& input);
+
 /// Bytes of memory, by what for.
 struct MemoryUse {
     std::size_t device_scratch = 0;

@@ -4,7 +4,6 @@
 #include "trtw/detail/call_gate.hpp"
 #include "trtw/tensor.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -61,11 +60,9 @@ public:
     /// JSON text of a header before the plan; empty without one.
     [[nodiscard]] const std::string& metadata() const noexcept { return metadata_; }
     [[nodiscard]] int device() const noexcept { return device_; }
-    /// The input whose memory an output has to share (TensorRT 10.15 and later), by their indices; -1 for none.
-    [[nodiscard]] int aliased_input(std::size_t output) const noexcept {
-        const std::string& name = outputs_[output].aliased_input;
-        const auto found = std::find_if(inputs_.begin(), inputs_.end(), [&](const auto& t) { return t.name == name; });
-        return name.empty() || found == inputs_.end() ? -1 : static_cast<int>(found - inputs_.begin());
+    /// The input whose memory an output has to share (TensorRT 10.15 and later), by their indices; nullopt for none.
+    [[nodiscard]] std::optional<std::size_t> aliased_input(std::size_t output) const noexcept {
+        return index_of(inputs_, outputs_[output].aliased_input); // no tensor has an empty name
     }
     /// What runs the engine is a call here, what gives it other weights closes it: TensorRT leaves a refit undefined
     /// while work of the engine is enqueued.

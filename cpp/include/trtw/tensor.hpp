@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trtw::engine {
@@ -44,6 +47,9 @@ struct TensorDescription {
     bool is_shape_tensor = false; ///< its values, not its shape, belong into a profile
 };
 
+/// Where the tensor of a name is; nullopt where there is none.
+std::optional<std::size_t> index_of(std::span<const TensorInfo> tensors, std::string_view name) noexcept;
+
 /// Whether its elements are floating-point numbers.
 bool holds_floats(const TensorInfo& tensor) noexcept;
 
@@ -55,6 +61,9 @@ std::int64_t volume(const Shape& shape);
 
 /// Bytes of a tensor in this shape, rounded up to a whole byte. Throws UsageProblem where 64 bits do not hold its bits.
 std::size_t byte_size(const TensorInfo& tensor, const Shape& shape);
+
+/// "1x3x224x224"; "scalar" without dimensions.
+std::string shape_text(std::span<const std::int64_t> shape);
 
 /// "[1, 3, ?, ?]"
 std::string bracketed(const Shape& shape);

@@ -73,7 +73,7 @@ Built build_engine(const py::object& model, const te::BuildOptions& given,
 py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& caches) {
     const std::shared_ptr<te::TimingCacheMerger> merger = self.rest.merger;
     if (!merger) {
-        throw UsageProblem("the timing cache of this build was disabled, and it kept no builder to merge others");
+        throw UsageProblem("The timing cache of this build was disabled, and it kept no builder to merge others.");
     }
     const std::vector<std::string> copies{caches.begin(), caches.end()};
     std::string merged;

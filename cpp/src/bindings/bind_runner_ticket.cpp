@@ -1,5 +1,6 @@
 #include "bind_runner_ticket.hpp"
 
+#include "run/clock.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>

@@ -194,12 +194,12 @@ private:
 void check_device(int index) {
     const device::Status status = device::status();
     if (!status.ok) {
-        throw DeviceFailure("no GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
-                            status.error + ". `trtw doctor` shows the driver");
+        throw DeviceFailure("No GPU can be used, and TensorRT builds on the GPU that the engine is for: " +
+                            status.error + ". `trtw doctor` shows the driver.");
     }
     if (index >= status.device_count) {
-        throw UsageProblem("device " + std::to_string(index) + " does not exist: this process sees " +
-                           std::to_string(status.device_count));
+        throw UsageProblem("Device " + std::to_string(index) + " does not exist: this process sees " +
+                           std::to_string(status.device_count) + ".");
     }
 }
 

@@ -4,7 +4,6 @@
 #include "build/tactic_libraries.hpp"
 #include "build/timing_cache.hpp"
 #include "trt/logger.hpp"
-#include "trt/names.hpp"
 #include "trt/types.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
@@ -18,17 +17,22 @@
 
 namespace trtw::engine {
 
+const Names<nvinfer1::ProfilingVerbosity> verbosity_words = {
+    {"none", nvinfer1::ProfilingVerbosity::kNONE},
+    {"layer_names_only", nvinfer1::ProfilingVerbosity::kLAYER_NAMES_ONLY},
+    {"detailed", nvinfer1::ProfilingVerbosity::kDETAILED},
+};
+
 namespace {
 
 using nvinfer1::BuilderFlag;
 using nvinfer1::MemoryPoolType;
 using nvinfer1::OptProfileSelector;
 using nvinfer1::PreviewFeature;
-using nvinfer1::ProfilingVerbosity;
 using nvinfer1::TacticSource;
 using nvinfer1::TensorFormat;
 
-const Names<TacticSource> kTacticSources = {
+const Names<TacticSource> tactic_source_words = {
 #if TRTW_TRT_WEAK_TYPING
     {"cublas", TacticSource::kCUBLAS},
     {"cublas_lt", TacticSource::kCUBLAS_LT},
@@ -38,7 +42,7 @@ const Names<TacticSource> kTacticSources = {
     {"jit_convolutions", TacticSource::kJIT_CONVOLUTIONS},
 };
 
-const Names<MemoryPoolType> kMemoryPools = {
+const Names<MemoryPoolType> memory_pool_words = {
     {"workspace", MemoryPoolType::kWORKSPACE},
     {"dla_managed_sram", MemoryPoolType::kDLA_MANAGED_SRAM},
     {"dla_local_dram", MemoryPoolType::kDLA_LOCAL_DRAM},
@@ -49,7 +53,7 @@ const Names<MemoryPoolType> kMemoryPools = {
 #endif
 };
 
-const Names<PreviewFeature> kPreviewFeatures = {
+const Names<PreviewFeature> preview_feature_words = {
 #if NV_TENSORRT_MAJOR < 10
     {"faster_dynamic_shapes", PreviewFeature::kFASTER_DYNAMIC_SHAPES_0805},
     {"disable_external_tactic_sources_for_core", PreviewFeature::kDISABLE_EXTERNAL_TACTIC_SOURCES_FOR_CORE_0805},
@@ -65,7 +69,7 @@ const Names<PreviewFeature> kPreviewFeatures = {
 #endif
 };
 
-const Names<TensorFormat> kFormats = {
+const Names<TensorFormat> format_words = {
     {"linear", TensorFormat::kLINEAR},     {"chw2", TensorFormat::kCHW2},
     {"hwc8", TensorFormat::kHWC8},         {"chw4", TensorFormat::kCHW4},
     {"chw16", TensorFormat::kCHW16},       {"chw32", TensorFormat::kCHW32},
@@ -75,15 +79,9 @@ const Names<TensorFormat> kFormats = {
     {"dhwc", TensorFormat::kDHWC},
 };
 
-const Names<ProfilingVerbosity> kVerbosities = {
-    {"none", ProfilingVerbosity::kNONE},
-    {"layer_names_only", ProfilingVerbosity::kLAYER_NAMES_ONLY},
-    {"detailed", ProfilingVerbosity::kDETAILED},
-};
-
 void require(bool asked, bool present, const char* option) {
     if (asked && !present) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{option});
+        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{option} + ".");
     }
 }
 
@@ -96,14 +94,14 @@ void set_values(nvinfer1::IOptimizationProfile& profile, const std::string& name
     for (const std::int64_t value : values) {
         narrow.push_back(static_cast<std::int32_t>(value));
         if (narrow.back() != value) {
-            throw UsageProblem("profile value " + std::to_string(value) + " of '" + name +
-                               "' does not fit 32 bits, which TensorRT " TRTW_TRT_VERSION_TEXT " uses");
+            throw UsageProblem("Profile value " + std::to_string(value) + " of '" + name +
+                               "' does not fit 32 bits, which TensorRT " TRTW_TRT_VERSION_TEXT " uses.");
         }
     }
     const bool set = profile.setShapeValues(name.c_str(), which, narrow.data(), static_cast<int>(narrow.size()));
 #endif
     if (!set) {
-        throw UsageProblem("TensorRT refused the profile values of '" + name + "'");
+        throw UsageProblem("TensorRT refused the profile values of '" + name + "'.");
     }
 }
 
@@ -137,8 +135,7 @@ bool settle_inputs(nvinfer1::INetworkDefinition& network, const std::vector<Prof
         if (shape != input.shape) {
             find_network_io(network, input.name, "profiles").setDimensions(to_dims(shape, input.name));
         }
-        const bool dynamic = std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; });
-        all_static = all_static && !dynamic && !input.is_shape_tensor;
+        all_static = all_static && !is_dynamic(shape) && !input.is_shape_tensor;
     }
     return all_static;
 }
@@ -177,7 +174,7 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
 #if TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE
     set(o.distributive_independence, BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE);
 #endif
-    config.setProfilingVerbosity(kVerbosities.at(o.profiling_verbosity, "profiling_verbosity"));
+    config.setProfilingVerbosity(verbosity_words.at(o.profiling_verbosity, "profiling_verbosity"));
     if (o.dla_core) {
         config.setDefaultDeviceType(nvinfer1::DeviceType::kDLA);
         config.setDLACore(*o.dla_core);
@@ -185,7 +182,7 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
 }
 
 nvinfer1::TacticSources bit_of(const std::string& source) {
-    return 1U << static_cast<std::uint32_t>(kTacticSources.at(source, "tactic_sources"));
+    return 1U << static_cast<std::uint32_t>(tactic_source_words.at(source, "tactic_sources"));
 }
 
 // TensorRT 8 fails in the middle of a build where a source is on and its library is missing, so sources that nobody
@@ -194,14 +191,14 @@ std::vector<std::string> apply_tactic_sources(nvinfer1::IBuilderConfig& config, 
     nvinfer1::TacticSources sources = config.getTacticSources();
     std::vector<std::string> warnings;
     const auto folder = library_status().libnvinfer.parent_path();
-    for (const std::string& name : kTacticSources.all()) {
+    for (const std::string& name : tactic_source_words.all()) {
         const auto asked = o.tactic_sources.find(name);
         const auto bit = bit_of(name);
         const bool on = asked != o.tactic_sources.end() ? asked->second : (sources & bit) != 0;
         const bool check = on && NV_TENSORRT_MAJOR < 10; // later versions do without these libraries
         const std::string problem = check ? tactic_library_problem(name, folder) : std::string{};
         if (!problem.empty() && asked != o.tactic_sources.end()) {
-            throw ComponentMissing("the tactic source '" + name +
+            throw ComponentMissing("The tactic source '" + name +
                                    "' was asked for, but its library cannot be used: " + problem);
         }
         if (!problem.empty()) {
@@ -220,10 +217,10 @@ std::vector<std::string> apply_tactic_sources(nvinfer1::IBuilderConfig& config, 
 
 void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     for (const auto& [name, bytes] : o.memory_pools) {
-        config.setMemoryPoolLimit(kMemoryPools.at(name, "memory_pools"), bytes);
+        config.setMemoryPoolLimit(memory_pool_words.at(name, "memory_pools"), bytes);
     }
     for (const auto& [name, on] : o.preview_features) {
-        config.setPreviewFeature(kPreviewFeatures.at(name, "preview_features"), on);
+        config.setPreviewFeature(preview_feature_words.at(name, "preview_features"), on);
     }
     if (o.optimization_level) {
         config.setBuilderOptimizationLevel(*o.optimization_level);
@@ -261,7 +258,7 @@ void apply_formats(const nvinfer1::INetworkDefinition& network, const BuildOptio
     for (const auto& [name, formats] : options.io_formats) {
         nvinfer1::TensorFormats mask = 0;
         for (const std::string& format : formats) {
-            mask |= 1U << static_cast<std::uint32_t>(kFormats.at(format, "io_formats"));
+            mask |= 1U << static_cast<std::uint32_t>(format_words.at(format, "io_formats"));
         }
         find_network_io(network, name, "io_formats").setAllowedFormats(mask);
     }
@@ -284,15 +281,15 @@ void check_supported(const BuildOptions& o) {
     require(o.hardware_compatibility == "same_compute_capability", TRTW_TRT_SAME_COMPUTE_CAPABILITY,
             "hardware compatibility 'same_compute_capability'");
     for (const auto& [name, bytes] : o.memory_pools) {
-        static_cast<void>(kMemoryPools.at(name, "memory_pools"));
+        static_cast<void>(memory_pool_words.at(name, "memory_pools"));
         static_cast<void>(bytes);
     }
     for (const auto& [name, on] : o.tactic_sources) {
-        static_cast<void>(kTacticSources.at(name, "tactic_sources"));
+        static_cast<void>(tactic_source_words.at(name, "tactic_sources"));
         static_cast<void>(on);
     }
     for (const auto& [name, on] : o.preview_features) {
-        static_cast<void>(kPreviewFeatures.at(name, "preview_features"));
+        static_cast<void>(preview_feature_words.at(name, "preview_features"));
         static_cast<void>(on);
     }
 }
@@ -338,12 +335,12 @@ std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nv
 }
 
 std::vector<std::string> tactic_source_names() {
-    return kTacticSources.all();
+    return tactic_source_words.all();
 }
 
 std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
     std::vector<std::string> names;
-    for (const std::string& name : kTacticSources.all()) {
+    for (const std::string& name : tactic_source_words.all()) {
         if ((mask & bit_of(name)) != 0) {
             names.push_back(name);
         }
@@ -352,15 +349,15 @@ std::vector<std::string> tactic_source_names_in(nvinfer1::TacticSources mask) {
 }
 
 std::vector<std::string> memory_pool_names() {
-    return kMemoryPools.all();
+    return memory_pool_words.all();
 }
 
 std::vector<std::string> preview_feature_names() {
-    return kPreviewFeatures.all();
+    return preview_feature_words.all();
 }
 
 std::vector<std::string> io_format_names() {
-    return kFormats.all();
+    return format_words.all();
 }
 
 } // namespace trtw::engine

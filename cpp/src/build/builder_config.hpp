@@ -1,6 +1,7 @@
 // Build options to TensorRT's builder configuration, all but precision (precision.hpp) and calibration.
 #pragma once
 
+#include "trt/names.hpp"
 #include "trtw/build_options.hpp"
 
 #include <NvInfer.h>
@@ -26,6 +27,9 @@ void apply_profiles(nvinfer1::IBuilder& builder, nvinfer1::INetworkDefinition& n
 std::vector<std::string> apply_options(nvinfer1::INetworkDefinition& network, nvinfer1::IBuilderConfig& config,
                                        const BuildOptions& options,
                                        std::unique_ptr<nvinfer1::ITimingCache>& timing_cache);
+
+/// The words of `profiling_verbosity`.
+extern const Names<nvinfer1::ProfilingVerbosity> verbosity_words;
 
 /// The words that this TensorRT version has, for `tactic_sources`, `memory_pools`, `preview_features`, `io_formats`.
 std::vector<std::string> tactic_source_names();

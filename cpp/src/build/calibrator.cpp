@@ -42,8 +42,8 @@ std::vector<std::int32_t> narrowed(const CalibrationTensor& tensor, const std::s
     for (std::size_t i = 0; i < count; ++i) {
         if (values[i] > std::numeric_limits<std::int32_t>::max() ||
             values[i] < std::numeric_limits<std::int32_t>::min()) {
-            throw UsageProblem("calibration input '" + name + "' holds " + std::to_string(values[i]) +
-                               ", which does not fit the 32 bits of this TensorRT version");
+            throw UsageProblem("Calibration input '" + name + "' holds " + std::to_string(values[i]) +
+                               ", which does not fit the 32 bits of this TensorRT version.");
         }
         narrow[i] = static_cast<std::int32_t>(values[i]);
     }
@@ -55,7 +55,7 @@ bool needs_narrowing(const CalibrationTensor& tensor, const TensorDescription& i
 }
 
 [[noreturn]] void misfit(const std::string& input, const std::string& problem) {
-    throw UsageProblem("calibration batch, input '" + input + "': " + problem);
+    throw UsageProblem("Calibration batch, input '" + input + "': " + problem + ".");
 }
 
 void check_tensor(const CalibrationTensor& tensor, const TensorDescription& input) {
@@ -78,13 +78,13 @@ CalibrationFeed::CalibrationFeed(const Calibration& calibration, std::vector<Ten
     if (calibration.cache) {
         cache_ = *calibration.cache;
         if (cache_.empty()) {
-            throw UsageProblem("the calibration cache is empty");
+            throw UsageProblem("The calibration cache is empty.");
         }
         return;
     }
     source_ = calibration.open();
     if (!read_batch()) {
-        throw UsageProblem("the calibration data has no batches");
+        throw UsageProblem("The calibration data has no batches.");
     }
     pending_ = true;
     for (const auto& [name, tensor] : batch_) {

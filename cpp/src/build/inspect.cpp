@@ -2,50 +2,31 @@
 
 #include "build/builder_config.hpp"
 #include "trt/logger.hpp"
-#include "trt/version.hpp"
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
 
 #include <NvInferRuntime.h>
 
-#include <string_view>
-
 namespace trtw::engine {
 
 namespace {
 
-std::string_view level_name(nvinfer1::HardwareCompatibilityLevel level) {
-    switch (level) {
-    case nvinfer1::HardwareCompatibilityLevel::kNONE:
-        return "none";
-    case nvinfer1::HardwareCompatibilityLevel::kAMPERE_PLUS:
-        return "ampere_plus";
+using nvinfer1::EngineCapability;
+using nvinfer1::HardwareCompatibilityLevel;
+
+const Names<HardwareCompatibilityLevel> levels = {
+    {"none", HardwareCompatibilityLevel::kNONE},
+    {"ampere_plus", HardwareCompatibilityLevel::kAMPERE_PLUS},
 #if TRTW_TRT_SAME_COMPUTE_CAPABILITY
-    case nvinfer1::HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY:
-        return "same_compute_capability";
+    {"same_compute_capability", HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY},
 #endif
-    }
-    return "unknown";
-}
+};
 
-std::string_view verbosity_name(nvinfer1::ProfilingVerbosity verbosity) {
-    if (verbosity == nvinfer1::ProfilingVerbosity::kDETAILED) {
-        return "detailed";
-    }
-    return verbosity == nvinfer1::ProfilingVerbosity::kNONE ? "none" : "layer_names_only";
-}
-
-std::string_view capability_name(nvinfer1::EngineCapability capability) {
-    switch (capability) {
-    case nvinfer1::EngineCapability::kSTANDARD:
-        return "standard";
-    case nvinfer1::EngineCapability::kSAFETY:
-        return "safety";
-    case nvinfer1::EngineCapability::kDLA_STANDALONE:
-        return "dla_standalone";
-    }
-    return "unknown";
-}
+const Names<EngineCapability> capabilities = {
+    {"standard", EngineCapability::kSTANDARD},
+    {"safety", EngineCapability::kSAFETY},
+    {"dla_standalone", EngineCapability::kDLA_STANDALONE},
+};
 
 std::string text_of(const char* text) {
     return text != nullptr ? text : "";
@@ -68,9 +49,9 @@ EngineDescription inspect(const Plan& plan) {
     description.device_memory_bytes = plan.device_memory_bytes();
     description.aux_stream_count = engine.getNbAuxStreams();
     description.refittable = engine.isRefittable();
-    description.hardware_compatibility = level_name(engine.getHardwareCompatibilityLevel());
-    description.profiling_verbosity = verbosity_name(engine.getProfilingVerbosity());
-    description.engine_capability = capability_name(engine.getEngineCapability());
+    description.hardware_compatibility = levels.of(engine.getHardwareCompatibilityLevel());
+    description.profiling_verbosity = verbosity_words.of(engine.getProfilingVerbosity());
+    description.engine_capability = capabilities.of(engine.getEngineCapability());
     description.tactic_sources = tactic_source_names_in(engine.getTacticSources());
 #if TRTW_TRT_WEIGHT_STREAMING
     description.streamable_weight_bytes = engine.getStreamableWeightsSize();

@@ -80,7 +80,7 @@ bool has_open_shapes(const nvinfer1::INetworkDefinition& network) {
         const nvinfer1::ILayer& layer = *network.getLayer(i);
         for (int out = 0; out < layer.getNbOutputs(); ++out) {
             const nvinfer1::Dims dims = layer.getOutput(out)->getDimensions();
-            if (dims.nbDims < 0 || std::any_of(dims.d, dims.d + dims.nbDims, [](auto dim) { return dim < 0; })) {
+            if (dims.nbDims < 0 || is_dynamic(to_vector(dims))) {
                 return true;
             }
         }
@@ -100,7 +100,7 @@ nvinfer1::ITensor& find_network_io(const nvinfer1::INetworkDefinition& network, 
             return *network.getOutput(i);
         }
     }
-    throw UsageProblem(std::string{option} + ": the model has no input or output '" + name + "'");
+    throw UsageProblem(std::string{option} + ": the model has no input or output '" + name + "'.");
 }
 
 std::optional<nvinfer1::DataType> quantized_type(nvinfer1::LayerType layer, nvinfer1::DataType stated) {

@@ -3,6 +3,7 @@
 #include "build/network.hpp"
 #include "build/onnx_nodes.hpp"
 #include "trt/api.hpp"
+#include "trt/joined.hpp"
 #include "trt/logger.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
@@ -15,14 +16,14 @@ namespace trtw::engine {
 
 namespace {
 
-constexpr auto kCodes = std::to_array<std::string_view>(
+constexpr auto code_names = std::to_array<std::string_view>(
     {"success", "internal_error", "out_of_memory", "model_deserialize_failed", "invalid_value", "invalid_graph",
      "invalid_node", "unsupported_graph", "unsupported_node", "unsupported_node_attribute", "unsupported_node_input",
      "unsupported_node_datatype", "unsupported_node_dynamic", "unsupported_node_shape", "refit_failed"});
 
 std::string code_name(nvonnxparser::ErrorCode code) {
     const auto index = static_cast<std::size_t>(code);
-    return index < kCodes.size() ? std::string{kCodes[index]} : "error " + std::to_string(index);
+    return index < code_names.size() ? std::string{code_names[index]} : "error " + std::to_string(index);
 }
 
 std::string text_of(const char* text) {
@@ -78,10 +79,7 @@ template std::vector<ParserProblem> parser_problems(const nvonnxparser::IParserR
 
 void throw_parser_problems(const std::vector<ParserProblem>& problems, const std::string& log,
                            const std::string& model_path) {
-    std::string text;
-    for (const ParserProblem& problem : problems) {
-        text += (text.empty() ? "" : "; ") + to_text(problem);
-    }
+    std::string text = joined(problems, "; ", to_text);
     if (text.empty()) {
         text = log.empty() ? "no reason given" : log;
     }
@@ -92,7 +90,7 @@ std::unique_ptr<nvonnxparser::IParser> parse_onnx(nvinfer1::INetworkDefinition& 
                                                   std::optional<bool> native_instance_norm) {
     std::error_code error;
     if (!std::filesystem::is_regular_file(model_path, error)) {
-        throw UsageProblem("no such model file: " + model_path);
+        throw UsageProblem("No such model file: " + model_path);
     }
     auto parser = create_parser(network);
     if (native_instance_norm && *native_instance_norm) {
@@ -108,7 +106,7 @@ std::unique_ptr<nvonnxparser::IParser> parse_onnx(nvinfer1::INetworkDefinition& 
         throw_parser_problems(problems, capture.errors(), model_path);
     }
     if (network.getNbOutputs() == 0) {
-        throw UsageProblem("the model has no outputs: " + model_path);
+        throw UsageProblem("The model has no outputs: " + model_path);
     }
     return parser;
 }

@@ -29,7 +29,7 @@ struct Request {
 };
 
 // One row a precision; what a version lacks is unset, so that asking for it is an error.
-const auto kRequests = std::to_array<Request>({
+const auto precision_requests = std::to_array<Request>({
 #if TRTW_TRT_WEAK_TYPING
     {&BuildOptions::fp16, "fp16", DataType::kHALF, BuilderFlag::kFP16},
     {&BuildOptions::int8, "int8", DataType::kINT8, BuilderFlag::kINT8},
@@ -65,7 +65,7 @@ bool is_strongly_typed(const BuildOptions& options) {
 }
 
 void check_strongly_typed(const NetworkTypes& types, const BuildOptions& options) {
-    for (const Request& request : kRequests) {
+    for (const Request& request : precision_requests) {
         if (!(options.*request.asked) || !request.type) { // what the version lacks was refused before
             continue;
         }
@@ -74,31 +74,31 @@ void check_strongly_typed(const NetworkTypes& types, const BuildOptions& options
                                " is asked for, but a strongly typed network takes its "
                                "types from the graph, and no tensor of this model is " +
                                std::string{dtype_name(*request.type)} +
-                               ". Convert the ONNX model to that precision first");
+                               ". Convert the ONNX model to that precision first.");
         }
     }
 }
 
 void check_weakly_typed(const NetworkTypes& types, const BuildOptions& options) {
-    for (const Request& request : kRequests) {
+    for (const Request& request : precision_requests) {
         if (request.type && types.quantized.contains(*request.type) && !(options.*request.asked)) {
-            throw UsageProblem("the model has Q/DQ nodes of type " + std::string{dtype_name(*request.type)} + ", but " +
-                               std::string{request.name} + " is not asked for");
+            throw UsageProblem("The model has Q/DQ nodes of type " + std::string{dtype_name(*request.type)} + ", but " +
+                               std::string{request.name} + " is not asked for.");
         }
     }
     const bool explicit_int8 = types.quantized.contains(DataType::kINT8);
     if (options.int8 && !explicit_int8 && !options.calibration) {
         throw UsageProblem("int8 is asked for, but the model has no Q/DQ nodes and no calibration data is given; "
-                           "quantize the model, or give calibration batches or a calibration cache");
+                           "quantize the model, or give calibration batches or a calibration cache.");
     }
     if (options.calibration && !types.quantized.empty()) {
-        throw UsageProblem("calibration is given, but the model has Q/DQ nodes, which set its scales; drop one");
+        throw UsageProblem("Calibration is given, but the model has Q/DQ nodes, which set its scales; drop one.");
     }
 }
 
 #if TRTW_TRT_WEAK_TYPING
 void apply_flags(nvinfer1::IBuilderConfig& config, const BuildOptions& options) {
-    for (const Request& request : kRequests) {
+    for (const Request& request : precision_requests) {
         if (options.*request.asked && request.flag) {
             config.setFlag(*request.flag);
         }
@@ -137,7 +137,8 @@ void apply_rules(nvinfer1::INetworkDefinition& network, const std::vector<LayerR
             }
         }
         if (!matched) {
-            throw UsageProblem(std::string{option} + ": no floating-point layer's name matches '" + rule.pattern + "'");
+            throw UsageProblem(std::string{option} + ": no floating-point layer's name matches '" + rule.pattern +
+                               "'.");
         }
     }
 }
@@ -157,7 +158,7 @@ void apply_io_types(const nvinfer1::INetworkDefinition& network, const BuildOpti
         }
 #endif
         throw UsageProblem("io_types: '" + name + "' is " + std::string{dtype_name(tensor.getType())} +
-                           " in the graph, and a strongly typed network keeps it; insert a Cast in the ONNX model");
+                           " in the graph, and a strongly typed network keeps it; insert a Cast in the ONNX model.");
     }
 }
 
@@ -165,7 +166,7 @@ void apply_io_types(const nvinfer1::INetworkDefinition& network, const BuildOpti
 
 std::vector<std::string> precision_names() {
     std::vector<std::string> names{"tf32"};
-    for (const Request& request : kRequests) {
+    for (const Request& request : precision_requests) {
         if (request.type) {
             names.emplace_back(request.name);
         }
@@ -174,22 +175,22 @@ std::vector<std::string> precision_names() {
 }
 
 void check_precision_supported(const BuildOptions& options) {
-    for (const Request& request : kRequests) {
+    for (const Request& request : precision_requests) {
         if (options.*request.asked && !request.type) {
-            throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{request.name});
+            throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no " + std::string{request.name} + ".");
         }
     }
     if (!TRTW_TRT_STRONG_TYPING && options.strongly_typed) {
-        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no strongly typed networks");
+        throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no strongly typed networks.");
     }
     if (!TRTW_TRT_WEAK_TYPING) {
         if (options.calibration) {
             throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT
-                               " has no INT8 calibrators; quantize the ONNX model with Q/DQ nodes");
+                               " has no INT8 calibrators; quantize the ONNX model with Q/DQ nodes.");
         }
         if (options.precision_constraints != "none") {
             throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no precision constraints or layer precisions: "
-                               "types come from the graph; convert the ONNX model");
+                               "types come from the graph; convert the ONNX model.");
         }
     }
 }

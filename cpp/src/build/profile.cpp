@@ -1,5 +1,6 @@
 #include "build/profile.hpp"
 
+#include "trt/joined.hpp"
 #include "trtw/error.hpp"
 
 #include <algorithm>
@@ -9,31 +10,20 @@ namespace trtw::engine {
 namespace {
 
 [[noreturn]] void fail(std::size_t profile, const std::string& input, const std::string& problem) {
-    throw UsageProblem("profile " + std::to_string(profile) + ", input '" + input + "': " + problem);
-}
-
-std::string text(const std::vector<std::int64_t>& values) {
-    std::string joined;
-    for (const std::int64_t value : values) {
-        joined += joined.empty() ? std::to_string(value) : "x" + std::to_string(value);
-    }
-    return joined.empty() ? "scalar" : joined;
-}
-
-bool is_dynamic(const ProfileInput& input) {
-    return std::any_of(input.shape.begin(), input.shape.end(), [](std::int64_t dim) { return dim < 0; });
+    throw UsageProblem("Profile " + std::to_string(profile) + ", input '" + input + "': " + problem + ".");
 }
 
 void check_order(std::size_t profile, const std::string& input, const ProfileRange& range) {
     if (range.min.size() != range.opt.size() || range.opt.size() != range.max.size()) {
         fail(profile, input,
-             "min, opt and max differ in length: " + text(range.min) + ", " + text(range.opt) + ", " + text(range.max));
+             "min, opt and max differ in length: " + shape_text(range.min) + ", " + shape_text(range.opt) + ", " +
+                 shape_text(range.max));
     }
     for (std::size_t i = 0; i < range.opt.size(); ++i) {
         if (range.min[i] > range.opt[i] || range.opt[i] > range.max[i]) {
             fail(profile, input,
-                 "min <= opt <= max does not hold at position " + std::to_string(i) + ": " + text(range.min) + ", " +
-                     text(range.opt) + ", " + text(range.max));
+                 "min <= opt <= max does not hold at position " + std::to_string(i) + ": " + shape_text(range.min) +
+                     ", " + shape_text(range.opt) + ", " + shape_text(range.max));
         }
     }
 }
@@ -43,16 +33,16 @@ void check_shape(std::size_t profile, const ProfileInput& input, const ProfileRa
     if (range.opt.size() != input.shape.size()) {
         fail(profile, input.name,
              "has " + std::to_string(range.opt.size()) + " dimensions, the model's input " +
-                 std::to_string(input.shape.size()) + " (" + text(input.shape) + ")");
+                 std::to_string(input.shape.size()) + " (" + shape_text(input.shape) + ")");
     }
     for (std::size_t i = 0; i < input.shape.size(); ++i) {
         if (range.min[i] < 0) {
-            fail(profile, input.name, "dimensions cannot be negative: min " + text(range.min));
+            fail(profile, input.name, "dimensions cannot be negative: min " + shape_text(range.min));
         }
         if (input.shape[i] >= 0 && (range.min[i] != input.shape[i] || range.max[i] != input.shape[i])) {
             fail(profile, input.name,
                  "dimension " + std::to_string(i) + " is fixed to " + std::to_string(input.shape[i]) +
-                     " in the model: min " + text(range.min) + ", max " + text(range.max));
+                     " in the model: min " + shape_text(range.min) + ", max " + shape_text(range.max));
         }
     }
 }
@@ -79,10 +69,10 @@ void check_symbols(std::size_t number, const Profile& profile, const std::vector
             const auto [place, fresh] = symbols.try_emplace(symbol, Seen{input.name, own});
             if (!fresh && place->second.range != own) {
                 fail(number, input.name,
-                     "dimension '" + symbol + "' ranges over " + text(own.min) + ", " + text(own.opt) + ", " +
-                         text(own.max) + ", but over " + text(place->second.range.min) + ", " +
-                         text(place->second.range.opt) + ", " + text(place->second.range.max) + " in input '" +
-                         place->second.input + "'");
+                     "dimension '" + symbol + "' ranges over " + shape_text(own.min) + ", " + shape_text(own.opt) +
+                         ", " + shape_text(own.max) + ", but over " + shape_text(place->second.range.min) + ", " +
+                         shape_text(place->second.range.opt) + ", " + shape_text(place->second.range.max) +
+                         " in input '" + place->second.input + "'");
             }
         }
     }
@@ -92,11 +82,7 @@ void check_names(std::size_t number, const std::map<std::string, ProfileRange>& 
                  const std::vector<ProfileInput>& inputs) {
     for (const auto& [name, range] : entries) {
         if (std::none_of(inputs.begin(), inputs.end(), [&](const ProfileInput& input) { return input.name == name; })) {
-            std::string known;
-            for (const ProfileInput& input : inputs) {
-                known += known.empty() ? input.name : ", " + input.name;
-            }
-            fail(number, name, "the model has no such input; it has " + known);
+            fail(number, name, "the model has no such input; it has " + joined(inputs, ", ", &ProfileInput::name));
         }
     }
 }
@@ -105,8 +91,8 @@ void check_input(std::size_t number, const Profile& profile, const ProfileInput&
     const auto shape = profile.shapes.find(input.name);
     if (shape != profile.shapes.end()) {
         check_shape(number, input, shape->second);
-    } else if (is_dynamic(input)) {
-        fail(number, input.name, "is dynamic (" + text(input.shape) + "), but the profile gives it no range");
+    } else if (is_dynamic(input.shape)) {
+        fail(number, input.name, "is dynamic (" + shape_text(input.shape) + "), but the profile gives it no range");
     }
     const auto values = profile.values.find(input.name);
     if (values != profile.values.end()) {
@@ -150,10 +136,11 @@ std::vector<std::int64_t> settled_shape(const ProfileInput& input, const std::ve
 void validate_profiles(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs) {
     if (profiles.empty()) {
         for (const ProfileInput& input : inputs) {
-            if (is_dynamic(input) || input.is_shape_tensor) {
-                throw UsageProblem("input '" + input.name + "' is " +
-                                   (input.is_shape_tensor ? "a shape tensor" : "dynamic (" + text(input.shape) + ")") +
-                                   ", so the engine needs an optimisation profile with its min, opt and max");
+            if (is_dynamic(input.shape) || input.is_shape_tensor) {
+                throw UsageProblem(
+                    "Input '" + input.name + "' is " +
+                    (input.is_shape_tensor ? "a shape tensor" : "dynamic (" + shape_text(input.shape) + ")") +
+                    ", so the engine needs an optimisation profile with its min, opt and max.");
             }
         }
     }

@@ -38,7 +38,7 @@ void Progress::throw_if_ended() const {
         std::rethrow_exception(problem_);
     }
     if (refused_) {
-        throw Cancelled("the build was cancelled");
+        throw Cancelled("The build was cancelled.");
     }
 }
 

@@ -4,12 +4,14 @@
 #include "device/scope.hpp"
 #include "trt/api.hpp"
 #include "trt/entry_points.hpp"
+#include "trt/joined.hpp"
 #include "trt/logger.hpp"
 #include "trt/types.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace trtw::engine {
 
@@ -17,7 +19,7 @@ namespace {
 
 std::unique_ptr<nvinfer1::IRefitter> open_refitter(const Plan& plan) {
     if (!plan.engine().isRefittable()) {
-        throw UsageProblem("the engine is not refittable; build it with refit 'full' or 'identical'");
+        throw UsageProblem("The engine is not refittable; build it with refit 'full' or 'identical'.");
     }
     return create_refitter(plan.engine());
 }
@@ -33,19 +35,16 @@ std::vector<std::string> names_of(nvinfer1::IRefitter& refitter, NameQuery query
     return names;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-    constexpr std::size_t kMost = 8;
-    std::string text;
-    for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) {
-        text += text.empty() ? names[i] : ", " + names[i];
-    }
-    return names.size() > kMost ? text + " and " + std::to_string(names.size() - kMost) + " more" : text;
+std::string first_of(const std::vector<std::string>& names) {
+    constexpr std::size_t most = 8;
+    const std::string text = joined(std::span{names}.first(std::min(names.size(), most)));
+    return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
 }
 
 void finish(nvinfer1::IRefitter& refitter, const LogCapture& capture) {
     const auto missing = names_of(refitter, &nvinfer1::IRefitter::getMissingWeights);
     if (!missing.empty()) {
-        throw UsageProblem("refitting needs these weights as well: " + joined(missing));
+        throw UsageProblem("Refitting needs these weights as well: " + first_of(missing) + ".");
     }
     if (!refitter.refitCudaEngine()) {
         throw UsageProblem("TensorRT could not refit the engine: " + capture.errors());
@@ -85,7 +84,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
 #if TRTW_TRT_PARSER_REFITTER
     const EntryPoints& entry = entry_points();
     if (entry.create_parser_refitter == nullptr) {
-        throw ComponentMissing("libnvonnxparser was not found beside libnvinfer; run `setup-tensorrt`");
+        throw ComponentMissing("libnvonnxparser was not found beside libnvinfer; run `setup-tensorrt`.");
     }
     const CallGate::Closed closed{plan.gate()};
     const device::DeviceScope scope{plan.device()};
@@ -114,7 +113,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_onnx(const Plan& plan, const s
 std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
                                                          const std::map<std::string, WeightValues>& weights) {
     if (weights.empty()) {
-        throw UsageProblem("no weights to refit are given");
+        throw UsageProblem("No weights to refit are given.");
     }
     const CallGate::Closed closed{plan.gate()};
     const device::DeviceScope scope{plan.device()};
@@ -123,7 +122,7 @@ std::shared_ptr<nvinfer1::IHostMemory> refit_from_values(const Plan& plan,
     const auto known = names_of(*refitter, &nvinfer1::IRefitter::getAllWeights);
     for (const auto& [name, values] : weights) {
         if (!std::binary_search(known.begin(), known.end(), name)) {
-            throw UsageProblem("the engine has no refittable weight '" + name + "'; it has " + joined(known));
+            throw UsageProblem("The engine has no refittable weight '" + name + "'; it has " + first_of(known) + ".");
         }
         const nvinfer1::Weights given{parse_dtype(values.dtype), values.data, static_cast<std::int64_t>(values.count)};
         if (!refitter->setNamedWeights(name.c_str(), given)) {

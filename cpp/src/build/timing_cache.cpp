@@ -26,7 +26,7 @@ std::string reason(const LogCapture& capture) {
 void start_empty(nvinfer1::IBuilderConfig& config, std::unique_ptr<nvinfer1::ITimingCache>& cache) {
     cache = read_cache(config, {});
     if (!cache || !config.setTimingCache(*cache, false)) {
-        throw DeviceFailure("TensorRT could not create a timing cache");
+        throw DeviceFailure("TensorRT could not create a timing cache.");
     }
 }
 
@@ -83,7 +83,7 @@ std::string TimingCacheMerger::merge(const std::vector<std::string>& caches) {
     for (const std::string& bytes : caches) {
         const auto cache = read_cache(*config, bytes);
         if (!merged || !cache || !merged->combine(*cache, false)) {
-            throw UsageProblem("a timing cache could not be merged: " + reason(capture));
+            throw UsageProblem("A timing cache could not be merged: " + reason(capture));
         }
     }
     const std::unique_ptr<nvinfer1::IHostMemory> bytes{merged ? merged->serialize() : nullptr};

@@ -85,8 +85,8 @@ void BenchStream::bind() {
 
 // An aliased output is written in its input's memory.
 device::DeviceBuffer& BenchStream::output_buffer(std::size_t output) {
-    const int aliased = plan_->aliased_input(output);
-    return aliased < 0 ? io_.output(output) : io_.inputs[static_cast<std::size_t>(aliased)].device;
+    const auto aliased = plan_->aliased_input(output);
+    return aliased ? io_.inputs[*aliased].device : io_.output(output);
 }
 
 void BenchStream::warm_and_capture() {

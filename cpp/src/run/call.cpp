@@ -2,6 +2,8 @@
 
 #include "trtw/error.hpp"
 
+#include <algorithm>
+
 namespace trtw::engine {
 
 namespace {
@@ -64,6 +66,10 @@ void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, cons
         throw UsageProblem("The call's to_host or at has not one entry for each of the engine's " +
                            std::to_string(outputs) + " outputs.");
     }
+}
+
+bool feeds(const std::map<std::string, std::string>& state, const std::string& input) {
+    return std::ranges::any_of(state, [&](const auto& pair) { return pair.second == input; });
 }
 
 } // namespace trtw::engine

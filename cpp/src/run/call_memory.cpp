@@ -24,10 +24,10 @@ void CallMemory::leave_lent(const Lanes& lanes) {
         if (const auto& block = io_.output(o).block()) {
             block->readers().make_wait({lanes.compute.get()});
         }
-        if (aliased_[o] < 0) {
+        if (!aliased_[o]) {
             continue;
         }
-        device::DeviceBuffer& input = io_.inputs[static_cast<std::size_t>(aliased_[o])].device;
+        device::DeviceBuffer& input = io_.inputs[*aliased_[o]].device;
         if (input.is_lent()) {
             input.release();
             count_change();
@@ -98,8 +98,8 @@ void* CallMemory::input_address(const Call& call, std::size_t input) const {
 }
 
 void* CallMemory::output_address(const Call& call, std::size_t output) {
-    if (aliased_[output] >= 0) {
-        return input_address(call, static_cast<std::size_t>(aliased_[output]));
+    if (aliased_[output]) {
+        return input_address(call, *aliased_[output]);
     }
     if (is_state_output(output)) {
         return state_.output_block(output)->data();
@@ -111,10 +111,10 @@ std::shared_ptr<device::DeviceMemory> CallMemory::output_block(const Call& call,
     if (is_state_output(output)) {
         return state_.output_block(output);
     }
-    if (aliased_[output] < 0) {
+    if (!aliased_[output]) {
         return io_.output(output).block();
     }
-    const auto input = static_cast<std::size_t>(aliased_[output]);
+    const std::size_t input = *aliased_[output];
     if (is_state_input(input)) {
         return state_.value(input).memory;
     }
@@ -143,7 +143,7 @@ void CallMemory::reserve_outputs(const Call& call, const Prepared& entry, int pr
         const std::size_t bytes = byte_size(tensor, entry.output_shapes[o]);
         if (is_state_output(o)) {
             count_change(state_.reserve_output(o, bytes, profile));
-        } else if (!tensor.on_host && aliased_[o] < 0) {
+        } else if (!tensor.on_host && !aliased_[o]) {
             count_change(io_.output(o).reserve(bytes));
         }
         if (tensor.on_host || to_host_.wanted(call, o)) {

@@ -60,7 +60,7 @@ private:
 
     const Plan* plan_;
     HostOutputs to_host_;
-    std::vector<int> aliased_; ///< by output: the input whose memory it is written in; -1: it has its own
+    std::vector<std::optional<std::size_t>> aliased_; ///< by output: the input whose memory it is written in
     IoBuffers io_;
     StateStore state_;
     std::uint64_t generation_ = 1;

@@ -10,7 +10,7 @@ namespace {
 
 // Up to here one stream and one graph for copies and compute costs less than the overlap of filling the pinned
 // buffer with the transfer gains.
-constexpr std::size_t kFuseLimit = std::size_t{2} << 20U;
+constexpr std::size_t fuse_limit = std::size_t{2} << 20U;
 
 } // namespace
 
@@ -119,7 +119,7 @@ void CallPlanner::work_out(const Call& call, Prepared& entry) {
         entry.input_bytes.push_back(byte_size(inputs[i], shapes_[i]));
         from_host += call.inputs[i].source == Source::host ? entry.input_bytes.back() : 0;
     }
-    entry.fused = options_->graph_includes_transfers.value_or(from_host <= kFuseLimit);
+    entry.fused = options_->graph_includes_transfers.value_or(from_host <= fuse_limit);
     memory_->reserve_inputs(call, entry);
     ContextCache::Roamer& roamer = contexts_.roamer(profile, lanes_->compute.get());
     roamer.key.clear();

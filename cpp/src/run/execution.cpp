@@ -1,6 +1,7 @@
 #include "run/execution.hpp"
 
 #include "device/check.hpp"
+#include "trt/api.hpp"
 #include "trt/logger.hpp"
 #include "trt/types.hpp"
 #include "trt/version.hpp"
@@ -58,8 +59,7 @@ using Spoken = LogCapture::Of; // TensorRT reports what fails on the thread that
 [[noreturn]] void raise_device(const std::string& what, const std::string& log) {
     const cudaError_t last = cudaGetLastError();
     const std::string said = log.empty() ? std::string{} : " TensorRT says: " + log;
-    if (last == cudaErrorMemoryAllocation || log.find("OutOfMemory") != std::string::npos ||
-        log.find("out of memory") != std::string::npos) {
+    if (last == cudaErrorMemoryAllocation || mentions_any(log, {"OutOfMemory", "out of memory"})) {
         throw OutOfMemory("The GPU is out of memory while " + what + "." + said);
     }
     if (last != cudaSuccess && device::poisons_process(last)) {
@@ -68,18 +68,9 @@ using Spoken = LogCapture::Of; // TensorRT reports what fails on the thread that
     throw DeviceFailure("TensorRT failed while " + what + "." + said);
 }
 
-nvinfer1::IExecutionContext* new_context(nvinfer1::ICudaEngine& engine) {
-#if NV_TENSORRT_MAJOR >= 10
-    return engine.createExecutionContext(nvinfer1::ExecutionContextAllocationStrategy::kUSER_MANAGED);
-#else
-    return engine.createExecutionContextWithoutDeviceMemory();
-#endif
-}
-
-bool is_dynamic(const Plan& plan) {
-    return std::any_of(plan.inputs().begin(), plan.inputs().end(), [](const TensorInfo& input) {
-        return input.is_shape_tensor || input.on_host ||
-               std::any_of(input.shape.begin(), input.shape.end(), [](std::int64_t dim) { return dim < 0; });
+bool has_open_inputs(const Plan& plan) {
+    return std::ranges::any_of(plan.inputs(), [](const TensorInfo& input) {
+        return input.is_shape_tensor || input.on_host || is_dynamic(input.shape);
     });
 }
 
@@ -100,7 +91,7 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
     std::unique_ptr<Execution> made{new Execution};
     made->plan_ = std::move(plan);
     made->profile_ = profile;
-    made->context_.reset(new_context(made->plan_->engine()));
+    made->context_ = create_context(made->plan_->engine());
     if (!made->context_) {
         if (capture.errors().find("rofile") != std::string::npos) {
             return nullptr;
@@ -111,7 +102,7 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
     give_scratch(context, scratch, made->plan_->device_memory_bytes());
     if (context.getOptimizationProfile() != profile) {
         // Without dynamic inputs every context has the one profile: TensorRT 8.6 needs no call then, and may refuse it.
-        if (!context.setOptimizationProfileAsync(profile, stream) && is_dynamic(*made->plan_)) {
+        if (!context.setOptimizationProfileAsync(profile, stream) && has_open_inputs(*made->plan_)) {
             return nullptr;
         }
         TRTW_CUDA(cudaStreamSynchronize(stream));
@@ -131,9 +122,8 @@ void Execution::set_shapes(std::span<const Shape> shapes) {
     const std::vector<TensorInfo>& inputs = plan_->inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         // A shape without dynamic dimensions is fixed already.
-        const bool dynamic =
-            std::any_of(inputs[i].shape.begin(), inputs[i].shape.end(), [](std::int64_t dim) { return dim < 0; });
-        if (dynamic && !context_->setInputShape(inputs[i].name.c_str(), to_dims(shapes[i], inputs[i].name))) {
+        if (is_dynamic(inputs[i].shape) &&
+            !context_->setInputShape(inputs[i].name.c_str(), to_dims(shapes[i], inputs[i].name))) {
             throw UsageProblem("TensorRT refuses the shape " + bracketed(shapes[i]) + " of input '" + inputs[i].name +
                                "': " + capture.errors());
         }
@@ -148,7 +138,7 @@ std::optional<Shape> Execution::output_shape(std::size_t output) const {
     const nvinfer1::Dims dims = context_->getTensorShape(plan_->outputs()[output].name.c_str());
     Shape shape = to_vector(dims);
     // A negative count: not even the rank is known yet, which differs from a scalar.
-    if (dims.nbDims < 0 || std::any_of(shape.begin(), shape.end(), [](std::int64_t dim) { return dim < 0; })) {
+    if (dims.nbDims < 0 || is_dynamic(shape)) {
         return std::nullopt;
     }
     return shape;

@@ -45,12 +45,6 @@ public:
         return order_.front().second;
     }
 
-    void erase(const CallKey& key) {
-        if (const auto found = index_.find(key); found != index_.end()) {
-            order_.erase(found->second);
-            index_.erase(found);
-        }
-    }
     void clear() {
         index_.clear();
         order_.clear();

@@ -117,12 +117,16 @@ bool profile_allows(std::span<const TensorInfo> inputs, const CallShapes& call, 
     return true;
 }
 
-int choose_profile(std::span<const TensorInfo> inputs, const CallShapes& call, std::optional<int> fixed) {
-    const std::size_t count = inputs.empty() ? 1 : inputs.front().profiles.size();
-    if (fixed && (*fixed < 0 || static_cast<std::size_t>(*fixed) >= count)) {
-        throw UsageProblem("Profile " + std::to_string(*fixed) + " does not exist; the engine has " +
+void check_profile(std::optional<int> profile, int count) {
+    if (profile && (*profile < 0 || *profile >= count)) {
+        throw UsageProblem("Profile " + std::to_string(*profile) + " does not exist; the engine has " +
                            std::to_string(count) + ", counted from 0.");
     }
+}
+
+int choose_profile(std::span<const TensorInfo> inputs, const CallShapes& call, std::optional<int> fixed) {
+    const std::size_t count = inputs.empty() ? 1 : inputs.front().profiles.size();
+    check_profile(fixed, static_cast<int>(count));
     const std::size_t first = fixed ? static_cast<std::size_t>(*fixed) : 0;
     const std::size_t last = fixed ? first + 1 : count;
     std::optional<std::size_t> best;

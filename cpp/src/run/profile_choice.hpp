@@ -18,6 +18,9 @@ struct CallShapes {
 /// tell two calls apart. No profile has ranges of floats.
 Shape shape_values(const TensorInfo& tensor, const Shape& shape, const void* data);
 
+/// Throws UsageProblem for a profile that an engine of `count` profiles does not have.
+void check_profile(std::optional<int> profile, int count);
+
 /// Of the profiles that allow the call: the one whose optimum it is, else the one with the smallest maximum, else
 /// the first. `fixed` leaves no choice. `inputs` are the engine's inputs in order.
 /// Throws UsageProblem with the input, what it got and every profile's range where none fits.

@@ -1,10 +1,9 @@
 #include "trtw/runner.hpp"
 
 #include "device/scope.hpp"
+#include "run/profile_choice.hpp"
 #include "run/slot.hpp"
 #include "run/slot_pool.hpp"
-
-#include <algorithm>
 
 namespace trtw::engine {
 
@@ -14,10 +13,7 @@ RunnerOptions checked(RunnerOptions options, const Plan& plan) {
     if (options.slots < 1 || options.slots > 64) {
         throw UsageProblem("A runner has 1 to 64 slots; got " + std::to_string(options.slots) + ".");
     }
-    if (options.profile && (*options.profile < 0 || *options.profile >= plan.num_profiles())) {
-        throw UsageProblem("Profile " + std::to_string(*options.profile) + " does not exist; the engine has " +
-                           std::to_string(plan.num_profiles()) + ", counted from 0.");
-    }
+    check_profile(options.profile, plan.num_profiles());
     if (!options.state.empty() && options.slots != 1) {
         throw UsageProblem("State belongs to one sequence of calls, so a runner with state has one slot. Make a "
                            "runner for each sequence; they share the engine's weights.");
@@ -37,14 +33,11 @@ void check_tensor(const TensorInfo& tensor) {
 }
 
 std::size_t state_input(const Runner& runner, const std::string& name) {
-    const auto& state = runner.options().state;
-    const auto& inputs = runner.plan().inputs();
-    const auto feeds = [&](const auto& pair) { return pair.second == name; };
-    const auto found = std::find_if(inputs.begin(), inputs.end(), [&](const TensorInfo& t) { return t.name == name; });
-    if (found == inputs.end() || std::none_of(state.begin(), state.end(), feeds)) {
+    const auto input = index_of(runner.plan().inputs(), name);
+    if (!input || !feeds(runner.options().state, name)) {
         throw UsageProblem("The other runner keeps no state '" + name + "'.");
     }
-    return static_cast<std::size_t>(found - inputs.begin());
+    return *input;
 }
 
 } // namespace
@@ -70,9 +63,7 @@ void Runner::check_options() const {
         check_tensor(tensor);
     }
     for (const std::string& name : options_.outputs.value_or(std::vector<std::string>{})) {
-        const bool known = std::any_of(plan_->outputs().begin(), plan_->outputs().end(),
-                                       [&](const TensorInfo& tensor) { return tensor.name == name; });
-        if (!known) {
+        if (!index_of(plan_->outputs(), name)) {
             throw UsageProblem("The engine has no output '" + name + "'.");
         }
     }

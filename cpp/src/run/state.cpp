@@ -10,13 +10,12 @@ namespace trtw::engine {
 
 namespace {
 
-std::size_t index_of(const std::vector<TensorInfo>& tensors, const std::string& name, const char* what) {
-    const auto found =
-        std::find_if(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return t.name == name; });
-    if (found == tensors.end()) {
+std::size_t named(const std::vector<TensorInfo>& tensors, const std::string& name, const char* what) {
+    const auto found = index_of(tensors, name);
+    if (!found) {
         throw UsageProblem("State names the " + std::string{what} + " '" + name + "', which the engine does not have.");
     }
-    return static_cast<std::size_t>(found - tensors.begin());
+    return *found;
 }
 
 void check_pair(const TensorInfo& output, const TensorInfo& input) {
@@ -44,12 +43,12 @@ StateStore::StateStore(const Plan& plan, const std::map<std::string, std::string
     : plan_{&plan}, by_input_(plan.inputs().size(), -1), by_output_(plan.outputs().size(), -1) {
     for (const auto& [output_name, input_name] : pairs) {
         Pair pair;
-        pair.output = index_of(plan.outputs(), output_name, "output");
-        pair.input = index_of(plan.inputs(), input_name, "input");
+        pair.output = named(plan.outputs(), output_name, "output");
+        pair.input = named(plan.inputs(), input_name, "input");
         check_pair(plan.outputs()[pair.output], plan.inputs()[pair.input]);
-        const int aliased = plan.aliased_input(pair.output);
-        pair.in_place = aliased == static_cast<int>(pair.input);
-        if (aliased >= 0 && !pair.in_place) {
+        const auto aliased = plan.aliased_input(pair.output);
+        pair.in_place = aliased == pair.input;
+        if (aliased && !pair.in_place) {
             throw UsageProblem("State output '" + output_name + "' is written in the memory of input '" +
                                plan.outputs()[pair.output].aliased_input + "'; it can feed that input only.");
         }

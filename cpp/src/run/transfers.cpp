@@ -20,12 +20,12 @@ bool holds(const device::PinnedBuffer& buffer, const void* address) {
 }
 
 // CUDA's copies of two dimensions take no more than this, which the logits of a long text exceed.
-constexpr std::size_t kMaxPitch = 0x7FFF'FFFF;
+constexpr std::size_t most_pitch = 0x7FFF'FFFF;
 
 void copy_slice(void* target, const void* source, const Slice& slice, cudaStream_t stream) {
     auto* out = static_cast<std::byte*>(target);
     const auto* first = static_cast<const std::byte*>(source) + slice.offset;
-    if (slice.pitch <= kMaxPitch) {
+    if (slice.pitch <= most_pitch) {
         TRTW_CUDA(cudaMemcpy2DAsync(out, slice.width, first, slice.pitch, slice.width, slice.rows,
                                     cudaMemcpyDeviceToHost, stream));
         return;

@@ -34,7 +34,7 @@ Object* create(const char* what, Create&& call) {
 std::unique_ptr<nvinfer1::IBuilder> create_builder() {
     const EntryPoints& entry = entry_points();
     if (entry.create_builder == nullptr) {
-        throw ComponentMissing("this libnvinfer has no builder (a lean or dispatch runtime?); install the full one");
+        throw ComponentMissing("This libnvinfer has no builder (a lean or dispatch runtime?); install the full one.");
     }
     return std::unique_ptr<nvinfer1::IBuilder>{
         create<nvinfer1::IBuilder>("a builder", [&] { return entry.create_builder(&logger(), TRTW_TRT_VERSION); })};
@@ -49,10 +49,19 @@ std::shared_ptr<nvinfer1::IRuntime> create_runtime() {
 std::unique_ptr<nvinfer1::IRefitter> create_refitter(nvinfer1::ICudaEngine& engine) {
     const EntryPoints& entry = entry_points();
     if (entry.create_refitter == nullptr) {
-        throw ComponentMissing("this libnvinfer has no refitter; install the full TensorRT runtime");
+        throw ComponentMissing("This libnvinfer has no refitter; install the full TensorRT runtime.");
     }
     return std::unique_ptr<nvinfer1::IRefitter>{create<nvinfer1::IRefitter>(
         "a refitter", [&] { return entry.create_refitter(&engine, &logger(), TRTW_TRT_VERSION); })};
+}
+
+std::unique_ptr<nvinfer1::IExecutionContext> create_context(nvinfer1::ICudaEngine& engine) {
+#if NV_TENSORRT_MAJOR >= 10
+    return std::unique_ptr<nvinfer1::IExecutionContext>{
+        engine.createExecutionContext(nvinfer1::ExecutionContextAllocationStrategy::kUSER_MANAGED)};
+#else
+    return std::unique_ptr<nvinfer1::IExecutionContext>{engine.createExecutionContextWithoutDeviceMemory()};
+#endif
 }
 
 std::unique_ptr<nvonnxparser::IParser> create_parser(nvinfer1::INetworkDefinition& network) {

@@ -1,6 +1,7 @@
 #include "trtw/library.hpp"
 
 #include "trt/entry_points.hpp"
+#include "trt/joined.hpp"
 #include "trt/standard_library.hpp"
 #include "trtw/error.hpp"
 
@@ -24,9 +25,9 @@ namespace trtw::engine {
 namespace {
 
 #ifdef TRTW_WITH_TENSORRT
-constexpr std::int32_t kHeaders = TRTW_TRT_VERSION;
+constexpr std::int32_t header_version = TRTW_TRT_VERSION;
 #else
-constexpr std::int32_t kHeaders = 0;
+constexpr std::int32_t header_version = 0;
 #endif
 
 int major_of(std::int32_t number) {
@@ -34,8 +35,8 @@ int major_of(std::int32_t number) {
 }
 
 std::vector<int> accepted_majors() {
-    if (kHeaders != 0) {
-        return {major_of(kHeaders)};
+    if (header_version != 0) {
+        return {major_of(header_version)};
     }
     return {11, 10, 8};
 }
@@ -109,12 +110,8 @@ fs::path file_of(const void* address, const std::string& fallback) {
     return fallback;
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-    std::string text;
-    for (const std::string& part : parts) {
-        text += text.empty() ? part : ", " + part;
-    }
-    return text.empty() ? "none" : text;
+std::string listed(const std::vector<std::string>& parts) {
+    return parts.empty() ? "none" : joined(parts);
 }
 
 fs::path home_from_environment() {
@@ -155,11 +152,11 @@ void open_nvinfer(State& s, const fs::path& folder) {
         }
         const std::int32_t number = version();
         const fs::path path = file_of(reinterpret_cast<void*>(version), candidate);
-        if (kHeaders != 0 && !versions_agree(kHeaders, number)) {
-            const std::string mapped = joined(mapped_tensorrt());
+        if (header_version != 0 && !versions_agree(header_version, number)) {
+            const std::string mapped = listed(mapped_tensorrt());
             dlclose(handle);
             throw ComponentMissing("libnvinfer is TensorRT " + version_text(number) +
-                                   ", but the core was built with the headers of " + version_text(kHeaders) +
+                                   ", but the core was built with the headers of " + version_text(header_version) +
                                    ". Rebuild the core (`build-native`) with the library's headers, or use a library "
                                    "of that version. Mapped in this process: " +
                                    mapped + ". Library: " + path.string());
@@ -239,7 +236,7 @@ LibraryStatus describe(const State& s) {
     LibraryStatus status;
     status.available = s.nvinfer != nullptr;
     status.version = s.version != 0 ? version_text(s.version) : "";
-    status.headers = kHeaders != 0 ? version_text(kHeaders) : "";
+    status.headers = header_version != 0 ? version_text(header_version) : "";
     status.libnvinfer = s.nvinfer_path;
     status.parser = s.parser != nullptr ? s.parser_path : fs::path{};
     status.plugin = s.plugin != nullptr ? s.plugin_path : fs::path{};
@@ -249,7 +246,7 @@ LibraryStatus describe(const State& s) {
     if (!s.plugin_error.empty()) {
         status.notes.push_back("no plugin library: " + s.plugin_error);
     }
-    if (kHeaders != 0 && s.version != 0 && kHeaders != s.version) {
+    if (header_version != 0 && s.version != 0 && header_version != s.version) {
         status.notes.push_back("headers are " + status.headers + ", libraries " + status.version +
                                ": same minor version, another patch");
     }

@@ -1,5 +1,6 @@
 #include "trt/log_buffer.hpp"
 
+#include "trt/joined.hpp"
 #include "trtw/error.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace trtw::engine {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"internal_error", "error", "warning", "info", "verbose"};
+constexpr std::array<std::string_view, 5> severity_names = {"internal_error", "error", "warning", "info", "verbose"};
 
 std::vector<std::string> unique_texts(const std::vector<LogLine>& lines) {
     std::vector<std::string> texts;
@@ -27,16 +28,16 @@ std::vector<std::string> unique_texts(const std::vector<LogLine>& lines) {
 
 std::string_view severity_name(Severity severity) noexcept {
     const auto index = static_cast<std::size_t>(severity);
-    return index < kNames.size() ? kNames[index] : kNames.back();
+    return index < severity_names.size() ? severity_names[index] : severity_names.back();
 }
 
 Severity parse_severity(std::string_view name) {
-    const auto* const found = std::find(kNames.begin(), kNames.end(), name);
-    if (found == kNames.end()) {
-        throw UsageProblem("unknown log severity '" + std::string{name} +
-                           "'; it is one of internal_error, error, warning, info, verbose");
+    const auto* const found = std::find(severity_names.begin(), severity_names.end(), name);
+    if (found == severity_names.end()) {
+        throw UsageProblem("Unknown log severity '" + std::string{name} +
+                           "'; it is one of internal_error, error, warning, info, verbose.");
     }
-    return static_cast<Severity>(found - kNames.begin());
+    return static_cast<Severity>(found - severity_names.begin());
 }
 
 void LogBuffer::set_threshold(Severity threshold) noexcept {
@@ -96,14 +97,7 @@ std::vector<LogLine> LogCapture::lines(Severity at_most) const {
 }
 
 std::string LogCapture::errors() const {
-    std::string joined;
-    for (const std::string& text : unique_texts(lines(Severity::error))) {
-        if (!joined.empty()) {
-            joined += "; ";
-        }
-        joined += text;
-    }
-    return joined;
+    return joined(unique_texts(lines(Severity::error)), "; ");
 }
 
 std::vector<std::string> LogCapture::warnings() const {
@@ -118,13 +112,14 @@ std::size_t LogCapture::count(std::string_view text, Severity at_most) const {
         found.begin(), found.end(), [text](const LogLine& line) { return line.text.find(text) != std::string::npos; }));
 }
 
+bool mentions_any(std::string_view text, std::initializer_list<std::string_view> phrases) noexcept {
+    return std::ranges::any_of(phrases, [&](std::string_view phrase) { return text.find(phrase) != text.npos; });
+}
+
 bool speaks_of_device(std::string_view log) noexcept {
-    constexpr auto words =
-        std::to_array<std::string_view>({"out of memory", "OutOfMemory", "Out of memory", "OUT_OF_MEMORY",
-                                         "insufficient memory", "memory is insufficient", "Cuda Runtime", "CUDA error",
-                                         "Cuda failure", "Cuda Driver", "CUDA initialization failure"});
-    return std::any_of(words.begin(), words.end(),
-                       [log](std::string_view word) { return log.find(word) != std::string_view::npos; });
+    return mentions_any(log, {"out of memory", "OutOfMemory", "Out of memory", "OUT_OF_MEMORY", "insufficient memory",
+                              "memory is insufficient", "Cuda Runtime", "CUDA error", "Cuda failure", "Cuda Driver",
+                              "CUDA initialization failure"});
 }
 
 } // namespace trtw::engine

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ std::string_view severity_name(Severity severity) noexcept;
 
 /// The severity of a name; throws UsageProblem for an unknown one.
 Severity parse_severity(std::string_view name);
+
+/// Whether a text holds one of the phrases.
+bool mentions_any(std::string_view text, std::initializer_list<std::string_view> phrases) noexcept;
 
 /// Whether TensorRT's words tell of exhausted device memory or a failed GPU rather than of the model.
 bool speaks_of_device(std::string_view log) noexcept;

@@ -1,6 +1,7 @@
 // Words for the values of one of TensorRT's enumerations. Numbers are never stored: they change between versions.
 #pragma once
 
+#include "trt/joined.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 
@@ -19,15 +20,23 @@ public:
 
     /// Throws UsageProblem that names the option, the version and the words that it has.
     [[nodiscard]] Enum at(std::string_view word, std::string_view option) const {
-        std::string known;
         for (const auto& [name, value] : entries_) {
             if (name == word) {
                 return value;
             }
-            known += known.empty() ? std::string{name} : ", " + std::string{name};
         }
         throw UsageProblem(std::string{option} + ": '" + std::string{word} +
-                           "' is not one of those of TensorRT " TRTW_TRT_VERSION_TEXT ": " + known);
+                           "' is not one of those of TensorRT " TRTW_TRT_VERSION_TEXT ": " + joined(all()) + ".");
+    }
+
+    /// "unknown" for a value that has none.
+    [[nodiscard]] std::string of(Enum wanted) const {
+        for (const auto& [name, value] : entries_) {
+            if (value == wanted) {
+                return std::string{name};
+            }
+        }
+        return "unknown";
     }
 
     [[nodiscard]] std::vector<std::string> all() const {

@@ -14,21 +14,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <initializer_list>
-#include <string_view>
 
 namespace trtw::engine {
 
 namespace {
-
-bool mentions_any(const std::string& text, std::initializer_list<std::string_view> phrases) {
-    for (const std::string_view phrase : phrases) {
-        if (text.find(phrase) != std::string::npos) {
-            return true;
-        }
-    }
-    return false;
-}
 
 void check_device(int wanted) {
     const device::Status status = device::status();
@@ -48,15 +37,6 @@ ProfileRange shape_range(const nvinfer1::ICudaEngine& engine, const char* name, 
             to_vector(engine.getProfileShape(name, profile, OptProfileSelector::kMAX))};
 }
 
-// Makes a context without scratch memory: enough to ask it for shapes.
-nvinfer1::IExecutionContext* shape_context(nvinfer1::ICudaEngine& engine) {
-#if NV_TENSORRT_MAJOR >= 10
-    return engine.createExecutionContext(nvinfer1::ExecutionContextAllocationStrategy::kUSER_MANAGED);
-#else
-    return engine.createExecutionContextWithoutDeviceMemory();
-#endif
-}
-
 // TensorRT 8.6 may tell neither shape nor range of a fixed input where an output's shape depends on the data; a
 // context tells the shape then. Built without a profile, as apply_profiles never does, such an engine has no context.
 void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles) {
@@ -72,7 +52,7 @@ void read_ranges(nvinfer1::ICudaEngine& engine, TensorInfo& tensor, int profiles
                         });
     if (untold) {
         const LogCapture capture{logger().buffer()};
-        const std::unique_ptr<nvinfer1::IExecutionContext> context{shape_context(engine)};
+        const auto context = create_context(engine); // without scratch memory: enough to ask it for shapes
         if (!context) {
             throw UsageProblem("TensorRT makes no execution context of the engine, nor tells the shape of its input '" +
                                tensor.name + "'. Where shapes depend on the data, an engine needs an optimisation " +

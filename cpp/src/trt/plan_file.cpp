@@ -11,9 +11,9 @@ namespace trtw::engine {
 
 namespace {
 
-constexpr std::size_t kLengthBytes = 4;
+constexpr std::size_t length_bytes = 4;
 // Protobuf keys (field number << 3 | wire type) that may follow ir_version in an ONNX ModelProto.
-constexpr std::string_view kOnnxSecondKeys = "\x12\x1a\x22\x28\x32\x3a\x42\x72";
+constexpr std::string_view onnx_second_keys = "\x12\x1a\x22\x28\x32\x3a\x42\x72";
 
 std::string_view as_text(std::span<const std::byte> bytes, std::size_t most = 64) {
     return {reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), most)};
@@ -28,7 +28,7 @@ bool starts_with_any_case(std::string_view text, std::string_view prefix) {
 // ModelProto starts with field 1, ir_version, a small number.
 bool looks_like_onnx(std::string_view text) {
     return text.size() >= 3 && text[0] == '\x08' && text[1] > 0 && text[1] < 64 &&
-           kOnnxSecondKeys.find(text[2]) != std::string_view::npos;
+           onnx_second_keys.find(text[2]) != std::string_view::npos;
 }
 
 std::string_view foreign_kind(std::string_view text) {
@@ -55,7 +55,7 @@ std::string_view foreign_kind(std::string_view text) {
 
 std::uint32_t little_endian(std::span<const std::byte> bytes) {
     std::uint32_t value = 0;
-    for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    for (std::size_t i = 0; i < length_bytes; ++i) {
         value |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
     }
     return value;
@@ -70,11 +70,11 @@ PlanBytes read_plan(std::span<const std::byte> bytes) {
     if (const std::string_view kind = foreign_kind(as_text(bytes)); !kind.empty()) {
         throw UsageProblem("This is no TensorRT engine but " + std::string{kind} + ".");
     }
-    if (bytes.size() <= kLengthBytes || bytes[kLengthBytes] != std::byte{'{'}) {
+    if (bytes.size() <= length_bytes || bytes[length_bytes] != std::byte{'{'}) {
         return {bytes, {}};
     }
     const std::size_t length = little_endian(bytes);
-    const auto rest = bytes.subspan(kLengthBytes);
+    const auto rest = bytes.subspan(length_bytes);
     if (length < 2 || length >= rest.size() || rest[length - 1] != std::byte{'}'}) {
         throw UsageProblem("The engine starts with a metadata header that is damaged or cut short: it announces " +
                            std::to_string(length) + " bytes of JSON in a file of " + std::to_string(bytes.size()) +

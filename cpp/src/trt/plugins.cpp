@@ -16,13 +16,13 @@ void load_plugin(nvinfer1::IPluginRegistry& registry, const std::string& given) 
     std::error_code error;
     const fs::path path = fs::canonical(given, error);
     if (error || !fs::is_regular_file(path)) {
-        throw UsageProblem("no such plugin library: " + given);
+        throw UsageProblem("No such plugin library: " + given);
     }
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
     if (handle == nullptr) {
         const char* reason = dlerror();
         throw ComponentMissing(
-            "a plugin library could not be opened: " + std::string{reason != nullptr ? reason : "no reason given"} +
+            "A plugin library could not be opened: " + std::string{reason != nullptr ? reason : "no reason given"} +
             ". Library: " + path.string());
     }
     // Never closed: layers of networks and engines may run its code until the process ends.

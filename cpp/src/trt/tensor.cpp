@@ -7,6 +7,11 @@
 
 namespace trtw::engine {
 
+std::optional<std::size_t> index_of(std::span<const TensorInfo> tensors, std::string_view name) noexcept {
+    const auto found = std::ranges::find(tensors, name, &TensorInfo::name);
+    return found == tensors.end() ? std::nullopt : std::optional{static_cast<std::size_t>(found - tensors.begin())};
+}
+
 bool holds_floats(const TensorInfo& tensor) noexcept {
     return tensor.dtype.find("float") != std::string::npos || tensor.dtype.starts_with("fp");
 }
@@ -44,6 +49,14 @@ std::string bracketed(const Shape& shape) {
         text += (i == 0 ? "" : ", ") + (shape[i] < 0 ? std::string{"?"} : std::to_string(shape[i]));
     }
     return text + "]";
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string text;
+    for (const std::int64_t dim : shape) {
+        text += text.empty() ? std::to_string(dim) : "x" + std::to_string(dim);
+    }
+    return text.empty() ? "scalar" : text;
 }
 
 ProfileRange complete_range(const Shape& shape, const ProfileRange& told) {

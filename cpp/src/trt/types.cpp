@@ -1,5 +1,6 @@
 #include "trt/types.hpp"
 
+#include "trt/joined.hpp"
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 
@@ -19,7 +20,7 @@ struct TypeEntry {
     std::size_t bits;
 };
 
-constexpr auto kTypes = std::to_array<TypeEntry>({
+constexpr auto type_entries = std::to_array<TypeEntry>({
     {DataType::kFLOAT, "float32", "fp32", 32},
     {DataType::kHALF, "float16", "fp16", 16},
     {DataType::kINT8, "int8", "int8", 8},
@@ -41,7 +42,7 @@ constexpr auto kTypes = std::to_array<TypeEntry>({
 });
 
 const TypeEntry* find(DataType type) noexcept {
-    for (const TypeEntry& entry : kTypes) {
+    for (const TypeEntry& entry : type_entries) {
         if (entry.type == type) {
             return &entry;
         }
@@ -57,20 +58,18 @@ std::string_view dtype_name(DataType type) noexcept {
 }
 
 DataType parse_dtype(std::string_view name) {
-    std::string known;
-    for (const TypeEntry& entry : kTypes) {
+    for (const TypeEntry& entry : type_entries) {
         if (entry.name == name || entry.alias == name) {
             return entry.type;
         }
-        known += known.empty() ? std::string{entry.name} : ", " + std::string{entry.name};
     }
-    throw UsageProblem("data type '" + std::string{name} + "' is not one of TensorRT " TRTW_TRT_VERSION_TEXT ": " +
-                       known);
+    throw UsageProblem("Data type '" + std::string{name} + "' is not one of TensorRT " TRTW_TRT_VERSION_TEXT ": " +
+                       joined(dtype_names()) + ".");
 }
 
 std::vector<std::string> dtype_names() {
     std::vector<std::string> names;
-    for (const TypeEntry& entry : kTypes) {
+    for (const TypeEntry& entry : type_entries) {
         names.emplace_back(entry.name);
     }
     return names;
@@ -91,28 +90,20 @@ nvinfer1::Dims to_dims(std::span<const std::int64_t> values, std::string_view te
     using Value = std::remove_cvref_t<decltype(nvinfer1::Dims::d[0])>;
     nvinfer1::Dims dims{};
     if (values.size() > static_cast<std::size_t>(nvinfer1::Dims::MAX_DIMS)) {
-        throw UsageProblem("a shape of " + std::to_string(values.size()) +
-                           " dimensions is more than TensorRT's limit of 8: tensor '" + std::string{tensor} + "'");
+        throw UsageProblem("A shape of " + std::to_string(values.size()) +
+                           " dimensions is more than TensorRT's limit of 8: tensor '" + std::string{tensor} + "'.");
     }
     dims.nbDims = static_cast<std::int32_t>(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
         if (values[i] > static_cast<std::int64_t>(std::numeric_limits<Value>::max()) ||
             values[i] < static_cast<std::int64_t>(std::numeric_limits<Value>::min())) {
-            throw UsageProblem("dimension " + std::to_string(values[i]) +
+            throw UsageProblem("Dimension " + std::to_string(values[i]) +
                                " is out of range for TensorRT " TRTW_TRT_VERSION_TEXT ": tensor '" +
-                               std::string{tensor} + "'");
+                               std::string{tensor} + "'.");
         }
         dims.d[i] = static_cast<Value>(values[i]);
     }
     return dims;
-}
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-    std::string text;
-    for (const std::int64_t dim : shape) {
-        text += text.empty() ? std::to_string(dim) : "x" + std::to_string(dim);
-    }
-    return text.empty() ? "scalar" : text;
 }
 
 } // namespace trtw::engine

@@ -30,7 +30,4 @@ std::vector<std::int64_t> to_vector(const nvinfer1::Dims& dims);
 /// Throws UsageProblem, naming the tensor, for more than eight dimensions or a value that TensorRT's type cannot hold.
 nvinfer1::Dims to_dims(std::span<const std::int64_t> values, std::string_view tensor);
 
-/// "1x3x224x224"; "scalar" without dimensions.
-std::string shape_text(std::span<const std::int64_t> shape);
-
 } // namespace trtw::engine

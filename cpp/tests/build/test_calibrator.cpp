@@ -14,11 +14,11 @@ using namespace trtw::engine;
 
 namespace {
 
-const std::vector<TensorDescription> kInputs{{"x", "float32", {-1, 2}, true, false}};
-const std::array<float, 8> kValues{};
+const std::vector<TensorDescription> given_inputs{{"x", "float32", {-1, 2}, true, false}};
+const std::array<float, 8> given_values{};
 
 CalibrationTensor tensor(std::vector<std::int64_t> shape, std::string dtype = "float32") {
-    return {kValues.data(), sizeof kValues, std::move(dtype), std::move(shape)};
+    return {given_values.data(), sizeof given_values, std::move(dtype), std::move(shape)};
 }
 
 Calibration once(CalibrationBatch batch) {
@@ -35,7 +35,7 @@ Calibration once(CalibrationBatch batch) {
 std::string problem(CalibrationBatch batch) {
     Progress progress{{}};
     try {
-        const CalibrationFeed feed{once(std::move(batch)), kInputs, progress};
+        const CalibrationFeed feed{once(std::move(batch)), given_inputs, progress};
     } catch (const UsageProblem& found) {
         return found.what();
     }
@@ -46,7 +46,7 @@ std::string problem(CalibrationBatch batch) {
 
 TEST_CASE("the first batch gives the shapes and the batch size") {
     Progress progress{{}};
-    const CalibrationFeed feed{once({{"x", tensor({4, 2})}}), kInputs, progress};
+    const CalibrationFeed feed{once({{"x", tensor({4, 2})}}), given_inputs, progress};
     CHECK(feed.batch_size() == 4);
     CHECK(feed.shapes().at("x") == std::vector<std::int64_t>{4, 2});
     CHECK(feed.batches_read() == 0);
@@ -64,14 +64,14 @@ TEST_CASE("no batches are a usage problem, not an engine without ranges") {
     Calibration calibration;
     calibration.open = [] { return [](CalibrationBatch&) { return false; }; };
     Progress progress{{}};
-    CHECK_THROWS_AS((CalibrationFeed{calibration, kInputs, progress}), UsageProblem);
+    CHECK_THROWS_AS((CalibrationFeed{calibration, given_inputs, progress}), UsageProblem);
 }
 
 TEST_CASE("a cache makes batches needless and is handed to TensorRT as it is") {
     Calibration calibration;
     calibration.cache = "TRT-8600-EntropyCalibration2";
     Progress progress{{}};
-    CalibrationFeed feed{calibration, kInputs, progress};
+    CalibrationFeed feed{calibration, given_inputs, progress};
     CHECK(feed.shapes().empty());
     std::size_t length = 0;
     const void* bytes = feed.cached(length);
@@ -79,12 +79,12 @@ TEST_CASE("a cache makes batches needless and is handed to TensorRT as it is") {
     CHECK(std::string{static_cast<const char*>(bytes), length} == *calibration.cache);
     CHECK_FALSE(feed.next(nullptr, nullptr, 0));
     calibration.cache = "";
-    CHECK_THROWS_AS((CalibrationFeed{calibration, kInputs, progress}), UsageProblem);
+    CHECK_THROWS_AS((CalibrationFeed{calibration, given_inputs, progress}), UsageProblem);
 }
 
 TEST_CASE("TensorRT's newest cache is kept for the caller, and not used in the same build") {
     Progress progress{{}};
-    CalibrationFeed feed{once({{"x", tensor({4, 2})}}), kInputs, progress};
+    CalibrationFeed feed{once({{"x", tensor({4, 2})}}), given_inputs, progress};
     feed.keep("scales", 6);
     CHECK(feed.cache() == "scales");
     std::size_t length = 1;

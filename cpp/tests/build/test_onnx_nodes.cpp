@@ -48,43 +48,43 @@ std::span<const std::byte> bytes(const std::string& text) {
     return std::as_bytes(std::span{text});
 }
 
-const std::string kModel =
+const std::string model_bytes =
     model({node("conv1", "Conv", "c"), node("", "Relu", "r"), node("norm", "GroupNorm", "y", "com.example")});
 
 } // namespace
 
 TEST_CASE("nodes are found by their index") {
-    const auto conv = onnx_node(bytes(kModel), 0);
+    const auto conv = onnx_node(bytes(model_bytes), 0);
     REQUIRE(conv);
     CHECK(conv->name == "conv1");
     CHECK(conv->op_type == "Conv");
     CHECK(conv->first_output == "c");
     CHECK(conv->domain.empty());
-    const auto norm = onnx_node(bytes(kModel), 2);
+    const auto norm = onnx_node(bytes(model_bytes), 2);
     REQUIRE(norm);
     CHECK(norm->domain == "com.example");
 }
 
 TEST_CASE("a node without a name is told by its output") {
-    const auto relu = onnx_node(bytes(kModel), 1);
+    const auto relu = onnx_node(bytes(model_bytes), 1);
     REQUIRE(relu);
     CHECK(relu->name.empty());
     CHECK(relu->first_output == "r");
 }
 
 TEST_CASE("no such node, no model, no file") {
-    CHECK_FALSE(onnx_node(bytes(kModel), 3));
+    CHECK_FALSE(onnx_node(bytes(model_bytes), 3));
     CHECK_FALSE(onnx_node(std::span<const std::byte>{}, 0));
     CHECK_FALSE(onnx_node(bytes("not a model at all"), 0));
     CHECK_FALSE(onnx_node(std::filesystem::path{"/no/such/file.onnx"}, 0));
 }
 
 TEST_CASE("a model cut short at any place is survived") {
-    for (std::size_t length = 0; length < kModel.size(); ++length) {
-        CHECK_NOTHROW(static_cast<void>(onnx_node(bytes(kModel.substr(0, length)), 2)));
+    for (std::size_t length = 0; length < model_bytes.size(); ++length) {
+        CHECK_NOTHROW(static_cast<void>(onnx_node(bytes(model_bytes.substr(0, length)), 2)));
     }
     // The last byte of the graph is missing, so its length is a lie.
-    CHECK_FALSE(onnx_node(bytes(kModel.substr(0, kModel.size() / 2)), 0));
+    CHECK_FALSE(onnx_node(bytes(model_bytes.substr(0, model_bytes.size() / 2)), 0));
 }
 
 TEST_CASE("a length beyond the end is no reason to read there") {
@@ -94,7 +94,7 @@ TEST_CASE("a length beyond the end is no reason to read there") {
 
 TEST_CASE("a file is read like its bytes") {
     const auto path = std::filesystem::temp_directory_path() / "trtw-test-nodes.onnx";
-    std::ofstream{path, std::ios::binary} << kModel;
+    std::ofstream{path, std::ios::binary} << model_bytes;
     const auto found = onnx_node(path, 0);
     std::filesystem::remove(path);
     REQUIRE(found);

@@ -10,16 +10,16 @@ using namespace trtw::engine;
 
 namespace {
 
-const std::vector<ProfileInput> kInputs{{"ids", {-1, -1}, {"batch", "length"}, false},
-                                        {"mask", {-1, -1}, {"batch", "length"}, false},
-                                        {"table", {8, 4}, {"", ""}, false}};
+const std::vector<ProfileInput> given_inputs{{"ids", {-1, -1}, {"batch", "length"}, false},
+                                             {"mask", {-1, -1}, {"batch", "length"}, false},
+                                             {"table", {8, 4}, {"", ""}, false}};
 
 Profile good() {
     const ProfileRange range{{1, 8}, {4, 64}, {8, 128}};
     return {{{"ids", range}, {"mask", range}}, {}};
 }
 
-std::string problem(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs = kInputs) {
+std::string problem(const std::vector<Profile>& profiles, const std::vector<ProfileInput>& inputs = given_inputs) {
     try {
         validate_profiles(profiles, inputs);
     } catch (const UsageProblem& found) {
@@ -55,7 +55,7 @@ TEST_CASE("a profile of fixed shapes holds each input to its own") {
 }
 
 TEST_CASE("a dimension is settled where all profiles leave it one value") {
-    const ProfileInput& ids = kInputs.front();
+    const ProfileInput& ids = given_inputs.front();
     const auto with = [](std::int64_t min, std::int64_t max) {
         return Profile{{{"ids", {{1, min}, {1, max}, {1, max}}}}, {}};
     };
@@ -66,7 +66,7 @@ TEST_CASE("a dimension is settled where all profiles leave it one value") {
     CHECK(settled_shape(ids, {with(64, 64), with(64, 64)}) == Dims{1, 64});
     CHECK(settled_shape(ids, {with(1, 1), with(64, 64)}) == Dims{1, -1});
     CHECK(settled_shape(ids, {with(64, 64), with(1, 64)}) == Dims{1, -1});
-    CHECK(settled_shape(kInputs.back(), {with(64, 64)}) == Dims{8, 4});
+    CHECK(settled_shape(given_inputs.back(), {with(64, 64)}) == Dims{8, 4});
 }
 
 TEST_CASE("a model of fixed shapes needs no profile, a dynamic one does") {

@@ -165,8 +165,8 @@ void Execution::enqueue(cudaStream_t stream) {
         throw DeviceFailure(engine.failure);
     }
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
-        const int aliased = plan_->aliased_input(o);
-        if (aliased >= 0 && context_->outputs[o] != context_->inputs[static_cast<std::size_t>(aliased)]) {
+        const auto aliased = plan_->aliased_input(o);
+        if (aliased && context_->outputs[o] != context_->inputs[*aliased]) {
             throw DeviceFailure("output '" + plan_->outputs()[o].name + "' is not bound to its input's memory");
         }
     }

@@ -40,16 +40,13 @@ TEST_CASE("references stay valid while other entries come and go") {
     CHECK(&map[{1}] == &first);
 }
 
-TEST_CASE("values are destroyed when they are evicted, erased or cleared") {
+TEST_CASE("values are destroyed when they are evicted or cleared") {
     const auto token = std::make_shared<int>(0);
     LruMap<std::shared_ptr<int>> map{2};
     map[{1}] = token;
     map[{2}] = token;
     map[{3}] = token;
     CHECK(token.use_count() == 3);
-    map.erase({3});
-    map.erase({99});
-    CHECK(token.use_count() == 2);
     map.clear();
     CHECK(token.use_count() == 1);
     CHECK(map.size() == 0);

@@ -121,11 +121,6 @@ TEST_CASE("an engine without inputs has one profile") {
     CHECK(choose_profile({}, {}, {}) == 0);
 }
 
-TEST_CASE("shapes are written with a question mark for what is open") {
-    CHECK(bracketed({-1, 3, 224}) == "[?, 3, 224]");
-    CHECK(bracketed({}) == "[]");
-}
-
 TEST_CASE("a fixed input is held to its own shape where no profile tells a range") {
     const ProfileRange range = complete_range({4, 8}, {});
     CHECK(range.min == Shape{4, 8});

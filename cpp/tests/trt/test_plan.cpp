@@ -10,12 +10,12 @@ using trtw::engine::explain_refusal;
 
 namespace {
 
-constexpr auto kLibrary = "TensorRT 8.6.0 (/opt/libnvinfer.so.8)";
+constexpr auto library_name = "TensorRT 8.6.0 (/opt/libnvinfer.so.8)";
 
 bool explained(const std::string& log, const std::string& words) {
-    const std::string text = explain_refusal(log, kLibrary);
+    const std::string text = explain_refusal(log, library_name);
     // whatever the cause: what is loaded, and what TensorRT itself says
-    CHECK(text.find(kLibrary) != std::string::npos);
+    CHECK(text.find(library_name) != std::string::npos);
     CHECK(text.ends_with(log));
     return text.find(words) != std::string::npos;
 }

@@ -50,3 +50,18 @@ TEST_CASE("an open dimension is one that is negative") {
     CHECK_FALSE(is_dynamic({1, 0}));
     CHECK_FALSE(is_dynamic({}));
 }
+
+TEST_CASE("shapes are written with a question mark for what is open") {
+    CHECK(bracketed({-1, 3, 224}) == "[?, 3, 224]");
+    CHECK(bracketed({}) == "[]");
+    CHECK(shape_text(Shape{-1, 3, 224}) == "-1x3x224");
+    CHECK(shape_text({}) == "scalar");
+}
+
+TEST_CASE("a tensor is found by its name") {
+    std::vector<TensorInfo> tensors(2);
+    tensors[0].name = "a";
+    tensors[1].name = "b";
+    CHECK(index_of(tensors, "b") == 1);
+    CHECK_FALSE(index_of(tensors, "").has_value());
+}
