@@ -77,7 +77,7 @@ TEST_CASE("a model of fixed shapes needs no profile, a dynamic one does") {
 
 TEST_CASE("the message names the profile and the input") {
     const auto text = problem_after([](Profile& p) { p.shapes.erase("mask"); });
-    CHECK(mentions(text, "profile 1"));
+    CHECK(mentions(text, "Profile 1"));
     CHECK(mentions(text, "'mask'"));
 }
 
