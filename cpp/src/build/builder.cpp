@@ -5,6 +5,7 @@
 #include "build/network.hpp"
 #include "build/onnx_parser.hpp"
 #include "build/precision.hpp"
+#include "build/progress.hpp"
 #include "build/timing_cache.hpp"
 #include "device/scope.hpp"
 #include "device/status.hpp"
