@@ -15,8 +15,6 @@
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

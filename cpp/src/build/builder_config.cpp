@@ -9,7 +9,6 @@
 #include "trtw/error.hpp"
 #include "trtw/library.hpp"
 
-#include <algorithm>
 #include <span>
 
 // Version 10 deprecates flags and sources that 11 removed; they are used where the headers have them.

@@ -4,8 +4,6 @@
 #include "trt/version.hpp"
 #include "trtw/error.hpp"
 
-#include <algorithm>
-
 namespace trtw::engine {
 
 namespace {
