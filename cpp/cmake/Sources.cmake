@@ -1,101 +1,101 @@
-# Source files of the core, by part and by what they need.
+# Source files of the core and its tests, by what they need.
 
 # No CUDA, no TensorRT.
 set(TRTW_CPU_SOURCES
+  src/build/build_options.cpp
+  src/build/onnx_nodes.cpp
+  src/build/profile.cpp
+  src/build/tactic_libraries.cpp
   src/device/copy_pool.cpp
-  src/engine/library.cpp
-  src/engine/standard_library.cpp
-  src/engine/log_buffer.cpp
-  src/engine/host_array.cpp
-  src/engine/plan_file.cpp
-  src/engine/profile_choice.cpp
-  src/engine/slice.cpp
-  src/engine/tensor.cpp
-  src/engine/slot_pool.cpp
-  src/engine/block_pool.cpp
-  src/engine/onnx_nodes.cpp
-  src/engine/build_options.cpp
-  src/engine/profile.cpp
-  src/engine/tactic_libraries.cpp
+  src/run/block_pool.cpp
+  src/run/host_array.cpp
+  src/run/profile_choice.cpp
+  src/run/slice.cpp
+  src/run/slot_pool.cpp
+  src/trt/library.cpp
+  src/trt/log_buffer.cpp
+  src/trt/plan_file.cpp
+  src/trt/standard_library.cpp
+  src/trt/tensor.cpp
   src/vision/letterbox_cpu.cpp
   src/vision/staging.cpp)
 
 # CUDA headers and runtime.
 set(TRTW_CUDA_SOURCES
   src/device/check.cpp
-  src/device/memory.cpp
-  src/device/stream.cpp
   src/device/graph.cpp
+  src/device/memory.cpp
   src/device/readers.cpp
-  src/device/status.cpp)
+  src/device/status.cpp
+  src/device/stream.cpp)
 
 # nvcc.
 set(TRTW_KERNEL_SOURCES
-  src/vision/letterbox_gpu.cpp
-  src/vision/letterbox.cu)
+  src/vision/letterbox.cu
+  src/vision/letterbox_gpu.cpp)
 
-# TensorRT headers: building, inspecting, refitting.
-set(TRTW_BUILD_SOURCES
-  src/engine/api.cpp
-  src/engine/builder.cpp
-  src/engine/builder_config.cpp
-  src/engine/calibrator.cpp
-  src/engine/inspect.cpp
-  src/engine/logger.cpp
-  src/engine/network.cpp
-  src/engine/onnx_parser.cpp
-  src/engine/plugins.cpp
-  src/engine/precision.cpp
-  src/engine/progress.cpp
-  src/engine/refit.cpp
-  src/engine/timing_cache.cpp
-  src/engine/types.cpp)
-
-# TensorRT headers: running.
-set(TRTW_RUN_SOURCES
-  src/engine/call.cpp
-  src/engine/plan.cpp
-  src/engine/execution.cpp
-  src/engine/output_allocator.cpp
-  src/engine/slot.cpp
-  src/engine/context_cache.cpp
-  src/engine/state.cpp
-  src/engine/slot_prepare.cpp
-  src/engine/slot_transfer.cpp
-  src/engine/runner.cpp
-  src/engine/bench_stream.cpp
-  src/engine/bench.cpp
-  src/engine/layer_profile.cpp)
+# TensorRT headers.
+set(TRTW_TENSORRT_SOURCES
+  src/build/builder.cpp
+  src/build/builder_config.cpp
+  src/build/calibrator.cpp
+  src/build/inspect.cpp
+  src/build/network.cpp
+  src/build/onnx_parser.cpp
+  src/build/precision.cpp
+  src/build/progress.cpp
+  src/build/refit.cpp
+  src/build/timing_cache.cpp
+  src/run/bench.cpp
+  src/run/bench_stream.cpp
+  src/run/call.cpp
+  src/run/call_memory.cpp
+  src/run/call_planner.cpp
+  src/run/context_cache.cpp
+  src/run/execution.cpp
+  src/run/host_outputs.cpp
+  src/run/lanes.cpp
+  src/run/layer_profile.cpp
+  src/run/output_allocator.cpp
+  src/run/runner.cpp
+  src/run/slot.cpp
+  src/run/state.cpp
+  src/run/transfers.cpp
+  src/trt/api.cpp
+  src/trt/logger.cpp
+  src/trt/plan.cpp
+  src/trt/plugins.cpp
+  src/trt/types.cpp)
 
 # C++ unit tests, without the suffix.
 set(TRTW_TEST_NAMES
+  build/test_build_options
+  build/test_onnx_nodes
+  build/test_profile
+  build/test_tactic_libraries
+  device/test_copy_pool
   main
-  test_library
-  test_standard_library
-  test_log_buffer
-  test_build_options
-  test_onnx_nodes
-  test_profile
-  test_tactic_libraries
-  test_profile_choice
-  test_plan_file
-  test_host_array
-  test_slice
-  test_tensor
-  test_slot_pool
-  test_block_pool
-  test_copy_pool
-  test_lru
-  test_vision_letterbox
-  test_vision_staging)
+  run/test_block_pool
+  run/test_host_array
+  run/test_lru
+  run/test_profile_choice
+  run/test_slice
+  run/test_slot_pool
+  trt/test_library
+  trt/test_log_buffer
+  trt/test_plan_file
+  trt/test_standard_library
+  trt/test_tensor
+  vision/test_letterbox
+  vision/test_staging)
 
 # C++ unit tests that need TensorRT's headers.
-set(TRTW_ENGINE_TEST_NAMES
-  test_builder_config
-  test_calibrator
-  test_onnx_parser
-  test_plan
-  test_precision
-  test_progress
-  test_types
-  test_version)
+set(TRTW_TENSORRT_TEST_NAMES
+  build/test_builder_config
+  build/test_calibrator
+  build/test_onnx_parser
+  build/test_precision
+  build/test_progress
+  trt/test_plan
+  trt/test_types
+  trt/test_version)

@@ -1,10 +1,10 @@
 // The core without Python: builds an engine from an ONNX model of fixed shapes and runs it once on zeros.
 //   build_and_run MODEL.onnx [PLAN]
-#include "trtw/engine/builder.hpp"
-#include "trtw/engine/library.hpp"
-#include "trtw/engine/plan.hpp"
-#include "trtw/engine/runner.hpp"
+#include "trtw/builder.hpp"
 #include "trtw/error.hpp"
+#include "trtw/library.hpp"
+#include "trtw/plan.hpp"
+#include "trtw/runner.hpp"
 
 #include <cstdio>
 #include <exception>

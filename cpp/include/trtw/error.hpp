@@ -30,6 +30,12 @@ public:
     using Error::Error;
 };
 
+/// Device or pinned host memory could not be had. What was allocated before stays valid.
+class OutOfMemory : public DeviceFailure {
+public:
+    using DeviceFailure::DeviceFailure;
+};
+
 /// A check of results or contents did not hold.
 class CheckFailed : public Error {
 public:

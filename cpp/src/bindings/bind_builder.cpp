@@ -4,12 +4,12 @@
 #include "bind_builder.hpp"
 #include "bind_builder_convert.hpp"
 
-#include "trtw/engine/builder.hpp"
-#include "trtw/engine/builder_config.hpp"
-#include "trtw/engine/onnx_parser.hpp"
-#include "trtw/engine/precision.hpp"
-#include "trtw/engine/timing_cache.hpp"
-#include "trtw/engine/types.hpp"
+#include "build/builder_config.hpp"
+#include "build/onnx_parser.hpp"
+#include "build/precision.hpp"
+#include "build/timing_cache.hpp"
+#include "trt/types.hpp"
+#include "trtw/builder.hpp"
 #include "trtw/error.hpp"
 
 #include <memory>
@@ -73,7 +73,7 @@ Built build_engine(const py::object& model, const te::BuildOptions& given,
 py::bytes merge_timing_caches(const Built& self, const std::vector<py::bytes>& caches) {
     const std::shared_ptr<te::TimingCacheMerger> merger = self.rest.merger;
     if (!merger) {
-        throw UsageProblem("the timing cache of this build was disabled, and it kept no builder to merge others");
+        throw UsageProblem("The timing cache of this build was disabled, and it kept no builder to merge others.");
     }
     const std::vector<std::string> copies{caches.begin(), caches.end()};
     std::string merged;

@@ -49,7 +49,7 @@ private:
     engine::CalibrationTensor tensor(const std::string& name, const py::object& given) {
         const auto array = py::array::ensure(given, py::array::c_style);
         if (!array) {
-            throw UsageProblem("calibration batch, input '" + name + "': is no array");
+            throw UsageProblem("Calibration batch, input '" + name + "': is no array.");
         }
         arrays_[name] = array;
         return {array.data(),

@@ -1,7 +1,7 @@
 // Calibration batches from a Python iterable.
 #pragma once
 
-#include "trtw/engine/calibration.hpp"
+#include "trtw/build_options.hpp"
 
 #include <pybind11/pybind11.h>
 

@@ -2,9 +2,9 @@
 #include "bind_builder.hpp"
 #include "bind_builder_convert.hpp"
 
-#include "trtw/engine/inspect.hpp"
-#include "trtw/engine/refit.hpp"
 #include "trtw/error.hpp"
+#include "trtw/inspect.hpp"
+#include "trtw/refit.hpp"
 
 #include <pybind11/numpy.h>
 
@@ -47,7 +47,7 @@ py::dict inspect_engine(const te::Plan& plan) {
 py::bytes refit(const te::Plan& plan, const std::optional<py::object>& model,
                 const std::optional<std::map<std::string, py::array>>& weights) {
     if (model.has_value() == weights.has_value()) {
-        throw UsageProblem("refit takes either a model or weights");
+        throw UsageProblem("Refit takes either a model or weights.");
     }
     std::shared_ptr<nvinfer1::IHostMemory> bytes;
     if (model) {

@@ -3,9 +3,9 @@
 #include "bind_builder_calibration.hpp"
 #include "bind_builder_convert.hpp"
 
-#include "trtw/engine/build_options.hpp"
-#include "trtw/engine/builder_config.hpp"
-#include "trtw/engine/precision.hpp"
+#include "build/builder_config.hpp"
+#include "build/precision.hpp"
+#include "trtw/build_options.hpp"
 #include "trtw/error.hpp"
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 
 #ifdef TRTW_WITH_CUDA
 #include "bind_device_array.hpp"
-#include "trtw/device/memory.hpp"
-#include "trtw/device/status.hpp"
+#include "device/status.hpp"
 #include "trtw/error.hpp"
+#include "trtw/memory.hpp"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>

@@ -2,10 +2,10 @@
 #ifdef TRTW_WITH_CUDA
 #include "bind_device_array.hpp"
 
-#include "dlpack_abi.hpp"
-#include "trtw/device/scope.hpp"
-#include "trtw/engine/host_array.hpp"
+#include "device/scope.hpp"
+#include "run/host_array.hpp"
 
+#include <dlpack/dlpack.h>
 #include <pybind11/stl.h>
 
 #include <array>
@@ -28,17 +28,19 @@ struct TypeEntry {
 using Api = py::detail::npy_api;
 constexpr int half_number = 23; // NPY_HALF, which pybind11 does not name
 
+constexpr const char* capsule_name = "dltensor"; // until a consumer has taken it
+
 constexpr std::array<TypeEntry, 10> types = {{
-    {"float32", 'f', 4, dlpack::code_float, Api::NPY_FLOAT_},
-    {"float16", 'f', 2, dlpack::code_float, half_number},
-    {"float64", 'f', 8, dlpack::code_float, Api::NPY_DOUBLE_}, // no engine takes it: for a plain refusal
-    {"int8", 'i', 1, dlpack::code_int, Api::NPY_BYTE_},
-    {"int32", 'i', 4, dlpack::code_int, Api::NPY_INT_},
-    {"int64", 'i', 8, dlpack::code_int, Api::NPY_LONG_},
-    {"uint8", 'u', 1, dlpack::code_uint, Api::NPY_UBYTE_},
-    {"bool", 'b', 1, dlpack::code_bool, Api::NPY_BOOL_},
-    {"bfloat16", 0, 2, dlpack::code_bfloat, Api::NPY_USHORT_},
-    {"fp8", 0, 1, dlpack::code_float8_e4m3fn, Api::NPY_UBYTE_},
+    {"float32", 'f', 4, kDLFloat, Api::NPY_FLOAT_},
+    {"float16", 'f', 2, kDLFloat, half_number},
+    {"float64", 'f', 8, kDLFloat, Api::NPY_DOUBLE_}, // no engine takes it: for a plain refusal
+    {"int8", 'i', 1, kDLInt, Api::NPY_BYTE_},
+    {"int32", 'i', 4, kDLInt, Api::NPY_INT_},
+    {"int64", 'i', 8, kDLInt, Api::NPY_LONG_},
+    {"uint8", 'u', 1, kDLUInt, Api::NPY_UBYTE_},
+    {"bool", 'b', 1, kDLBool, Api::NPY_BOOL_},
+    {"bfloat16", 0, 2, kDLBfloat, Api::NPY_USHORT_},
+    {"fp8", 0, 1, kDLFloat8_e4m3fn, Api::NPY_UBYTE_},
 }};
 
 const TypeEntry* find(std::string_view name) {
@@ -75,7 +77,7 @@ py::dict cuda_array_interface(const DeviceArray& array) {
 struct Exported {
     Exported(const DeviceArray& array, std::optional<cudaStream_t> stream)
         : reading{array.block, array.device, stream}, shape{array.shape} {}
-    dlpack::ManagedTensor managed{};
+    DLManagedTensor managed{};
     Reading reading;
     engine::Shape shape;
 };
@@ -96,25 +98,25 @@ std::optional<cudaStream_t> consumer_of(const py::object& stream) {
 py::capsule to_dlpack(const DeviceArray& array, const py::object& stream, const py::object& /*max_version*/,
                       const std::optional<std::pair<int, int>>& device, std::optional<bool> copy) {
     const TypeEntry* type = find(array.dtype);
-    const std::pair<int, int> here{dlpack::device_cuda, array.device};
+    const std::pair<int, int> here{kDLCUDA, array.device};
     if (type == nullptr || copy.value_or(false) || device.value_or(here) != here) {
         throw py::buffer_error("a device array is handed over as it is: not copied, not to another device, and not "
                                "of dtype " +
                                array.dtype);
     }
     auto exported = std::make_unique<Exported>(array, consumer_of(stream));
-    dlpack::Tensor& tensor = exported->managed.tensor;
+    DLTensor& tensor = exported->managed.dl_tensor;
     tensor.data = array.block->data();
-    tensor.device = {dlpack::device_cuda, array.device};
+    tensor.device = {kDLCUDA, array.device};
     tensor.ndim = static_cast<std::int32_t>(array.shape.size());
     tensor.dtype = {type->dlpack, static_cast<std::uint8_t>(type->bytes * 8), 1};
     tensor.shape = exported->shape.data();
-    exported->managed.owner = exported.get();
-    exported->managed.deleter = [](dlpack::ManagedTensor* self) { delete static_cast<Exported*>(self->owner); };
-    PyObject* capsule = PyCapsule_New(&exported->managed, dlpack::capsule_name, [](PyObject* object) {
+    exported->managed.manager_ctx = exported.get();
+    exported->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Exported*>(self->manager_ctx); };
+    PyObject* capsule = PyCapsule_New(&exported->managed, capsule_name, [](PyObject* object) {
         // A consumer renames the capsule and frees the tensor itself.
-        if (PyCapsule_IsValid(object, dlpack::capsule_name) != 0) {
-            auto* unused = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object, dlpack::capsule_name));
+        if (PyCapsule_IsValid(object, capsule_name) != 0) {
+            auto* unused = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(object, capsule_name));
             unused->deleter(unused);
         }
     });
@@ -179,7 +181,7 @@ ForeignArray from_interface(const py::dict& description, const py::handle& owner
     return array;
 }
 
-std::string type_of_dlpack(const dlpack::DataType& dtype) {
+std::string type_of_dlpack(const DLDataType& dtype) {
     for (const TypeEntry& entry : types) {
         if (entry.dlpack == dtype.code && entry.bytes * 8 == dtype.bits && dtype.lanes == 1) {
             return std::string{entry.name};
@@ -191,11 +193,11 @@ std::string type_of_dlpack(const dlpack::DataType& dtype) {
 ForeignArray from_dlpack(const py::handle& value) {
     // After this, the legacy default stream comes after the array's producer.
     const py::object object = value.attr("__dlpack__")(py::arg("stream") = 1);
-    auto* managed = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object.ptr(), dlpack::capsule_name));
+    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(object.ptr(), capsule_name));
     if (managed == nullptr) {
         throw py::error_already_set();
     }
-    const dlpack::Tensor& tensor = managed->tensor;
+    const DLTensor& tensor = managed->dl_tensor;
     ForeignArray array;
     array.keep = object; // not renamed: the producer's capsule frees the tensor
     array.data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
@@ -212,7 +214,7 @@ bool is_on_gpu_by_dlpack(const py::handle& value) {
         return false;
     }
     const auto device = value.attr("__dlpack_device__")().cast<std::pair<int, int>>();
-    return device.first == dlpack::device_cuda || device.first == dlpack::device_cuda_managed;
+    return device.first == kDLCUDA || device.first == kDLCUDAManaged;
 }
 
 } // namespace
@@ -265,7 +267,8 @@ void bind_device_array(py::module_& m) {
         .def_property_readonly("__cuda_array_interface__", &cuda_array_interface)
         .def("__dlpack__", &to_dlpack, py::kw_only(), py::arg("stream") = py::none(),
              py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
-        .def("__dlpack_device__", [](const DeviceArray& a) { return py::make_tuple(dlpack::device_cuda, a.device); })
+        .def("__dlpack_device__",
+             [](const DeviceArray& a) { return py::make_tuple(static_cast<int>(kDLCUDA), a.device); })
         .def("__repr__", [](const DeviceArray& a) {
             return "DeviceArray(" + a.dtype + " " + engine::bracketed(a.shape) + ", device " +
                    std::to_string(a.device) + ")";

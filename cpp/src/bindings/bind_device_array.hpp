@@ -1,8 +1,8 @@
 // Arrays in device memory, as Python hands them over and takes them.
 #pragma once
 
-#include "trtw/device/memory.hpp"
-#include "trtw/engine/tensor.hpp"
+#include "trtw/memory.hpp"
+#include "trtw/tensor.hpp"
 
 #include <cuda_runtime_api.h>
 #include <pybind11/numpy.h>

@@ -1,10 +1,11 @@
 // TensorRT's libraries and log, for Python.
 #include "bindings.hpp"
 
-#include "trtw/engine/library.hpp"
+#include "trt/entry_points.hpp"
+#include "trtw/library.hpp"
 
 #ifdef TRTW_WITH_TENSORRT
-#include "trtw/engine/logger.hpp"
+#include "trt/logger.hpp"
 #endif
 
 #include <pybind11/stl.h>

@@ -5,13 +5,13 @@
 #include "bind_runner_call.hpp"
 #include "bind_runner_ticket.hpp"
 #include "bind_vision.hpp"
-#include "trtw/engine/bench.hpp"
-#include "trtw/engine/host_array.hpp"
+#include "run/host_array.hpp"
+#include "run/host_outputs.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>
 
-#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -33,7 +33,8 @@ public:
             const py::gil_scoped_release unlocked;
             runner_ = std::make_shared<te::Runner>(plan_, options_);
         }
-        default_ = default_selection();
+        default_.to_host = te::default_outputs(*plan_, options_);
+        default_.to_device.assign(plan_->outputs().size(), false);
     }
     ~PyRunner() { close(); }
     PyRunner(const PyRunner&) = delete;
@@ -88,7 +89,7 @@ public:
         const std::size_t index = input_index(name);
         const te::TensorInfo& tensor = plan_->inputs()[index];
         const te::Shape& wanted = shape ? *shape : tensor.shape;
-        if (std::any_of(wanted.begin(), wanted.end(), [](std::int64_t dim) { return dim < 0; })) {
+        if (te::is_dynamic(wanted)) {
             throw UsageProblem("Input '" + name + "' has the shape " + te::bracketed(wanted) +
                                "; say which one the buffer is for.");
         }
@@ -158,18 +159,6 @@ private:
         return open();
     }
 
-    [[nodiscard]] Selection default_selection() const {
-        Selection selection;
-        for (const te::TensorInfo& tensor : plan_->outputs()) {
-            const bool wanted = options_.outputs ? std::find(options_.outputs->begin(), options_.outputs->end(),
-                                                             tensor.name) != options_.outputs->end()
-                                                 : !options_.state.contains(tensor.name);
-            selection.to_host.push_back(wanted);
-            selection.to_device.push_back(false);
-        }
-        return selection;
-    }
-
     Request make(const py::object& inputs, const Names& outputs, const py::object& device_outputs, const Indices& at) {
         Request request = make_request(*plan_, inputs, options_.state);
         const bool is_default =
@@ -181,32 +170,30 @@ private:
             request.call.at = request.selection.at;
         }
         for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
-            const int aliased = plan_->aliased_input(o);
-            if (request.selection.to_device[o] && aliased >= 0 &&
-                request.call.inputs[static_cast<std::size_t>(aliased)].source == te::Source::device) {
-                throw UsageProblem("Output '" + plan_->outputs()[o].name + "' is written in the array that was given "
-                                   "for input '" + plan_->outputs()[o].aliased_input + "': use that array.");
+            const auto aliased = plan_->aliased_input(o);
+            if (request.selection.to_device[o] && aliased &&
+                request.call.inputs[*aliased].source == te::Source::device) {
+                throw UsageProblem("Output '" + plan_->outputs()[o].name +
+                                   "' is written in the array that was given "
+                                   "for input '" +
+                                   plan_->outputs()[o].aliased_input + "': use that array.");
             }
         }
         return request;
     }
 
     [[nodiscard]] std::size_t input_index(const std::string& name) const {
-        const auto& inputs = plan_->inputs();
-        const auto found =
-            std::find_if(inputs.begin(), inputs.end(), [&](const te::TensorInfo& t) { return t.name == name; });
-        if (found == inputs.end()) {
+        const auto input = te::index_of(plan_->inputs(), name);
+        if (!input) {
             throw UsageProblem("The engine has no input '" + name + "'.");
         }
-        return static_cast<std::size_t>(found - inputs.begin());
+        return *input;
     }
 
     std::pair<std::size_t, te::Input> state_value(const std::string& name, const py::handle& value,
                                                   std::vector<py::object>& keep) const {
         const std::size_t index = input_index(name);
-        const bool is_state = std::any_of(options_.state.begin(), options_.state.end(),
-                                          [&](const auto& pair) { return pair.second == name; });
-        if (!is_state) {
+        if (!te::feeds(options_.state, name)) {
             throw UsageProblem("Input '" + name + "' is no state of this runner.");
         }
         return {index, make_input(*plan_, plan_->inputs()[index], value, keep)};

@@ -1,8 +1,8 @@
 // Memory for the arrays that calls return.
 #pragma once
 
-#include "trtw/engine/block_pool.hpp"
-#include "trtw/engine/tensor.hpp"
+#include "run/block_pool.hpp"
+#include "trtw/tensor.hpp"
 
 #include <pybind11/numpy.h>
 

@@ -1,8 +1,7 @@
 // Measurements.
 #include "bind_runner_call.hpp"
 #include "bindings.hpp"
-#include "trtw/engine/bench.hpp"
-#include "trtw/engine/layer_profile.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>

@@ -2,8 +2,9 @@
 
 #include "bind_device_array.hpp"
 #include "bind_vision.hpp"
-#include "trtw/device/check.hpp"
-#include "trtw/device/copy_pool.hpp"
+#include "device/check.hpp"
+#include "device/copy_pool.hpp"
+#include "trt/joined.hpp"
 
 #include <pybind11/stl.h>
 
@@ -28,14 +29,6 @@ constexpr std::uintptr_t alignment = 256;
 
 std::string described(const TensorInfo& tensor) {
     return tensor.name + " " + tensor.dtype + " " + engine::bracketed(tensor.shape);
-}
-
-std::string all_described(const std::vector<TensorInfo>& tensors) {
-    std::string text;
-    for (const TensorInfo& tensor : tensors) {
-        text += (text.empty() ? "" : ", ") + described(tensor);
-    }
-    return text;
 }
 
 [[noreturn]] void refuse_dtype(const TensorInfo& tensor, const std::string& got) {
@@ -141,22 +134,20 @@ Input from_device(const Plan& plan, const TensorInfo& tensor, const ForeignArray
 void refuse_unknown(const Plan& plan, const py::dict& values) {
     for (const auto& item : values) {
         const std::string name = py::str(item.first);
-        const bool known = std::any_of(plan.inputs().begin(), plan.inputs().end(),
-                                       [&](const TensorInfo& tensor) { return tensor.name == name; });
-        if (!known) {
-            throw UsageProblem("The engine has no input '" + name + "'; it takes " + all_described(plan.inputs()) +
-                               ".");
+        if (!engine::index_of(plan.inputs(), name)) {
+            throw UsageProblem("The engine has no input '" + name + "'; it takes " +
+                               engine::joined(plan.inputs(), ", ", described) + ".");
         }
     }
 }
 
 std::size_t output_index(const Plan& plan, const std::string& name) {
-    const auto found = std::find_if(plan.outputs().begin(), plan.outputs().end(),
-                                    [&](const TensorInfo& tensor) { return tensor.name == name; });
-    if (found == plan.outputs().end()) {
-        throw UsageProblem("The engine has no output '" + name + "'; it gives " + all_described(plan.outputs()) + ".");
+    const auto found = engine::index_of(plan.outputs(), name);
+    if (!found) {
+        throw UsageProblem("The engine has no output '" + name + "'; it gives " +
+                           engine::joined(plan.outputs(), ", ", described) + ".");
     }
-    return static_cast<std::size_t>(found - plan.outputs().begin());
+    return *found;
 }
 
 std::vector<bool> flags_of(const Plan& plan, const std::vector<std::string>& names) {
@@ -247,12 +238,10 @@ Request make_request(const Plan& plan, const py::object& inputs, const std::map<
             request.call.inputs.push_back(make_input(plan, tensor, value, request.keep));
             continue;
         }
-        const bool is_state =
-            std::any_of(state.begin(), state.end(), [&](const auto& pair) { return pair.second == tensor.name; });
-        if (!is_state) {
+        if (!engine::feeds(state, tensor.name)) {
             refuse_unknown(plan, values); // a wrong name explains more than a missing one
             throw UsageProblem("Input '" + tensor.name + "' is missing; the engine takes " +
-                               all_described(plan.inputs()) + ".");
+                               engine::joined(plan.inputs(), ", ", described) + ".");
         }
         Input kept;
         kept.source = Source::state;
@@ -318,8 +307,8 @@ py::dict collect(const Plan& plan, const engine::Runner::Finished& finished, con
         const engine::Output& output = finished.outputs()[o];
         const char* name = output.tensor->name.c_str();
         if (selection.to_device[o]) {
-            results[name] = DeviceArray{output.device, output.shape, output.tensor->dtype,
-                                        output.bytes, plan.device(), {}};
+            results[name] =
+                DeviceArray{output.device, output.shape, output.tensor->dtype, output.bytes, plan.device(), {}};
         } else if (selection.to_host[o]) {
             results[name] = host_output(output, copy, out, pool);
         }

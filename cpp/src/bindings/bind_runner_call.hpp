@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bind_runner_array_pool.hpp"
-#include "trtw/engine/runner.hpp"
+#include "trtw/runner.hpp"
 
 #include <pybind11/numpy.h>
 

@@ -1,5 +1,6 @@
 #include "bind_runner_ticket.hpp"
 
+#include "run/clock.hpp"
 #include "trtw/error.hpp"
 
 #include <pybind11/stl.h>
@@ -12,7 +13,7 @@ namespace trtw::bindings {
 
 namespace {
 
-using Clock = engine::Slot::Clock;
+using engine::Clock;
 using Ticket = engine::Runner::Ticket;
 
 Clock::time_point deadline_after(std::optional<double> timeout_s) {
@@ -78,11 +79,13 @@ void PyTicket::close(const std::string& why) {
 void bind_ticket(py::module_& m) {
     py::class_<PyTicket, std::shared_ptr<PyTicket>>(m, "Ticket", "A call in flight, and the runner's slot that it has.")
         .def("done", &PyTicket::done, "Returns whether the result can be had without waiting.")
-        .def("wait", &PyTicket::wait, py::arg("timeout") = py::none(), "Waits for the call; returns whether it is done.")
+        .def("wait", &PyTicket::wait, py::arg("timeout") = py::none(),
+             "Waits for the call; returns whether it is done.")
         .def("result", &PyTicket::result, py::arg("timeout") = py::none(), py::kw_only(), py::arg("copy") = true,
              py::arg("out") = py::none(), "Waits for the call and returns its outputs.")
-        .def("future", [](const py::object& self) { return waiting("future")(self); },
-             "Returns a concurrent.futures.Future of the result.")
+        .def(
+            "future", [](const py::object& self) { return waiting("future")(self); },
+            "Returns a concurrent.futures.Future of the result.")
         .def("__await__", [](const py::object& self) { return waiting("outcome")(self).attr("__await__")(); });
 }
 

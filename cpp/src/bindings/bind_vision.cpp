@@ -2,13 +2,14 @@
 #include "bind_vision.hpp"
 
 #include "bindings.hpp"
+#include "trt/joined.hpp"
 #include "trtw/error.hpp"
 
 #ifdef TRTW_WITH_KERNELS
 #include "bind_device_array.hpp"
-#include "trtw/device/scope.hpp"
-#include "trtw/device/stream.hpp"
-#include "trtw/vision/letterbox_gpu.hpp"
+#include "device/scope.hpp"
+#include "trtw/detail/stream.hpp"
+#include "trtw/letterbox_gpu.hpp"
 
 #include <mutex>
 #endif
@@ -37,14 +38,13 @@ const Words<tv::Element> elements = {
 
 template <class Enum>
 Enum parse(const Words<Enum>& words, const std::string& text, const char* field) {
-    std::string known;
     for (const auto& [word, value] : words) {
         if (word == text) {
             return value;
         }
-        known += (known.empty() ? "" : ", ") + word;
     }
-    throw UsageProblem("A letterbox has no " + std::string{field} + " '" + text + "'; there are: " + known + ".");
+    throw UsageProblem("A letterbox has no " + std::string{field} + " '" + text + "'; there are: " +
+                       engine::joined(words, ", ", [](const auto& entry) { return entry.first; }) + ".");
 }
 
 template <class Enum>

@@ -1,8 +1,8 @@
 // Images that Python hands over to be letterboxed.
 #pragma once
 
-#include "trtw/engine/tensor.hpp"
-#include "trtw/vision/letterbox.hpp"
+#include "trtw/letterbox.hpp"
+#include "trtw/tensor.hpp"
 
 #include <pybind11/numpy.h>
 

@@ -1,4 +1,4 @@
-#include "trtw/device/check.hpp"
+#include "device/check.hpp"
 
 #include <string>
 

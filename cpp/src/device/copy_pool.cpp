@@ -1,4 +1,4 @@
-#include "trtw/device/copy_pool.hpp"
+#include "device/copy_pool.hpp"
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
-#include "trtw/device/graph.hpp"
+#include "device/graph.hpp"
 
-#include "trtw/device/check.hpp"
+#include "device/check.hpp"
 
 namespace trtw::device {
 

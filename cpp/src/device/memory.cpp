@@ -1,6 +1,6 @@
-#include "trtw/device/memory.hpp"
+#include "trtw/memory.hpp"
 
-#include "trtw/device/check.hpp"
+#include "device/check.hpp"
 
 #include <algorithm>
 #include <cstddef>

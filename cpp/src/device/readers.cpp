@@ -1,7 +1,7 @@
-#include "trtw/device/readers.hpp"
+#include "trtw/detail/readers.hpp"
 
-#include "trtw/device/check.hpp"
-#include "trtw/device/scope.hpp"
+#include "device/check.hpp"
+#include "device/scope.hpp"
 
 #include <exception>
 #include <utility>

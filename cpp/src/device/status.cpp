@@ -1,7 +1,7 @@
-#include "trtw/device/status.hpp"
+#include "device/status.hpp"
 
-#include "trtw/device/check.hpp"
-#include "trtw/device/scope.hpp"
+#include "device/check.hpp"
+#include "device/scope.hpp"
 
 #include <cuda_profiler_api.h>
 

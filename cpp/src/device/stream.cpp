@@ -1,6 +1,6 @@
-#include "trtw/device/stream.hpp"
+#include "trtw/detail/stream.hpp"
 
-#include "trtw/device/check.hpp"
+#include "device/check.hpp"
 
 #include <exception>
 #include <map>

@@ -1,7 +1,6 @@
 // The fused letterbox kernel: resample, pad, normalise, reorder, convert.
-#include "trtw/device/check.hpp"
-#include "trtw/vision/letterbox_gpu.hpp"
-#include "trtw/vision/staging.hpp"
+#include "device/check.hpp"
+#include "vision/letterbox_kernel.hpp"
 
 #include <cuda_fp16.h>
 

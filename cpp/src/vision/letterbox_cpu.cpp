@@ -1,8 +1,8 @@
-#include "trtw/vision/letterbox.hpp"
+#include "trtw/letterbox.hpp"
 
 #include "trtw/error.hpp"
-#include "trtw/vision/half.hpp"
-#include "trtw/vision/resample.hpp"
+#include "vision/half.hpp"
+#include "vision/resample.hpp"
 
 #include <algorithm>
 #include <array>

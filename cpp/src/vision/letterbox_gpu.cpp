@@ -1,8 +1,9 @@
-#include "trtw/vision/letterbox_gpu.hpp"
+#include "trtw/letterbox_gpu.hpp"
 
-#include "trtw/device/check.hpp"
-#include "trtw/device/copy_pool.hpp"
-#include "trtw/device/range.hpp"
+#include "device/check.hpp"
+#include "device/copy_pool.hpp"
+#include "device/range.hpp"
+#include "vision/letterbox_kernel.hpp"
 
 #include <algorithm>
 #include <cstdint>

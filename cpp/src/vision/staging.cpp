@@ -1,4 +1,4 @@
-#include "trtw/vision/staging.hpp"
+#include "vision/staging.hpp"
 
 #include <algorithm>
 #include <cstring>

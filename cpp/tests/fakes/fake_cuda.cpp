@@ -1,6 +1,6 @@
 #include "fake_cuda.hpp"
 
-#include "trtw/device/status.hpp"
+#include "device/status.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -236,7 +236,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     const std::scoped_lock lock{mutex};
     streams.erase(stream);
     ++destroyed_count;
-    delete stream; // NOLINT(cppcoreguidelines-owning-memory)
+    delete stream->capture; // NOLINT(cppcoreguidelines-owning-memory): a capture that was left open
+    delete stream;          // NOLINT(cppcoreguidelines-owning-memory)
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

@@ -1,8 +1,8 @@
 #include "fake_engine.hpp"
 
+#include "device/check.hpp"
 #include "fake_cuda.hpp"
-#include "trtw/device/check.hpp"
-#include "trtw/engine/execution.hpp"
+#include "run/execution.hpp"
 #include "trtw/error.hpp"
 
 #include <algorithm>
@@ -62,9 +62,9 @@ std::shared_ptr<Engine> recurrent(std::int64_t elements) {
         }
         return std::vector<Values>{y, next};
     };
-    return std::make_shared<Engine>(std::vector{input("x", elements), input("h", elements), output("y", elements),
-                                                output("h_next", elements)},
-                                    compute);
+    return std::make_shared<Engine>(
+        std::vector{input("x", elements), input("h", elements), output("y", elements), output("h_next", elements)},
+        compute);
 }
 
 std::shared_ptr<Engine> twice(std::int64_t elements) {
@@ -165,8 +165,8 @@ void Execution::enqueue(cudaStream_t stream) {
         throw DeviceFailure(engine.failure);
     }
     for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
-        const int aliased = plan_->aliased_input(o);
-        if (aliased >= 0 && context_->outputs[o] != context_->inputs[static_cast<std::size_t>(aliased)]) {
+        const auto aliased = plan_->aliased_input(o);
+        if (aliased && context_->outputs[o] != context_->inputs[*aliased]) {
             throw DeviceFailure("output '" + plan_->outputs()[o].name + "' is not bound to its input's memory");
         }
     }

@@ -2,9 +2,9 @@
 // has it in fake_engine.cpp instead of execution.cpp.
 #pragma once
 
-#include "trtw/engine/call.hpp"
-#include "trtw/engine/plan.hpp"
-#include "trtw/engine/runner.hpp"
+#include "trtw/call.hpp"
+#include "trtw/plan.hpp"
+#include "trtw/runner.hpp"
 
 #include <atomic>
 #include <functional>

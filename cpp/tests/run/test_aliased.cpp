@@ -1,7 +1,7 @@
 // Outputs that TensorRT writes in an input's memory.
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
-#include "trtw/engine/bench.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/error.hpp"
 
 #include <doctest/doctest.h>
@@ -29,10 +29,10 @@ std::shared_ptr<fake::Engine> cached(std::int64_t elements = 2) {
         }
         return std::vector<Values>{next, sum};
     };
-    return std::make_shared<fake::Engine>(
-        std::vector{fake::input("x", elements), fake::input("cache", elements),
-                    fake::output("cache_next", elements, "cache"), fake::output("sum", elements)},
-        compute);
+    return std::make_shared<fake::Engine>(std::vector{fake::input("x", elements), fake::input("cache", elements),
+                                                      fake::output("cache_next", elements, "cache"),
+                                                      fake::output("sum", elements)},
+                                          compute);
 }
 
 RunnerOptions with_state() {

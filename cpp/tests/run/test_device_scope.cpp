@@ -1,8 +1,8 @@
 // The caller's device stays selected.
+#include "device/scope.hpp"
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
-#include "trtw/device/scope.hpp"
-#include "trtw/engine/bench.hpp"
+#include "trtw/bench.hpp"
 #include "trtw/error.hpp"
 
 #include <doctest/doctest.h>
@@ -35,7 +35,9 @@ TEST_CASE("a runner works on its engine's device and leaves the caller's selecte
         CHECK(fake::device() == 1);
         CHECK(fake::run(runner, {host(x)}) == Values{7});
         CHECK(fake::device() == 1);
-        { Runner::Ticket ticket = runner.submit(call_of({host(x)})); }
+        {
+            Runner::Ticket ticket = runner.submit(call_of({host(x)}));
+        }
         CHECK(fake::device() == 1);
         const Values wrong(9, 1);
         CHECK_THROWS_AS(runner.run(call_of({host(wrong)})), trtw::UsageProblem);

@@ -1,7 +1,7 @@
 // Device memory that others hold, or still read, is not written by later calls.
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
-#include "trtw/device/stream.hpp"
+#include "trtw/detail/stream.hpp"
 
 #include <doctest/doctest.h>
 

@@ -26,7 +26,9 @@ TEST_CASE("a refit is refused while calls are in flight") {
     std::optional<Runner::Ticket> ticket{runner.submit(call_of({host(x)}))};
     CHECK_THROWS_WITH_AS(CallGate::Closed{engine->gate()}, doctest::Contains("1 call in flight"), UsageProblem);
     ticket.reset();
-    { const CallGate::Closed closed{engine->gate()}; }
+    {
+        const CallGate::Closed closed{engine->gate()};
+    }
     CHECK(run(runner, {host(x)}) == Values{7});
 }
 

@@ -1,7 +1,7 @@
 // A call that is refused leaves everything as it was.
+#include "device/check.hpp"
 #include "fake_cuda.hpp"
 #include "fake_engine.hpp"
-#include "trtw/device/check.hpp"
 #include "trtw/error.hpp"
 
 #include <doctest/doctest.h>
@@ -11,8 +11,8 @@ using fake::host;
 using fake::run;
 using fake::state;
 using fake::Values;
+using trtw::OutOfMemory;
 using trtw::UsageProblem;
-using trtw::device::OutOfMemory;
 using trtw::engine::Call;
 using trtw::engine::Runner;
 using trtw::engine::RunnerOptions;

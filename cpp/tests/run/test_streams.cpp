@@ -1,6 +1,6 @@
 // Streams that are given back are used again, so that engines which run one after the other share one.
 #include "fake_cuda.hpp"
-#include "trtw/device/stream.hpp"
+#include "trtw/detail/stream.hpp"
 
 #include <doctest/doctest.h>
 

@@ -140,7 +140,7 @@ def _build_in_steps(seconds: float, progress: Any) -> None:
     for step in range(steps):
         time.sleep(seconds / steps)
         if progress is not None and not progress("build", step + 1, steps):
-            raise Cancelled("the build was cancelled")
+            raise Cancelled("The build was cancelled.")
 
 
 def _build_without_progress(seconds: float, progress: Any) -> None:

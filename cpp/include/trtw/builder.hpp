@@ -1,0 +1,63 @@
+// ONNX model to plan.
+#pragma once
+
+#include "trtw/build_options.hpp"
+
+#include <NvInfer.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Called with a phase's name, the steps done and the steps in all; false asks for cancellation. May throw, which
+/// cancels as well. Calls may come from any thread.
+using ProgressCallback = std::function<bool(std::string_view phase, int step, int total)>;
+
+/// Joins timing caches with the builder of a finished build. With TensorRT 8.6 on an H200, builds that each made
+/// another one for it, under a common lock, ended eleven seconds apart.
+class TimingCacheMerger {
+public:
+    /// `device` is the one that the builder was made on.
+    TimingCacheMerger(std::unique_ptr<nvinfer1::IBuilder> builder, int device)
+        : builder_{std::move(builder)}, device_{device} {}
+
+    /// One cache with the entries of all; on a conflict the earlier wins. Throws UsageProblem for a cache that TensorRT
+    /// rejects.
+    [[nodiscard]] std::string merge(const std::vector<std::string>& caches);
+
+private:
+    std::mutex mutex_; // a builder serves one thread at a time
+    std::unique_ptr<nvinfer1::IBuilder> builder_;
+    int device_;
+};
+
+/// A built plan and what is known of its making.
+struct BuildResult {
+    std::shared_ptr<nvinfer1::IHostMemory> plan;
+    std::shared_ptr<nvinfer1::IHostMemory> timing_cache; ///< null where the timing cache was disabled
+    std::shared_ptr<TimingCacheMerger> merger;           ///< holds the builder; null where timing_cache is
+    std::string calibration_cache;                       ///< empty without calibration
+    double parse_s = 0;
+    double build_s = 0;              ///< TensorRT's build alone, calibration included
+    int layer_count = 0;             ///< of the network as parsed; an engine has fewer after fusion
+    std::size_t skipped_tactics = 0; ///< kernels not tried for want of memory: a sign of a slower engine
+    std::vector<std::string> warnings;
+    std::vector<TensorDescription> inputs;
+    std::vector<TensorDescription> outputs;
+};
+
+/// Parses, configures and builds; may take minutes. Phases of `progress`: "parse", then TensorRT's own (version 10 and
+/// later) or "build" (version 8: 0 of 0, unknown, then 1 of 1), and "calibrate" (total 0) where batches are read.
+/// Throws UsageProblem for options or models that cannot be built, ComponentMissing without TensorRT, DeviceFailure
+/// where the GPU fails or its memory does not suffice, Cancelled after a refusal of `progress`, and whatever
+/// `progress` or the calibration source threw.
+BuildResult build_engine(const std::string& model_path, const BuildOptions& options, const ProgressCallback& progress);
+
+} // namespace trtw::engine

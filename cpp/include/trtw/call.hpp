@@ -1,0 +1,111 @@
+// What goes into one execution of an engine, what comes out, and how a runner is set up.
+#pragma once
+
+#include "trtw/letterbox.hpp"
+#include "trtw/memory.hpp"
+#include "trtw/tensor.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trtw::engine {
+
+/// Where an input's values come from.
+enum class Source : std::uint8_t {
+    host,   ///< an array in host memory
+    device, ///< an array in device memory, used in place; an output that is aliased to it is written there
+    images, ///< decoded images, letterboxed into the runner's own device buffer
+    state   ///< what an earlier call left on the device
+};
+
+struct Input {
+    Source source = Source::host;
+    const void* data = nullptr; ///< host or device address
+    Shape shape;
+    std::vector<std::int64_t> strides;    ///< host: in bytes; empty means row-major without gaps
+    std::optional<cudaStream_t> producer; ///< device: the stream whose work so far writes the array
+    std::vector<vision::ImageView> images;
+    vision::LetterboxSpec spec;
+};
+
+/// One execution: the inputs in the engine's order. Host arrays, and images in ordinary memory, are read before submit
+/// returns; device arrays, and images in page-locked memory, must stay as they are until the call is waited for.
+struct Call {
+    std::vector<Input> inputs;
+    std::optional<std::vector<bool>> to_host; ///< per output; without it the runner's choice
+    /// Per output that goes to the host: the one index of its second dimension to copy. Empty: every output whole.
+    std::vector<std::optional<std::int64_t>> at;
+};
+
+/// What can be told without the engine's profiles: that nothing lacks, and that sizes agree. Throws UsageProblem, or
+/// ComponentMissing for images where the core was built without CUDA kernels.
+void check_input(const TensorInfo& tensor, const Input& input);
+void check_inputs(const std::vector<TensorInfo>& tensors, const std::vector<Input>& inputs);
+void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, const Call& call);
+
+/// Milliseconds of one call. A stage that did not happen takes 0; all but the host's clocks need options.timing.
+struct Timing {
+    float enqueue_ms = 0;    ///< host time of the launch alone (graph launch or enqueueV3)
+    float h2d_ms = 0;        ///< device time: copying inputs, letterbox included
+    float compute_ms = 0;    ///< device time: the engine
+    float d2h_ms = 0;        ///< device time: copying outputs
+    float end_to_end_ms = 0; ///< host time from the start of submit to the end of wait
+};
+
+struct RunnerOptions {
+    int slots = 1;          ///< calls in flight at once; each has a context, streams and buffers of its own
+    bool cuda_graph = true; ///< a call is captured at its second use and replayed from the third on
+    bool spin = true;       ///< wait by polling (least latency, a busy core) or asleep
+    bool timing = true;     ///< device time by stage; costs four to six event records a call
+    /// Copies and compute in one stream and one graph, or each in a stream of its own; without a value the former
+    /// for inputs of up to 2 MiB in all.
+    std::optional<bool> graph_includes_transfers;
+    std::optional<int> profile;                      ///< always this profile; else chosen by the shapes
+    std::map<std::string, std::string> state;        ///< output name -> input name: values that stay on the device
+    std::optional<std::vector<std::string>> outputs; ///< copied to the host; default all but state outputs
+    int graph_cache = 16;                            ///< shapes, addresses and choices remembered a slot
+};
+
+/// Whether `RunnerOptions::state` feeds the input.
+bool feeds(const std::map<std::string, std::string>& state, const std::string& input);
+
+/// Bytes of memory, by what for.
+struct MemoryUse {
+    std::size_t device_scratch = 0;
+    std::size_t device_inputs = 0;
+    std::size_t device_outputs = 0;
+    std::size_t device_state = 0;
+    std::size_t device_images = 0;
+    std::size_t pinned_inputs = 0;
+    std::size_t pinned_outputs = 0;
+    std::size_t pinned_images = 0;
+};
+
+/// What a slot tells while it works.
+struct SlotStatus {
+    int graphs = 0;
+    std::string graph_fallback; ///< why some call runs without a graph; empty where none does
+    MemoryUse memory;
+    std::uint64_t strided_copies = 0;
+    std::uint64_t in_place_inputs = 0;
+    std::uint64_t page_locked_images = 0;
+};
+
+/// One output of a finished call. Host memory is the slot's: its values stay until the slot's next call. Device memory
+/// is left alone by later calls as long as somebody holds it beside the slot.
+struct Output {
+    const TensorInfo* tensor = nullptr;
+    Shape shape;           ///< with Call::at, of what was copied
+    std::size_t bytes = 0; ///< likewise
+    bool on_host = false;  ///< whether `host` holds this call's values
+    std::shared_ptr<device::PinnedMemory> host;
+    /// Null for outputs that TensorRT writes to host memory, or to a device array of the caller's (aliased outputs).
+    std::shared_ptr<device::DeviceMemory> device;
+};
+
+} // namespace trtw::engine

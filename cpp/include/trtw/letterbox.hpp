@@ -1,0 +1,69 @@
+// Letterbox: resize with the aspect ratio kept, pad, normalise, reorder channels and memory. CPU reference.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace trtw::vision {
+
+enum class Placement : std::uint8_t { centre, top_left, stretch };
+enum class Rounding : std::uint8_t { nearest, down };
+enum class Layout : std::uint8_t { nchw, nhwc };
+enum class Channels : std::uint8_t { rgb, bgr };
+enum class Element : std::uint8_t { float32, float16, uint8 };
+
+constexpr std::size_t element_bytes(Element element) noexcept {
+    return element == Element::float32 ? 4 : element == Element::float16 ? 2 : 1;
+}
+
+/// How a decoded image becomes one item of a model's input tensor.
+/// A grey level v of channel c becomes (v * scale - mean[c]) / std[c], in float32 as one multiplication and one
+/// addition; mean and std follow `channels`. As uint8 the grey levels stay as they are.
+struct LetterboxSpec {
+    int height = 0;
+    int width = 0;
+    Placement placement = Placement::centre; ///< stretch fills the input: no padding, the aspect ratio is not kept
+    int pad_value = 114;                     ///< grey level of the padding, normalised like any other
+    bool scale_up = true;
+    Rounding rounding = Rounding::nearest; ///< of the resized sides: half to even, or down
+    Channels channels = Channels::rgb;
+    double scale = 1.0 / 255.0;
+    std::array<double, 3> mean = {0.0, 0.0, 0.0};
+    std::array<double, 3> std = {1.0, 1.0, 1.0};
+    Layout layout = Layout::nchw;
+    Element element = Element::float32;
+
+    [[nodiscard]] std::size_t item_bytes() const noexcept {
+        return static_cast<std::size_t>(height) * static_cast<std::size_t>(width) * 3 * element_bytes(element);
+    }
+    /// Throws UsageProblem where a value makes no sense.
+    void validate() const;
+};
+
+/// Where an image of `source` size lands: x_dst = x_src * (new_width / source_width) + left, likewise y.
+struct Geometry {
+    int source_height = 0;
+    int source_width = 0;
+    int new_height = 0;
+    int new_width = 0;
+    int top = 0;
+    int left = 0;
+};
+
+/// Throws UsageProblem for an empty image.
+Geometry letterbox_geometry(int source_height, int source_width, const LetterboxSpec& spec);
+
+/// A decoded image: 8 bits, three channels in the order blue, green, red, rows `row_bytes` apart.
+struct ImageView {
+    const std::uint8_t* pixels = nullptr;
+    int height = 0;
+    int width = 0;
+    std::ptrdiff_t row_bytes = 0;
+};
+
+/// Writes one item of `spec.item_bytes()` bytes. Resizing follows OpenCV's 8-bit INTER_LINEAR: half-pixel centres,
+/// weights of 11 bits, the result an 8-bit grey level, which is then normalised.
+void letterbox_cpu(const ImageView& image, const LetterboxSpec& spec, void* output);
+
+} // namespace trtw::vision

@@ -1,0 +1,116 @@
+// Runs an engine for any number of threads, with a bounded number of calls in flight.
+#pragma once
+
+#include "trtw/call.hpp"
+#include "trtw/plan.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trtw::engine {
+
+class Slot;
+class SlotPool;
+
+/// Thread-safe.
+class Runner {
+public:
+    /// Throws UsageProblem for options that do not fit the engine, OutOfMemory or DeviceFailure.
+    Runner(std::shared_ptr<const Plan> plan, RunnerOptions options);
+    ~Runner();
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    /// A finished call. While it lives, no other call touches its slot's memory.
+    class Finished {
+    public:
+        Finished(Runner& runner, int slot) : runner_{&runner}, slot_{slot} {}
+        ~Finished();
+        Finished(Finished&& other) noexcept
+            : runner_{std::exchange(other.runner_, nullptr)}, slot_{other.slot_}, outputs_{other.outputs_},
+              timing_{other.timing_} {}
+        Finished(const Finished&) = delete;
+        Finished& operator=(const Finished&) = delete;
+        Finished& operator=(Finished&&) = delete;
+
+        [[nodiscard]] const std::vector<Output>& outputs() const noexcept { return *outputs_; }
+        [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+
+    private:
+        friend class Runner;
+        Runner* runner_;
+        int slot_;
+        const std::vector<Output>* outputs_ = nullptr;
+        Timing timing_;
+    };
+
+    /// A call in flight, and its slot. One that is dropped waits for the device and frees the slot. Thread-safe. The
+    /// runner has to outlive it.
+    class Ticket {
+    public:
+        Ticket(Runner& runner, int slot) : runner_{&runner}, slot_{slot} {}
+        ~Ticket() { drop(); }
+        Ticket(Ticket&& other) noexcept : runner_{other.runner_.exchange(nullptr)}, slot_{other.slot_} {}
+        Ticket(const Ticket&) = delete;
+        Ticket& operator=(const Ticket&) = delete;
+        Ticket& operator=(Ticket&&) = delete;
+
+        /// Whether the device is done with the call, well or not; never waits.
+        [[nodiscard]] bool done() const;
+        /// Waits for that, at most until then; returns done(). The call stays this ticket's either way.
+        [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point deadline) const;
+        /// Waits for the call and hands it over. Throws UsageProblem where that was done before, DeviceFailure where it
+        /// failed on the device.
+        Finished result();
+        /// Waits for the call and frees its slot, whoever else holds the ticket.
+        void drop() noexcept;
+
+    private:
+        std::atomic<Runner*> runner_;
+        int slot_;
+    };
+
+    /// Throws UsageProblem for a call that does not fit the engine, OutOfMemory or DeviceFailure; the runner stays
+    /// usable.
+    Finished run(const Call& call);
+    /// Starts a call.
+    [[nodiscard]] Ticket submit(const Call& call);
+
+    /// Forgets all state, then copies values that the next call reads, by the index of their state input. With one
+    /// slot only, as all state is.
+    void reset_state(const std::vector<std::pair<std::size_t, Input>>& values = {});
+    /// Copies what the next call of `other` reads, on the device; what `other` has no value of starts from zeros.
+    /// Throws UsageProblem where the two do not keep the same state, or a call is in flight.
+    void take_state(Runner& other);
+    std::shared_ptr<device::PinnedMemory> input_block(int slot, std::size_t input, std::size_t bytes);
+
+    [[nodiscard]] const Plan& plan() const noexcept { return *plan_; }
+    [[nodiscard]] const RunnerOptions& options() const noexcept { return options_; }
+    /// Timing of the call that finished last, of any thread.
+    [[nodiscard]] Timing last_timing() const;
+    /// Of all slots together.
+    [[nodiscard]] SlotStatus status() const;
+    /// One line: "on: 2 graphs captured", "not yet: …", "off: …".
+    [[nodiscard]] std::string graph_status() const;
+
+private:
+    void check_options() const;
+    int launch(const Call& call);
+    Finished finish(int slot);
+    template <class Action>
+    void with_idle_slot(int slot, const char* what, Action&& action);
+
+    std::shared_ptr<const Plan> plan_;
+    RunnerOptions options_;
+    std::vector<std::unique_ptr<Slot>> slots_;
+    std::unique_ptr<SlotPool> pool_;
+    mutable std::mutex timing_mutex_;
+    Timing last_timing_;
+};
+
+} // namespace trtw::engine

@@ -1,0 +1,75 @@
+// Inputs and outputs of networks and engines; free of TensorRT's types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trtw::engine {
+
+using Shape = std::vector<std::int64_t>;
+
+/// Smallest, best-tuned and largest value of each dimension (or of each element of a shape tensor).
+struct ProfileRange {
+    std::vector<std::int64_t> min;
+    std::vector<std::int64_t> opt;
+    std::vector<std::int64_t> max;
+
+    bool operator==(const ProfileRange&) const = default;
+};
+
+/// Of an engine.
+struct TensorInfo {
+    std::string name;
+    bool is_input = false;
+    std::string dtype; ///< numpy's name where it has the type, else "bfloat16", "fp8", …
+    std::size_t bits = 0;
+    Shape shape;                  ///< -1 for a dimension known at run time only
+    bool on_host = false;         ///< TensorRT reads or writes it in host memory
+    bool is_shape_tensor = false; ///< its values decide shapes
+    bool is_linear = true;        ///< row-major; otherwise `format` says how it is laid out
+    std::string format;
+    std::string aliased_input; ///< of an output that TensorRT writes in an input's memory: that input; else empty
+    std::vector<ProfileRange> profiles; ///< per profile; of inputs only
+    std::vector<ProfileRange> values;   ///< per profile; of shape tensors where TensorRT tells
+};
+
+/// An input or output of a network.
+struct TensorDescription {
+    std::string name;
+    std::string dtype;
+    std::vector<std::int64_t> shape;
+    bool is_input = false;
+    bool is_shape_tensor = false; ///< its values, not its shape, belong into a profile
+};
+
+/// Where the tensor of a name is; nullopt where there is none.
+std::optional<std::size_t> index_of(std::span<const TensorInfo> tensors, std::string_view name) noexcept;
+
+/// Whether its elements are floating-point numbers.
+bool holds_floats(const TensorInfo& tensor) noexcept;
+
+/// Whether a dimension is known at run time only.
+bool is_dynamic(const Shape& shape) noexcept;
+
+/// Product of the dimensions, none of them negative; 1 for a scalar. Throws UsageProblem where 64 bits do not hold it.
+std::int64_t volume(const Shape& shape);
+
+/// Bytes of a tensor in this shape, rounded up to a whole byte. Throws UsageProblem where 64 bits do not hold its bits.
+std::size_t byte_size(const TensorInfo& tensor, const Shape& shape);
+
+/// "1x3x224x224"; "scalar" without dimensions.
+std::string shape_text(std::span<const std::int64_t> shape);
+
+/// "[1, 3, ?, ?]"
+std::string bracketed(const Shape& shape);
+
+/// The range that holds an input of this shape (-1: open). A fixed dimension has its own size alone; an open one the
+/// range that the profile tells, or any where the profile tells none (TensorRT checks the shape itself then).
+ProfileRange complete_range(const Shape& shape, const ProfileRange& told);
+
+} // namespace trtw::engine

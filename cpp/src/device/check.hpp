@@ -1,0 +1,25 @@
+// Turns failed CUDA calls into exceptions that name the call and the error.
+#pragma once
+
+#include "trtw/error.hpp"
+
+#include <cuda_runtime_api.h>
+
+namespace trtw::device {
+
+/// True for errors after which every later call of this process fails (an illegal address, say).
+bool poisons_process(cudaError_t status) noexcept;
+
+/// Throws OutOfMemory or DeviceFailure that names `call`; clears the runtime's last error first.
+[[noreturn]] void raise(cudaError_t status, const char* call);
+
+inline void check(cudaError_t status, const char* call) {
+    if (status != cudaSuccess) [[unlikely]] {
+        raise(status, call);
+    }
+}
+
+} // namespace trtw::device
+
+/// Calls a function of the CUDA runtime and throws where it fails.
+#define TRTW_CUDA(call) ::trtw::device::check((call), #call)

@@ -1,0 +1,75 @@
+#include "trtw/call.hpp"
+
+#include "trtw/error.hpp"
+
+#include <algorithm>
+
+namespace trtw::engine {
+
+namespace {
+
+void check_images(const TensorInfo& tensor, const Input& input) {
+#ifdef TRTW_WITH_KERNELS
+    input.spec.validate();
+    if (input.images.empty()) {
+        throw UsageProblem("A letterbox batch holds at least one image.");
+    }
+    for (const vision::ImageView& image : input.images) {
+        static_cast<void>(vision::letterbox_geometry(image.height, image.width, input.spec));
+    }
+    if (byte_size(tensor, input.shape) != input.images.size() * input.spec.item_bytes()) {
+        throw UsageProblem("Input '" + tensor.name + "' has the shape " + bracketed(input.shape) +
+                           ", which is not that of its " + std::to_string(input.images.size()) + " images.");
+    }
+#else
+    static_cast<void>(tensor);
+    static_cast<void>(input);
+    throw ComponentMissing("The core was built without CUDA kernels (no nvcc); preprocess on the host, or run "
+                           "`build-native` where nvcc is installed.");
+#endif
+}
+
+} // namespace
+
+void check_input(const TensorInfo& tensor, const Input& input) {
+    if (tensor.on_host && input.source != Source::host) {
+        throw UsageProblem("Input '" + tensor.name +
+                           "' is a shape tensor: TensorRT reads it in host memory; pass a numpy array.");
+    }
+    if (input.source == Source::images) {
+        check_images(tensor, input);
+        return;
+    }
+    const bool is_array = input.source == Source::host || input.source == Source::device;
+    if (is_array && input.data == nullptr && volume(input.shape) != 0) {
+        throw UsageProblem("Input '" + tensor.name + "' has no data.");
+    }
+    if (!input.strides.empty() && input.strides.size() != input.shape.size()) {
+        throw UsageProblem("Input '" + tensor.name + "' has " + std::to_string(input.shape.size()) +
+                           " dimensions and " + std::to_string(input.strides.size()) + " strides.");
+    }
+}
+
+void check_inputs(const std::vector<TensorInfo>& tensors, const std::vector<Input>& inputs) {
+    if (inputs.size() != tensors.size()) {
+        throw UsageProblem("The call has " + std::to_string(inputs.size()) + " inputs, the engine " +
+                           std::to_string(tensors.size()) + ".");
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        check_input(tensors[i], inputs[i]);
+    }
+}
+
+void check_call(const std::vector<TensorInfo>& inputs, std::size_t outputs, const Call& call) {
+    check_inputs(inputs, call.inputs);
+    if ((call.to_host && call.to_host->size() != outputs) || (!call.at.empty() && call.at.size() != outputs)) {
+        throw UsageProblem("The call's to_host or at has not one entry for each of the engine's " +
+                           std::to_string(outputs) + " outputs.");
+    }
+}
+
+bool feeds(const std::map<std::string, std::string>& state, const std::string& input) {
+    return std::ranges::any_of(state, [&](const auto& pair) { return pair.second == input; });
+}
+
+} // namespace trtw::engine

@@ -1,0 +1,160 @@
+#include "run/call_memory.hpp"
+
+#include "device/check.hpp"
+
+namespace trtw::engine {
+
+CallMemory::CallMemory(const Plan& plan, const RunnerOptions& options)
+    : outputs(plan.outputs().size()), plan_{&plan}, to_host_{plan, options}, io_{plan}, state_{plan, options.state} {
+    for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
+        aliased_.push_back(plan.aliased_input(o));
+    }
+}
+
+void CallMemory::drop_outputs() noexcept {
+    for (Output& output : outputs) {
+        output.device.reset(); // what is held still is held by others
+    }
+}
+
+void CallMemory::leave_lent(const Lanes& lanes) {
+    drop_outputs();
+    count_change(io_.turn_to_free_outputs());
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (const auto& block = io_.output(o).block()) {
+            block->readers().make_wait({lanes.compute.get()});
+        }
+        if (!aliased_[o]) {
+            continue;
+        }
+        device::DeviceBuffer& input = io_.inputs[*aliased_[o]].device;
+        if (input.is_lent()) {
+            input.release();
+            count_change();
+        } else if (input.block()) {
+            input.block()->readers().make_wait({lanes.input.get(), lanes.compute.get()});
+        }
+    }
+    count_change(state_.leave_lent(lanes.compute.get()));
+}
+
+void CallMemory::set_state(std::size_t input, const Input& value, Lanes& lanes) {
+    if (value.source == Source::device && value.producer) {
+        lanes.wait_for(*value.producer);
+    }
+    count_change(state_.set(input, value, lanes.compute.get()));
+}
+
+void CallMemory::take_state(const Call& call, const std::vector<Shape>& shapes, Lanes& lanes) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (is_state_input(i) && (call.inputs[i].source != Source::state || !state_.has_value(i))) {
+            state_.make_room(i, shapes[i]);
+        }
+    }
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (!is_state_input(i)) {
+            continue;
+        }
+        if (call.inputs[i].source != Source::state) {
+            set_state(i, call.inputs[i], lanes);
+        } else {
+            count_change(state_.fill(i, lanes.compute.get()));
+        }
+    }
+}
+
+void CallMemory::reset_state(const std::vector<std::pair<std::size_t, Input>>& values, Lanes& lanes) {
+    for (const auto& [input, value] : values) {
+        if (input >= plan_->inputs().size() || !is_state_input(input)) {
+            throw UsageProblem("Input " + std::to_string(input) + " of the engine is no state of this runner.");
+        }
+        state_.check(input, value);
+    }
+    drop_outputs();
+    for (const auto& [input, value] : values) {
+        state_.make_room(input, value.shape);
+    }
+    state_.reset();
+    try {
+        for (const auto& [input, value] : values) {
+            set_state(input, value, lanes);
+        }
+    } catch (...) {
+        state_.reset();
+        static_cast<void>(cudaStreamSynchronize(lanes.compute.get())); // the values before it may still be copied
+        throw;
+    }
+    TRTW_CUDA(cudaStreamSynchronize(lanes.compute.get()));
+}
+
+void* CallMemory::input_address(const Call& call, std::size_t input) const {
+    if (is_state_input(input)) {
+        return state_.input_address(input);
+    }
+    if (call.inputs[input].source == Source::device) {
+        return const_cast<void*>(call.inputs[input].data); // TensorRT only reads inputs
+    }
+    return plan_->inputs()[input].on_host ? io_.inputs[input].host.data() : io_.inputs[input].device.data();
+}
+
+void* CallMemory::output_address(const Call& call, std::size_t output) {
+    if (aliased_[output]) {
+        return input_address(call, *aliased_[output]);
+    }
+    if (is_state_output(output)) {
+        return state_.output_block(output)->data();
+    }
+    return plan_->outputs()[output].on_host ? io_.outputs[output].host.data() : io_.output(output).data();
+}
+
+std::shared_ptr<device::DeviceMemory> CallMemory::output_block(const Call& call, std::size_t output) {
+    if (is_state_output(output)) {
+        return state_.output_block(output);
+    }
+    if (!aliased_[output]) {
+        return io_.output(output).block();
+    }
+    const std::size_t input = *aliased_[output];
+    if (is_state_input(input)) {
+        return state_.value(input).memory;
+    }
+    return call.inputs[input].source == Source::device ? nullptr : io_.inputs[input].device.block();
+}
+
+void CallMemory::reserve_inputs(const Call& call, const Prepared& entry) {
+    for (std::size_t i = 0; i < io_.inputs.size(); ++i) {
+        const Source source = call.inputs[i].source;
+        if (is_state_input(i) || source == Source::device || plan_->inputs()[i].on_host) {
+            continue;
+        }
+        count_change(io_.inputs[i].device.reserve(entry.input_bytes[i]));
+        if (source == Source::host) {
+            count_change(io_.inputs[i].host.reserve(entry.input_bytes[i]));
+        }
+    }
+}
+
+void CallMemory::reserve_outputs(const Call& call, const Prepared& entry, int profile) {
+    for (std::size_t o = 0; o < io_.outputs.size(); ++o) {
+        if (entry.output_data_dependent[o]) {
+            continue;
+        }
+        const TensorInfo& tensor = plan_->outputs()[o];
+        const std::size_t bytes = byte_size(tensor, entry.output_shapes[o]);
+        if (is_state_output(o)) {
+            count_change(state_.reserve_output(o, bytes, profile));
+        } else if (!tensor.on_host && !aliased_[o]) {
+            count_change(io_.output(o).reserve(bytes));
+        }
+        if (tensor.on_host || to_host_.wanted(call, o)) {
+            count_change(io_.outputs[o].host.reserve(to_host_.bytes(call, o, entry.output_shapes[o])));
+        }
+    }
+}
+
+std::shared_ptr<device::PinnedMemory> CallMemory::input_block(std::size_t input, std::size_t bytes) {
+    count_change(io_.inputs[input].host.reserve(bytes));
+    return io_.inputs[input].host.block();
+}
+
+} // namespace trtw::engine

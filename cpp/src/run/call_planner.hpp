@@ -1,0 +1,52 @@
+// Works out what a call needs: shapes, profile, memory, a context with everything bound.
+#pragma once
+
+#include "run/context_cache.hpp"
+#include "run/transfers.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace trtw::engine {
+
+class CallPlanner {
+public:
+    CallPlanner(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Lanes& lanes, CallMemory& memory,
+                Transfers& transfers);
+
+    /// Checks the call, and puts state and memory in place for it. See Slot::launch for what a refusal leaves.
+    Prepared& prepare(const Call& call);
+    /// The context to launch, with everything bound, of a call without a usable graph.
+    Execution& set_up(const Call& call, Prepared& entry);
+    /// After a failure nothing is assumed about contexts and graphs.
+    void forget() noexcept;
+
+    [[nodiscard]] ContextCache& contexts() noexcept { return contexts_; }
+    [[nodiscard]] std::size_t scratch_bytes() const noexcept { return scratch_.capacity(); }
+
+private:
+    void check(const Call& call) const;
+    void take_shapes(const Call& call);
+    void stage_shape_tensors(const Call& call);
+    void make_key(const Call& call);
+    void work_out(const Call& call, Prepared& entry);
+    void bind(const Call& call, const Prepared& entry, Execution& execution);
+
+    std::shared_ptr<const Plan> plan_;
+    const RunnerOptions* options_;
+    Lanes* lanes_;
+    CallMemory* memory_;
+    Transfers* transfers_;
+
+    device::DeviceBuffer scratch_;
+    ContextCache contexts_; ///< goes before the memory that it is bound to
+    CallKey key_;
+    CallKey last_key_;
+    Prepared* last_ = nullptr;
+    std::vector<Shape> shapes_; ///< of this call's inputs, state included
+    std::vector<Shape> values_; ///< of this call's shape tensors
+    std::uint64_t weights_ = 0; ///< changes of the weights that the graphs know of
+};
+
+} // namespace trtw::engine

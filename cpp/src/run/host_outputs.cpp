@@ -1,0 +1,33 @@
+#include "run/host_outputs.hpp"
+
+#include "run/slice.hpp"
+#include "trtw/error.hpp"
+
+#include <algorithm>
+
+namespace trtw::engine {
+
+std::vector<bool> default_outputs(const Plan& plan, const RunnerOptions& options) {
+    std::vector<bool> to_host;
+    for (const TensorInfo& tensor : plan.outputs()) {
+        to_host.push_back(options.outputs ? std::find(options.outputs->begin(), options.outputs->end(), tensor.name) !=
+                                                options.outputs->end()
+                                          : !options.state.contains(tensor.name));
+    }
+    return to_host;
+}
+
+std::size_t HostOutputs::bytes(const Call& call, std::size_t output, const Shape& shape) const {
+    const TensorInfo& tensor = plan_->outputs()[output];
+    const std::optional<std::int64_t> at = index(call, output);
+    if (!at) {
+        return byte_size(tensor, shape);
+    }
+    if (tensor.on_host) {
+        throw UsageProblem("Output '" + tensor.name +
+                           "' is written in host memory by TensorRT; it can be had as a whole only.");
+    }
+    return slice_at(tensor, shape, *at).bytes();
+}
+
+} // namespace trtw::engine

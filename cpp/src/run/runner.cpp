@@ -1,0 +1,244 @@
+#include "trtw/runner.hpp"
+
+#include "device/scope.hpp"
+#include "run/profile_choice.hpp"
+#include "run/slot.hpp"
+#include "run/slot_pool.hpp"
+
+namespace trtw::engine {
+
+namespace {
+
+RunnerOptions checked(RunnerOptions options, const Plan& plan) {
+    if (options.slots < 1 || options.slots > 64) {
+        throw UsageProblem("A runner has 1 to 64 slots; got " + std::to_string(options.slots) + ".");
+    }
+    check_profile(options.profile, plan.num_profiles());
+    if (!options.state.empty() && options.slots != 1) {
+        throw UsageProblem("State belongs to one sequence of calls, so a runner with state has one slot. Make a "
+                           "runner for each sequence; they share the engine's weights.");
+    }
+    return options;
+}
+
+void check_tensor(const TensorInfo& tensor) {
+    if (!tensor.is_linear) {
+        throw UsageProblem("Tensor '" + tensor.name + "' is laid out as " + tensor.format +
+                           "; the runner takes row-major tensors. Build the engine without I/O formats.");
+    }
+    if (tensor.bits == 0 || tensor.bits % 8 != 0) {
+        throw UsageProblem("Tensor '" + tensor.name + "' has dtype " + tensor.dtype +
+                           ", which the runner cannot move as an input or output.");
+    }
+}
+
+std::size_t state_input(const Runner& runner, const std::string& name) {
+    const auto input = index_of(runner.plan().inputs(), name);
+    if (!input || !feeds(runner.options().state, name)) {
+        throw UsageProblem("The other runner keeps no state '" + name + "'.");
+    }
+    return *input;
+}
+
+} // namespace
+
+Runner::Runner(std::shared_ptr<const Plan> plan, RunnerOptions options)
+    : plan_{std::move(plan)}, options_{checked(std::move(options), *plan_)},
+      pool_{std::make_unique<SlotPool>(options_.slots)} {
+    check_options();
+    const device::DeviceScope scope{plan_->device()};
+    for (int slot = 0; slot < options_.slots; ++slot) {
+        slots_.push_back(std::make_unique<Slot>(plan_, options_));
+    }
+}
+
+// Contexts, streams and memory go on the device that they were made on.
+Runner::~Runner() {
+    const device::DeviceScope scope{plan_->device(), std::nothrow};
+    slots_.clear();
+}
+
+void Runner::check_options() const {
+    for (const TensorInfo& tensor : plan_->tensors()) {
+        check_tensor(tensor);
+    }
+    for (const std::string& name : options_.outputs.value_or(std::vector<std::string>{})) {
+        if (!index_of(plan_->outputs(), name)) {
+            throw UsageProblem("The engine has no output '" + name + "'.");
+        }
+    }
+}
+
+Runner::Finished::~Finished() {
+    if (runner_ != nullptr) {
+        runner_->pool_->release(slot_);
+    }
+}
+
+Runner::Finished Runner::finish(int slot) {
+    Finished finished{*this, slot}; // releases the slot where waiting throws
+    Slot& work = *slots_[static_cast<std::size_t>(slot)];
+    finished.outputs_ = &work.wait();
+    finished.timing_ = work.timing();
+    const std::scoped_lock lock{timing_mutex_};
+    last_timing_ = finished.timing_;
+    return finished;
+}
+
+int Runner::launch(const Call& call) {
+    const int slot = pool_->lease();
+    try {
+        slots_[static_cast<std::size_t>(slot)]->launch(call);
+    } catch (...) {
+        pool_->release(slot);
+        throw;
+    }
+    return slot;
+}
+
+Runner::Finished Runner::run(const Call& call) {
+    const device::DeviceScope scope{plan_->device()};
+    return finish(launch(call));
+}
+
+Runner::Ticket Runner::submit(const Call& call) {
+    const device::DeviceScope scope{plan_->device()};
+    const int slot = launch(call);
+    pool_->park(slot);
+    return {*this, slot};
+}
+
+bool Runner::Ticket::done() const {
+    const Runner* runner = runner_.load();
+    return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->is_done();
+}
+
+bool Runner::Ticket::wait_until(Clock::time_point deadline) const {
+    const Runner* runner = runner_.load();
+    return runner == nullptr || runner->slots_[static_cast<std::size_t>(slot_)]->wait_until(deadline);
+}
+
+Runner::Finished Runner::Ticket::result() {
+    Runner* runner = runner_.load();
+    std::optional<device::DeviceScope> scope;
+    if (runner != nullptr) {
+        scope.emplace(runner->plan_->device()); // before the ticket gives its slot away: it may fail
+    }
+    if (runner == nullptr || runner_.exchange(nullptr) == nullptr) {
+        throw UsageProblem("The ticket's result was taken already.");
+    }
+    runner->pool_->unpark(slot_);
+    return runner->finish(slot_);
+}
+
+void Runner::Ticket::drop() noexcept {
+    if (runner_.load() != nullptr) {
+        try {
+            static_cast<void>(result());
+        } catch (const Error&) { // NOLINT(bugprone-empty-catch): nobody asked for the result
+        }
+    }
+}
+
+template <class Action>
+void Runner::with_idle_slot(int slot, const char* what, Action&& action) {
+    const device::DeviceScope scope{plan_->device()};
+    if (slot < 0 || slot >= options_.slots) {
+        throw UsageProblem("Slot " + std::to_string(slot) + " does not exist; the runner has " +
+                           std::to_string(options_.slots) + ", counted from 0.");
+    }
+    if (!pool_->try_lease(slot)) {
+        throw UsageProblem("Slot " + std::to_string(slot) + " has a call in flight; wait for it before " + what + ".");
+    }
+    try {
+        action(*slots_[static_cast<std::size_t>(slot)]);
+    } catch (...) {
+        pool_->release(slot);
+        throw;
+    }
+    pool_->release(slot);
+}
+
+void Runner::reset_state(const std::vector<std::pair<std::size_t, Input>>& values) {
+    with_idle_slot(0, "resetting its state", [&](Slot& slot) { slot.reset_state(values); });
+}
+
+void Runner::take_state(Runner& other) {
+    if (&other == this) {
+        return;
+    }
+    std::vector<std::size_t> to;
+    std::vector<std::size_t> from;
+    for (const auto& [output, input] : options_.state) {
+        to.push_back(state_input(*this, input));
+        from.push_back(state_input(other, input));
+        const TensorInfo& ours = plan_->inputs()[to.back()];
+        const TensorInfo& theirs = other.plan_->inputs()[from.back()];
+        if (ours.dtype != theirs.dtype) {
+            throw UsageProblem("State '" + input + "' is " + ours.dtype + " here and " + theirs.dtype +
+                               " in the other runner.");
+        }
+    }
+    // Until they are copied, no call of `other` may write where its values are.
+    other.with_idle_slot(0, "its state is taken", [&](const Slot& theirs) {
+        std::vector<std::pair<std::size_t, Input>> copies;
+        for (std::size_t i = 0; i < from.size(); ++i) {
+            const StateValue value = theirs.state_value(from[i]);
+            if (value.memory) {
+                Input& copy = copies.emplace_back(to[i], Input{}).second;
+                copy.source = Source::device;
+                copy.data = value.memory->data();
+                copy.shape = value.shape;
+            }
+        }
+        reset_state(copies);
+    });
+}
+
+std::shared_ptr<device::PinnedMemory> Runner::input_block(int slot, std::size_t input, std::size_t bytes) {
+    if (input >= plan_->inputs().size()) {
+        throw UsageProblem("The engine has no input " + std::to_string(input) + ", counted from 0.");
+    }
+    std::shared_ptr<device::PinnedMemory> block;
+    with_idle_slot(slot, "taking its input buffer", [&](Slot& work) { block = work.input_block(input, bytes); });
+    return block;
+}
+
+Timing Runner::last_timing() const {
+    const std::scoped_lock lock{timing_mutex_};
+    return last_timing_;
+}
+
+SlotStatus Runner::status() const {
+    SlotStatus sum;
+    for (const auto& slot : slots_) {
+        const SlotStatus one = slot->status();
+        sum.graphs += one.graphs;
+        if (sum.graph_fallback.empty()) {
+            sum.graph_fallback = one.graph_fallback;
+        }
+        sum.strided_copies += one.strided_copies;
+        sum.in_place_inputs += one.in_place_inputs;
+        sum.page_locked_images += one.page_locked_images;
+        sum.memory.device_scratch += one.memory.device_scratch;
+        sum.memory.device_inputs += one.memory.device_inputs;
+        sum.memory.device_outputs += one.memory.device_outputs;
+        sum.memory.device_state += one.memory.device_state;
+        sum.memory.device_images += one.memory.device_images;
+        sum.memory.pinned_inputs += one.memory.pinned_inputs;
+        sum.memory.pinned_outputs += one.memory.pinned_outputs;
+        sum.memory.pinned_images += one.memory.pinned_images;
+    }
+    return sum;
+}
+
+std::string Runner::graph_status() const {
+    const SlotStatus now = status();
+    const std::string count = std::to_string(now.graphs) + (now.graphs == 1 ? " graph" : " graphs") + " captured";
+    if (!now.graph_fallback.empty()) {
+        return now.graphs > 0 ? "partly: " + count + "; " + now.graph_fallback : "off: " + now.graph_fallback;
+    }
+    return now.graphs > 0 ? "on: " + count : "not yet: a call is captured at its second use";
+}
+
+} // namespace trtw::engine

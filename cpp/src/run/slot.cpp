@@ -1,0 +1,283 @@
+#include "run/slot.hpp"
+
+#include "device/range.hpp"
+#include "run/slice.hpp"
+
+#include <algorithm>
+
+namespace trtw::engine {
+
+Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
+    : plan_{std::move(plan)}, options_{options}, lanes_{options_}, memory_{*plan_, options_},
+      transfers_{*plan_, memory_}, planner_{plan_, options_, lanes_, memory_, transfers_} {
+    if (!options_.cuda_graph) {
+        status_.graph_fallback = "switched off";
+    }
+    publish();
+}
+
+Slot::~Slot() {
+    abandon();
+}
+
+void Slot::launch(const Call& call) {
+    const device::Range range{"submit"};
+    begin_ = Clock::now();
+    timing_ = {};
+    gate_.emplace(plan_->gate());
+    has_images_ = std::any_of(call.inputs.begin(), call.inputs.end(),
+                              [](const Input& input) { return input.source == Source::images; });
+    try {
+        Prepared& entry = planner_.prepare(call);
+        const bool may_capture = options_.cuda_graph && !entry.data_dependent && !entry.capture_failed;
+        Execution* execution = nullptr;
+        if (!entry.graph || entry.bound != memory_.generation()) {
+            execution = &planner_.set_up(call, entry);
+            if (may_capture && ++entry.uses >= 2 && !entry.own) {
+                planner_.contexts().promote(entry);
+            }
+        }
+        fused_run_ = entry.fused;
+        in_flight_ = true; // from here on the streams have work, whatever fails
+        wait_for_producers(call);
+        if (entry.fused) {
+            run_fused(call, entry, execution);
+        } else {
+            run_split(call, entry, execution);
+        }
+        collect_outputs(call, entry);
+        if (may_capture && entry.own && !entry.graph && entry.uses >= 2) {
+            capture(call, entry);
+        }
+        if (!memory_.state().empty()) {
+            memory_.state().advance(output_shapes_);
+        }
+        const bool untold = options_.cuda_graph && !entry.no_graph.empty() && status_.graph_fallback.empty();
+        if (memory_.generation() != published_generation_ || memory_grew_ || untold) {
+            publish(options_.cuda_graph ? entry.no_graph : "");
+        }
+    } catch (const UsageProblem&) { // state and contexts are as they were, unless the call was on its way
+        if (in_flight_) {
+            abandon();
+        }
+        gate_.reset();
+        throw;
+    } catch (...) {
+        abandon();
+        throw;
+    }
+}
+
+const std::vector<Output>& Slot::wait() {
+    const device::Range range{"wait"};
+    in_flight_ = false;
+    try {
+        lanes_.done.synchronize();
+        lanes_.read_times(timing_, fused_run_);
+    } catch (...) {
+        abandon();
+        throw;
+    }
+    gate_.reset();
+    timing_.end_to_end_ms = milliseconds<float>(Clock::now() - begin_);
+    return memory_.outputs;
+}
+
+void Slot::wait_for_producers(const Call& call) {
+    for (const Input& input : call.inputs) {
+        if (input.source == Source::device && input.producer) {
+            lanes_.wait_for(*input.producer);
+        }
+    }
+}
+
+// Transfers, engine and transfers back on one stream; what a fused graph consists of.
+void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing) {
+    cudaStream_t stream = lanes_.compute.get();
+    if (!has_images_) {
+        lanes_.mark(lanes_.h2d_begin, stream, capturing);
+    }
+    transfers_.copy_staged(call, entry, stream);
+    lanes_.mark(lanes_.compute_begin, stream, capturing);
+    const Clock::time_point begin = Clock::now();
+    execution->enqueue(stream);
+    timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
+    lanes_.mark(lanes_.compute_end, stream, capturing);
+    transfers_.copy_outputs(call, entry, output_shapes_, stream);
+    lanes_.mark(lanes_.d2h_end, stream, capturing);
+}
+
+void Slot::run_fused(const Call& call, Prepared& entry, Execution* execution) {
+    cudaStream_t stream = lanes_.compute.get();
+    transfers_.stage_inputs(call);
+    if (has_images_) {
+        lanes_.mark(lanes_.h2d_begin, stream);
+        letterbox(call, stream);
+    }
+    if (entry.graph) {
+        const Clock::time_point begin = Clock::now();
+        entry.graph.launch(stream);
+        timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
+    } else {
+        fused_body(call, entry, execution, false);
+    }
+    lanes_.done.record(stream);
+}
+
+void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
+    cudaStream_t input = lanes_.input.get();
+    cudaStream_t compute = lanes_.compute.get();
+    cudaStream_t output = lanes_.output.get();
+    lanes_.mark(lanes_.h2d_begin, input);
+    if (has_images_) {
+        letterbox(call, input);
+    }
+    transfers_.copy_inputs(call, input);
+    lanes_.h2d_end.record(input);
+    lanes_.compute.wait(lanes_.h2d_end);
+    lanes_.mark(lanes_.compute_begin, compute);
+    enqueue(entry, execution);
+    lanes_.compute_end.record(compute);
+    if (entry.data_dependent) {
+        read_data_dependent_shapes(call, entry);
+    }
+    lanes_.output.wait(lanes_.compute_end);
+    lanes_.mark(lanes_.d2h_begin, output);
+    transfers_.copy_outputs(call, entry, output_shapes_, output);
+    lanes_.mark(lanes_.d2h_end, output);
+    lanes_.done.record(output);
+}
+
+void Slot::letterbox(const Call& call, cudaStream_t stream) {
+    memory_grew_ = transfers_.letterbox(call, stream) || memory_grew_;
+}
+
+void Slot::enqueue(Prepared& entry, Execution* execution) {
+    IoBuffers& io = memory_.io();
+    for (std::size_t o = 0; o < io.outputs.size(); ++o) {
+        if (entry.output_data_dependent[o]) {
+            io.allocator(o).begin_call();
+        }
+    }
+    const Clock::time_point begin = Clock::now();
+    if (entry.graph) {
+        entry.graph.launch(lanes_.compute.get());
+    } else {
+        try {
+            execution->enqueue(lanes_.compute.get());
+        } catch (const DeviceFailure&) {
+            refuse_full_memory(entry);
+            throw;
+        }
+    }
+    timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
+}
+
+// TensorRT's own words do not tell why an output found no room.
+void Slot::refuse_full_memory(const Prepared& entry) {
+    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+        if (entry.output_data_dependent[o] && memory_.io().allocator(o).ran_out_of_memory()) {
+            throw OutOfMemory("The GPU is out of memory: output '" + plan_->outputs()[o].name +
+                              "', whose size depends on the data, did not fit.");
+        }
+    }
+}
+
+// TensorRT reports these shapes before enqueueV3 returns.
+void Slot::read_data_dependent_shapes(const Call& call, const Prepared& entry) {
+    IoBuffers& io = memory_.io();
+    const HostOutputs& to_host = memory_.to_host();
+    output_shapes_.resize(io.outputs.size());
+    for (std::size_t o = 0; o < io.outputs.size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            continue;
+        }
+        output_shapes_[o] = io.allocator(o).shape();
+        // Neither is bound to the context, so no graph or binding goes stale.
+        memory_grew_ = memory_grew_ || io.allocator(o).grew();
+        if (to_host.wanted(call, o) && io.outputs[o].host.reserve(to_host.bytes(call, o, output_shapes_[o]))) {
+            memory_grew_ = true;
+        }
+    }
+}
+
+// After the call has run once for real. A failure costs the graph, not the call.
+void Slot::capture(const Call& call, Prepared& entry) {
+    lanes_.done.synchronize();
+    const Timing measured = timing_;
+    try {
+        entry.graph = device::Graph::capture(lanes_.compute.get(), [&] {
+            if (entry.fused) {
+                fused_body(call, entry, entry.own.get(), true);
+            } else {
+                entry.own->enqueue(lanes_.compute.get());
+            }
+        });
+        publish();
+    } catch (const Error& problem) {
+        entry.capture_failed = true;
+        publish(std::string{"capture failed: "} + problem.what());
+    }
+    timing_ = measured;
+}
+
+void Slot::collect_outputs(const Call& call, const Prepared& entry) {
+    const HostOutputs& to_host = memory_.to_host();
+    output_shapes_.resize(plan_->outputs().size());
+    for (std::size_t o = 0; o < plan_->outputs().size(); ++o) {
+        if (!entry.output_data_dependent[o]) {
+            output_shapes_[o] = entry.output_shapes[o];
+        }
+        Output& output = memory_.outputs[o];
+        output.tensor = &plan_->outputs()[o];
+        if (const auto index = to_host.index(call, o)) {
+            Slice slice = slice_at(*output.tensor, output_shapes_[o], *index);
+            output.shape = std::move(slice.shape);
+            output.bytes = slice.bytes();
+        } else {
+            output.shape = output_shapes_[o];
+            output.bytes = byte_size(*output.tensor, output.shape);
+        }
+        output.on_host = output.tensor->on_host || to_host.wanted(call, o);
+        output.host = memory_.io().outputs[o].host.block();
+        output.device = memory_.output_block(call, o);
+    }
+}
+
+SlotStatus Slot::status() const {
+    const std::scoped_lock lock{status_mutex_};
+    SlotStatus copy = status_;
+    transfers_.count(copy);
+    return copy;
+}
+
+void Slot::publish(const std::string& fallback) {
+    MemoryUse use;
+    use.device_scratch = planner_.scratch_bytes();
+    memory_.io().add_to(use);
+    use.device_state = memory_.state().device_bytes();
+    transfers_.add_to(use);
+    const ContextCache& contexts = planner_.contexts();
+    const std::scoped_lock lock{status_mutex_};
+    status_.memory = use;
+    status_.graphs = contexts.graphs();
+    if (!fallback.empty()) {
+        status_.graph_fallback = fallback;
+    } else if (contexts.profiles_are_exclusive() && status_.graph_fallback.empty()) {
+        status_.graph_fallback = "the engine allows one context a profile, so only the last shape keeps its graph";
+    }
+    published_generation_ = memory_.generation();
+    memory_grew_ = false;
+}
+
+// Leaves nothing running and nothing half set up. Errors here are those that are being reported already.
+void Slot::abandon() noexcept {
+    in_flight_ = false;
+    published_generation_ = 0; // the graphs are gone: tell at the next call
+    lanes_.drain();
+    static_cast<void>(cudaGetLastError());
+    gate_.reset();
+    planner_.forget();
+}
+
+} // namespace trtw::engine

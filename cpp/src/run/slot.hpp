@@ -1,0 +1,81 @@
+// One call in flight: a context, streams, events and buffers of its own.
+#pragma once
+
+#include "run/call_planner.hpp"
+#include "run/clock.hpp"
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace trtw::engine {
+
+/// Executes what its planner works out. Used by one thread at a time, alternating launch and wait; the runner sees to
+/// that.
+class Slot {
+public:
+    Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options);
+    ~Slot();
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+
+    /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable; state is as it
+    /// was before where the call was refused (UsageProblem, ComponentMissing) or found no memory.
+    void launch(const Call& call);
+    /// Waits for the launched call. Throws DeviceFailure where it failed on the device.
+    const std::vector<Output>& wait();
+    /// Whether `wait` would return at once. For any thread.
+    [[nodiscard]] bool is_done() const noexcept { return lanes_.done.is_done(); }
+    /// Waits at most until then; returns is_done(). For any thread.
+    [[nodiscard]] bool wait_until(Clock::time_point deadline) const noexcept {
+        return lanes_.done.wait_until(deadline);
+    }
+
+    [[nodiscard]] const Timing& timing() const noexcept { return timing_; }
+    [[nodiscard]] SlotStatus status() const;
+    /// The pinned block of an input with room for `bytes`; writing there before the call saves a copy.
+    std::shared_ptr<device::PinnedMemory> input_block(std::size_t input, std::size_t bytes) {
+        return memory_.input_block(input, bytes);
+    }
+    /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied. State is
+    /// as it was before where a value is refused or finds no memory.
+    void reset_state(const std::vector<std::pair<std::size_t, Input>>& values) { memory_.reset_state(values, lanes_); }
+    [[nodiscard]] StateValue state_value(std::size_t input) const { return memory_.state().value(input); }
+
+private:
+    void wait_for_producers(const Call& call);
+    void fused_body(const Call& call, const Prepared& entry, Execution* execution, bool capturing);
+    void run_fused(const Call& call, Prepared& entry, Execution* execution);
+    void run_split(const Call& call, Prepared& entry, Execution* execution);
+    void letterbox(const Call& call, cudaStream_t stream);
+    void enqueue(Prepared& entry, Execution* execution);
+    void refuse_full_memory(const Prepared& entry);
+    void capture(const Call& call, Prepared& entry);
+    void read_data_dependent_shapes(const Call& call, const Prepared& entry);
+    void collect_outputs(const Call& call, const Prepared& entry);
+    void publish(const std::string& fallback = {});
+    void abandon() noexcept;
+
+    std::shared_ptr<const Plan> plan_;
+    RunnerOptions options_;
+    Lanes lanes_;
+    CallMemory memory_;
+    Transfers transfers_;
+    CallPlanner planner_; ///< after what its contexts are bound to
+
+    std::vector<Shape> output_shapes_;
+    bool has_images_ = false;
+    bool fused_run_ = false;
+    bool in_flight_ = false;
+    std::optional<CallGate::Call> gate_; ///< while a call is being started or in flight
+    Clock::time_point begin_;
+    Timing timing_;
+
+    std::uint64_t published_generation_ = 0;
+    bool memory_grew_ = false; ///< of images or data-dependent outputs, since it was last told
+    mutable std::mutex status_mutex_;
+    SlotStatus status_;
+};
+
+} // namespace trtw::engine

@@ -1,0 +1,168 @@
+#include "run/transfers.hpp"
+
+#include "device/check.hpp"
+#include "device/copy_pool.hpp"
+#include "run/host_array.hpp"
+#include "run/slice.hpp"
+
+#include <cstring>
+#include <functional>
+
+namespace trtw::engine {
+
+namespace {
+
+// Whether an address lies in the buffer: then the caller passes (part of) a view of it.
+bool holds(const device::PinnedBuffer& buffer, const void* address) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
+    const auto position = reinterpret_cast<std::uintptr_t>(address);
+    return position >= begin && position < begin + buffer.capacity();
+}
+
+// CUDA's copies of two dimensions take no more than this, which the logits of a long text exceed.
+constexpr std::size_t most_pitch = 0x7FFF'FFFF;
+
+void copy_slice(void* target, const void* source, const Slice& slice, cudaStream_t stream) {
+    auto* out = static_cast<std::byte*>(target);
+    const auto* first = static_cast<const std::byte*>(source) + slice.offset;
+    if (slice.pitch <= most_pitch) {
+        TRTW_CUDA(cudaMemcpy2DAsync(out, slice.width, first, slice.pitch, slice.width, slice.rows,
+                                    cudaMemcpyDeviceToHost, stream));
+        return;
+    }
+    for (std::size_t row = 0; row < slice.rows; ++row) {
+        TRTW_CUDA(cudaMemcpyAsync(out + row * slice.width, first + row * slice.pitch, slice.width,
+                                  cudaMemcpyDeviceToHost, stream));
+    }
+}
+
+} // namespace
+
+void Transfers::stage(const Call& call, std::size_t input) {
+    const Input& source = call.inputs[input];
+    const device::PinnedBuffer& buffer = memory_->io().inputs[input].host;
+    const TensorInfo& tensor = plan_->inputs()[input];
+    if (source.strides.empty()) {
+        if (source.data == buffer.data()) {
+            ++in_place_inputs_;
+        } else if (holds(buffer, source.data)) {
+            std::memmove(buffer.data(), source.data, byte_size(tensor, source.shape));
+        } else {
+            device::copy_memory(buffer.data(), source.data, byte_size(tensor, source.shape));
+        }
+        return;
+    }
+    ++strided_copies_;
+    if (!holds(buffer, source.data)) {
+        copy_strided(buffer.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+        return;
+    }
+    std::vector<std::byte> packed(byte_size(tensor, source.shape));
+    copy_strided(packed.data(), source.data, source.shape, source.strides, tensor.bits / 8);
+    std::memcpy(buffer.data(), packed.data(), packed.size());
+}
+
+void Transfers::stage_inputs(const Call& call) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i)) {
+            stage(call, i);
+        }
+    }
+}
+
+void Transfers::copy_staged(const Call& call, const Prepared& entry, cudaStream_t stream) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i) && entry.input_bytes[i] > 0) {
+            const InputBuffers& buffers = memory_->io().inputs[i];
+            TRTW_CUDA(cudaMemcpyAsync(buffers.device.data(), buffers.host.data(), entry.input_bytes[i],
+                                      cudaMemcpyHostToDevice, stream));
+        }
+    }
+}
+
+void Transfers::copy_inputs(const Call& call, cudaStream_t stream) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        if (memory_->is_copied(call, i)) {
+            copy_input(call, i, stream);
+        }
+    }
+}
+
+// The device copies one piece while the host fills the next.
+void Transfers::copy_input(const Call& call, std::size_t input, cudaStream_t stream) {
+    const Input& source = call.inputs[input];
+    const InputBuffers& buffers = memory_->io().inputs[input];
+    const std::size_t bytes = byte_size(plan_->inputs()[input], source.shape);
+    auto* host = static_cast<std::byte*>(buffers.host.data());
+    auto* device = static_cast<std::byte*>(buffers.device.data());
+    const auto transfer = [&](std::size_t offset, std::size_t size) {
+        TRTW_CUDA(cudaMemcpyAsync(device + offset, host + offset, size, cudaMemcpyHostToDevice, stream));
+    };
+    if (source.strides.empty() && !holds(buffers.host, source.data)) {
+        device::copy_in_pieces(host, source.data, bytes, std::ref(transfer));
+        return;
+    }
+    stage(call, input);
+    if (bytes > 0) {
+        transfer(0, bytes);
+    }
+}
+
+void Transfers::copy_outputs(const Call& call, const Prepared& entry, const std::vector<Shape>& shapes,
+                             cudaStream_t stream) {
+    const HostOutputs& to_host = memory_->to_host();
+    IoBuffers& io = memory_->io();
+    for (std::size_t o = 0; o < io.outputs.size(); ++o) {
+        const TensorInfo& tensor = plan_->outputs()[o];
+        if (tensor.on_host || !to_host.wanted(call, o)) {
+            continue;
+        }
+        const Shape& shape = entry.output_data_dependent[o] ? shapes[o] : entry.output_shapes[o];
+        const std::size_t bytes = to_host.bytes(call, o, shape);
+        if (bytes == 0) {
+            continue;
+        }
+        const void* source = entry.output_data_dependent[o] ? io.output(o).data() : memory_->output_address(call, o);
+        if (const auto index = to_host.index(call, o)) {
+            copy_slice(io.outputs[o].host.data(), source, slice_at(tensor, shape, *index), stream);
+        } else {
+            TRTW_CUDA(cudaMemcpyAsync(io.outputs[o].host.data(), source, bytes, cudaMemcpyDeviceToHost, stream));
+        }
+    }
+}
+
+bool Transfers::letterbox([[maybe_unused]] const Call& call, [[maybe_unused]] cudaStream_t stream) {
+#ifdef TRTW_WITH_KERNELS
+    const std::size_t held = letterbox_.pinned_bytes() + letterbox_.device_bytes();
+    bool letterboxed = false;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Input& input = call.inputs[i];
+        if (input.source == Source::images) {
+            if (letterboxed) {
+                TRTW_CUDA(cudaStreamSynchronize(stream)); // its staging memory holds one batch
+            }
+            letterboxed = true;
+            page_locked_images_ +=
+                letterbox_.enqueue(input.images, input.spec, memory_->io().inputs[i].device.data(), stream);
+        }
+    }
+    return letterbox_.pinned_bytes() + letterbox_.device_bytes() != held;
+#else
+    return false;
+#endif
+}
+
+void Transfers::count(SlotStatus& status) const noexcept {
+    status.strided_copies = strided_copies_;
+    status.in_place_inputs = in_place_inputs_;
+    status.page_locked_images = page_locked_images_;
+}
+
+void Transfers::add_to([[maybe_unused]] MemoryUse& use) const noexcept {
+#ifdef TRTW_WITH_KERNELS
+    use.device_images = letterbox_.device_bytes();
+    use.pinned_images = letterbox_.pinned_bytes();
+#endif
+}
+
+} // namespace trtw::engine

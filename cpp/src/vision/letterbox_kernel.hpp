@@ -1,0 +1,16 @@
+// The fused letterbox kernel.
+#pragma once
+
+#include "vision/staging.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <span>
+
+namespace trtw::vision {
+
+/// Enqueues the fused kernel: one thread a pixel of the output, the items one after the other in `output`.
+void launch_letterbox(std::span<const DeviceImage> images, const LetterboxSpec& spec, void* output,
+                      cudaStream_t stream);
+
+} // namespace trtw::vision

@@ -1,0 +1,75 @@
+#include "run/host_array.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+using namespace trtw::engine;
+
+namespace {
+
+using Strides = std::vector<std::int64_t>;
+
+std::vector<std::int32_t> packed(const std::int32_t* start, const Shape& shape, const Strides& strides) {
+    std::vector<std::int32_t> out(static_cast<std::size_t>(volume(shape)), -1);
+    copy_strided(out.data(), start, shape, strides, sizeof(std::int32_t));
+    return out;
+}
+
+std::vector<std::int32_t> counting(int count) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+    std::iota(values.begin(), values.end(), 0);
+    return values;
+}
+
+} // namespace
+
+TEST_CASE("strided copies follow every kind of stride") {
+    const auto v = counting(24); // as [2, 3, 4]
+    CHECK(packed(v.data(), {2, 3, 4}, {48, 16, 4}) == v);
+    CHECK(packed(v.data(), {3, 2}, {4, 12}) == std::vector<std::int32_t>{0, 3, 1, 4, 2, 5}); // transposed
+    CHECK(packed(v.data() + 3, {4}, {-4}) == std::vector<std::int32_t>{3, 2, 1, 0});         // backwards
+    CHECK(packed(v.data() + 5, {2, 2}, {0, 4}) == std::vector<std::int32_t>{5, 6, 5, 6});    // repeated
+    CHECK(packed(v.data(), {2, 1, 2}, {48, 999, 4}) == std::vector<std::int32_t>{0, 1, 12, 13});
+    CHECK(packed(v.data(), {3}, {8}) == std::vector<std::int32_t>{0, 2, 4});
+    CHECK(packed(v.data() + 7, {}, {}) == std::vector<std::int32_t>{7});
+    CHECK(packed(v.data(), {2, 0, 3}, {4, 4, 4}).empty());
+}
+
+TEST_CASE("contiguity is told as numpy tells it") {
+    CHECK(is_contiguous({2, 3}, Strides{12, 4}, 4));
+    CHECK_FALSE(is_contiguous({2, 3}, Strides{4, 8}, 4));
+    CHECK_FALSE(is_contiguous({2, 3}, Strides{24, 4}, 4));
+    CHECK(is_contiguous({1, 3}, Strides{999, 4}, 4)); // the stride of a single row does not matter
+    CHECK(is_contiguous({0, 3}, Strides{1, 1}, 4));
+    CHECK(is_contiguous({}, Strides{}, 4));
+}
+
+TEST_CASE("NaN and infinity are counted in every float") {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    constexpr float infinite = std::numeric_limits<float>::infinity();
+    const std::array<float, 5> floats{1.0F, nan, infinite, -infinite, std::numeric_limits<float>::max()};
+    CHECK(count_nonfinite(floats.data(), floats.size(), "float32") == 3);
+    const std::array<double, 3> doubles{0.0, std::nan(""), 1e308};
+    CHECK(count_nonfinite(doubles.data(), doubles.size(), "float64") == 1);
+    const std::array<std::uint16_t, 4> halves{0x7C00, 0x7BFF, 0xFE00, 0x0001};
+    CHECK(count_nonfinite(halves.data(), halves.size(), "float16") == 2);
+    const std::array<std::uint16_t, 3> brains{0x7F80, 0x7F7F, 0xFFC0};
+    CHECK(count_nonfinite(brains.data(), brains.size(), "bfloat16") == 2);
+    CHECK(count_nonfinite(floats.data(), floats.size(), "int32") == 0);
+}
+
+TEST_CASE("an array may begin at any address") { // fails where the sanitisers are on
+    std::array<std::byte, 4 * sizeof(double) + 1> room{};
+    const float infinite = std::numeric_limits<float>::infinity();
+    std::memcpy(room.data() + 1, &infinite, sizeof infinite);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float32") == 1);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float16") == 1);
+    CHECK(count_nonfinite(room.data() + 1, 4, "float64") == 0);
+}
