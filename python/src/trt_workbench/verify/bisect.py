@@ -1,8 +1,8 @@
 """The first wrong part of a wrong engine: its fewest nodes that are wrong by themselves, found by delta debugging.
 
 Marking inner tensors as outputs hides some faults, as it breaks the fusion in which they lie (TensorRT 8.6 does so; see
-docs/reference/verify.md). So parts are cut out of the model instead and fed with true values: the shortest beginning that
-is wrong, in halves; of it what lies a few steps before its last node, as a fault of a fusion is local; then without
+docs/reference/verify.md). So parts are cut out of the model instead and fed with true values: the shortest beginning
+that is wrong, in halves; of it what lies a few steps before its last node, as a fault of a fusion is local; without
 chunks of what is left, as in A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input (IEEE TSE
 28(2), 2002). A build takes a second or more, so what counts is the number of parts that are tried.
 """
