@@ -126,7 +126,7 @@ class Source:
         found = newest = {place}
         for _ in range(steps):
             makers = {self._index.producer.get(name) for one in newest for name in self._reads[one]}
-            newest = {one for one in makers if one in nodes} - found
+            newest = {one for one in makers if one is not None and one in nodes} - found
             found = found | newest
         return frozenset(found)
 
