@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
-from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession
+from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt import TrtBackend
@@ -225,7 +225,7 @@ def test_many_threads_get_their_own_answers(model: Path) -> None:
 def test_calls_are_measured_in_the_core(model: Path) -> None:
     with TrtBackend().load(model) as session:
         assert isinstance(session, MeasuringSession)
-        plan = MeasurePlan(warmup_ms=0, duration_s=0, max_iterations=30)
+        plan = SamplingLimits(warmup_ms=0, duration_s=0, max_iterations=30)
         samples = session.measure({"images": np.zeros((1, 3, 8, 8), np.float32)}, plan)
     assert samples.latency_ms.shape == (30,)
     assert set(samples.split_ms) == {"enqueue", "host_to_device", "compute", "device_to_host"}

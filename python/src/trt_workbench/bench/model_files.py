@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig, ModelEntry
+from trt_workbench.bench.config import LLM_KINDS, BenchConfig, ModelEntry
 from trt_workbench.bench.embedded import embedded_path
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
@@ -42,7 +42,7 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
     files = {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
     for scenario, entry in config.scenarios.items():
         for name in entry.models or tuple(config.models):
-            if files[name].is_dir() != (entry.kind in LANGUAGE_KINDS):
+            if files[name].is_dir() != (entry.kind in LLM_KINDS):
                 what = "a folder of a language model" if files[name].is_dir() else "a file, not a folder"
                 raise UsageProblem(f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}")
     return files

@@ -89,7 +89,7 @@ def eval_llm(
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.evaluate.llm import LlmRequest
-    from trt_workbench.pipeline.language.opening import parse_backends
+    from trt_workbench.pipeline.llm.opening import parse_backends
     from trt_workbench.report.llm import timing_failures, write_report
 
     chosen = _modes(modes)

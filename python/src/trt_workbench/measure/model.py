@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
@@ -43,8 +43,8 @@ class ModelSession:
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Time calls one after the other, host arrays in to host arrays out."""
-        plan = MeasurePlan(settings.warmup_ms, settings.duration_s, settings.iterations)
-        samples = measure_calls(lambda: self.session.run(inputs), plan)
+        limits = SamplingLimits(settings.warmup_ms, settings.duration_s, settings.iterations)
+        samples = measure_calls(lambda: self.session.run(inputs), limits)
         names = ("warmup_ms", "duration_s", "iterations", "percentiles")
         metrics = {
             "settings": {name: getattr(settings, name) for name in names},

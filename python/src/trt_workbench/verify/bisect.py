@@ -21,7 +21,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.verify.cut import Form, Source, read_source
+from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.draw import draw
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.isolation import Isolated
@@ -146,7 +146,7 @@ class _Search:
         self._request, self._fault = request, fault
         step("bisecting: computing every tensor on ort-cpu")
         inputs = _read(folder / "failures" / f"{fault.number:03d}" / "inputs", request.target)
-        self._source: Source = read_source(request.target, inputs)
+        self._source: CutSource = read_source(request.target, inputs)
         self._trials = Trials(
             request,
             self._source,
