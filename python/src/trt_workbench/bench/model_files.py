@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trt_workbench.bench.config import LLM_KINDS, BenchConfig, ModelEntry
-from trt_workbench.bench.embedded import embedded_path
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.system.embedded import embedded_model
 
 
 def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
@@ -54,7 +54,7 @@ def _is_used(name: str, config: BenchConfig) -> bool:
 
 def _file(name: str, entry: ModelEntry) -> Path:
     if entry.embedded is not None:
-        return embedded_path(entry.embedded)
+        return embedded_model(entry.embedded)
     if entry.path is None:
         what = (entry.needs or "").rstrip(".")
         raise UsageProblem(f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH.")
