@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.bench.matrix import Point, Work
@@ -25,10 +24,8 @@ SYMBOLS = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "sequ
 
 
 def write(path: Path, shape: list[Any]) -> Path:
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", tensors[:1], tensors[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    dims = ",".join(map(str, shape))
+    return write_onnx(path, f"g (float[{dims}] x) => (float[{dims}] y) {{ y = Relu(x) }}")
 
 
 def point(work: Work, backend: str = "trt", **options: Any) -> Point:
