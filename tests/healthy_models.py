@@ -58,7 +58,7 @@ def quantized(model: Path) -> Path:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     from trt_workbench.backends.ort_cpu import OrtCpuBackend
-    from trt_workbench.verify.draw import draw
+    from trt_workbench.measure.inputs import random_inputs
     from trt_workbench.verify.space import Range, model_space
 
     with OrtCpuBackend().load(model) as session:
@@ -71,7 +71,7 @@ def quantized(model: Path) -> Path:
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self._left = [draw(specs, shapes, "random", seed) for seed in range(4)]
+            self._left = [random_inputs(specs, shapes, seed) for seed in range(4)]
 
         def get_next(self) -> dict[str, np.ndarray[Any, Any]] | None:
             return self._left.pop() if self._left else None

@@ -306,7 +306,7 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         return
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
     from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-    from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+    from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, open_logits
 
     folder, precision, *sizes = words
     source = ModelSource(examine_llm_directory(Path(folder)), "auto", DEFAULT_OPSET, None, print)

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import worker
@@ -27,14 +26,7 @@ MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
 def write_model(path: Path, axis: int = -1) -> Path:
     """A softmax of [batch, 4]; with an axis that it does not have, ONNX Runtime refuses to load it."""
-    graph = helper.make_graph(
-        [helper.make_node("Softmax", ["x"], ["y"], axis=axis)],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    return write_onnx(path, f"g (float[batch,4] x) => (float[batch,4] y) {{ y = Softmax<axis={axis}>(x) }}")
 
 
 def write_config(folder: Path) -> Path:

@@ -4,9 +4,8 @@ import json
 import os
 from pathlib import Path
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.app import app
@@ -26,11 +25,7 @@ def measured(directory: Path) -> list[Record]:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3, "h", "w"]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
-    path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    return write_onnx(tmp_path / "m.onnx", "g (float[batch,3,h,w] x) => (float[batch,3,h,w] y) { y = Relu(x) }")
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
 from trt_workbench.backends import registry
@@ -64,9 +63,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def config(tmp_path: Path, fake: None) -> Path:  # noqa: ARG001
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Softmax(x) }")
     path = tmp_path / "bench.yaml"
     path.write_text(
         "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"

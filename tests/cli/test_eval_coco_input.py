@@ -3,9 +3,8 @@
 import dataclasses
 from typing import Any
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 
 def test_corrupt_image(coco: Any) -> None:
@@ -68,13 +67,8 @@ def test_a_model_without_a_dataset_is_the_embedded_one(coco: Any) -> None:
 
 
 def test_model_with_other_outputs(coco: Any) -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["images"], ["copy"])],
-        "other",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, coco.side, coco.side])],
-        [helper.make_tensor_value_info("copy", TensorProto.FLOAT, [1, 3, coco.side, coco.side])],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), coco.model)
+    side = f"float[1,3,{coco.side},{coco.side}]"
+    write_onnx(coco.model, f"other ({side} images) => ({side} copy) {{ copy = Identity(images) }}")
     coco.assert_refused(coco.invoke(), "copy float32 [1, 3, 32, 32]", "--family")
 
 

@@ -290,16 +290,6 @@ def test_a_folder_of_pickles(llm_folder: Folders, tmp_path: Path) -> None:
     assert "refused" in result.stderr
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from trt_workbench.cli.eval_llm import main; sys.argv = ['eval-llm', '--help']\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print(sorted({'numpy', 'torch', 'transformers', 'onnx', 'onnxruntime', 'matplotlib'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"
-
-
 def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -1,8 +1,6 @@
 """export-llm through its command line."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,13 +65,3 @@ def test_a_hub_name(tmp_path: Path) -> None:
     result = invoke("gpt2", "--output", tmp_path / "out")
     assert result.exit_code == 2
     assert "hf download" in result.stderr
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from trt_workbench.cli.export_llm import main; sys.argv = ['export-llm', '--help']\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "print(sorted({'numpy', 'torch', 'transformers', 'onnx', 'onnxruntime'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"

@@ -108,6 +108,6 @@ def test_profile_and_language_models_refuse_it_by_name() -> None:
 
 
 def test_language_models_are_asked_of_the_backend_itself() -> None:
-    from trt_workbench.pipeline.language.opening import parse_backends
+    from trt_workbench.pipeline.llm.opening import parse_backends
 
     assert [str(one) for one in parse_backends("brand-new,torch")] == ["brand-new:fp32", "torch:fp32"]

@@ -5,10 +5,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
-import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
@@ -21,21 +20,9 @@ def model(tmp_path: Path) -> Path:
     """Conv, Relu, then a Unique that TensorRT does not import, then a Cast and a Mul; nodes without names."""
     import numpy as np
 
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"]),
-        helper.make_node("Relu", ["c"], ["r"]),
-        helper.make_node("Unique", ["r"], ["u"]),
-        helper.make_node("Mul", ["u", "two"], ["y"]),
-    ]
-    weights = [
-        numpy_helper.from_array(np.ones((2, 1, 3, 3), np.float32), "w"),
-        numpy_helper.from_array(np.array(2, np.float32), "two"),
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
+    text = "g (float[1,1,8,8] x) => (float[found] y) { c = Conv(x, w) r = Relu(c) u = Unique(r) y = Mul(u, two) }"
+    weights = {"w": np.ones((2, 1, 3, 3), np.float32), "two": np.array(2, np.float32)}
+    return write_onnx(tmp_path / "m.onnx", text, weights)
 
 
 def run(*words: str) -> tuple[int, str, str]:

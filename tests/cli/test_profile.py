@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.app import app
@@ -22,20 +22,13 @@ Trtw = Callable[..., Result]
 
 def write_model(path: Path, batch: int | str = 2, *, casts: bool = False) -> Path:
     """total = (x + y) * 2, the sum in double if `casts`."""
-    kinds = TensorProto.DOUBLE if casts else TensorProto.FLOAT
-    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3]) for name in ("x", "y")]
-    outputs = [helper.make_tensor_value_info("total", TensorProto.FLOAT, [batch, 3])]
-    cast = [helper.make_node("Cast", [n], [f"{n}_wide"], name=f"widen_{n}", to=kinds) for n in ("x", "y")]
-    narrow = helper.make_node("Cast", ["wide"], ["sum"], name="narrow", to=TensorProto.FLOAT)
-    middle = helper.make_node(
-        "Add", ["x_wide", "y_wide"] if casts else ["x", "y"], ["wide" if casts else "sum"], name="add"
-    )
-    last = helper.make_node("Mul", ["sum", "two"], ["total"], name="double")
-    nodes = [*cast, middle, narrow, last] if casts else [middle, last]
-    two = numpy_helper.from_array(np.array(2, np.float32), "two")
-    graph = helper.make_graph(nodes, "g", inputs, outputs, [two])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
+    nodes = "[add] sum = Add(x, y)"
+    if casts:
+        nodes = "[widen_x] x_wide = Cast<to=11>(x) [widen_y] y_wide = Cast<to=11>(y) [add] wide = Add(x_wide, y_wide)"
+        nodes += " [narrow] sum = Cast<to=1>(wide)"
+    kind, nodes = f"float[{batch},3]", f"{nodes} [double] total = Mul(sum, two)"
+    text = f"g ({kind} x, {kind} y) => ({kind} total) {{ {nodes} }}"
+    return write_onnx(path, text, {"two": np.array(2, np.float32)})
 
 
 @pytest.fixture
@@ -146,25 +139,14 @@ def test_tables_are_printed_for_people(model: Path, trtw: Trtw) -> None:
 def test_dynamic_dimensions_need_a_shape(tmp_path: Path, profiled: Profiled, trtw: Trtw) -> None:
     document = profiled(write_model(tmp_path / "batch.onnx", "N"), "--shape", "x:4x3", "--shape", "y:4x3")
     assert document["sides"]["target"]["inputs"] == {"x": [4, 3], "y": [4, 3]}
-    path = tmp_path / "length.onnx"
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "length"])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, "length"])
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [value], [out])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    path = write_onnx(tmp_path / "length.onnx", "g (float[1,length] x) => (float[1,length] y) { y = Neg(x) }")
     refused = trtw("profile", path, "--backend", "ort-cpu")
     assert refused.exit_code == 2
     assert "--shape x:" in refused.stderr
 
 
 def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path, trtw: Trtw) -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])],
-        [helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [1, 3])],
-    )
-    path = tmp_path / "half.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    path = write_onnx(tmp_path / "half.onnx", "g (float[1,3] x) => (bfloat16[1,3] y) { y = Cast<to=16>(x) }")
 
     result = trtw("profile", path, "--backend", "ort-cpu")
 

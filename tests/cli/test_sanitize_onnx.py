@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
@@ -16,16 +17,8 @@ from trt_workbench.onnxtools import sanitize_check
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    nodes = [
-        helper.make_node("Identity", ["x"], ["a"]),
-        helper.make_node("Add", ["a", "w"], ["b"]),
-        helper.make_node("Unique", ["b"], ["y"], "distinct"),
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(np.ones(3, np.float32), "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
+    text = "g (float[batch,3] x) => (float[found] y) { a = Identity(x) b = Add(a, w) [distinct] y = Unique(b) }"
+    return write_onnx(tmp_path / "m.onnx", text, {"w": np.ones(3, np.float32)})
 
 
 def run(*words: object) -> tuple[int, str, str]:
@@ -94,11 +87,8 @@ def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[s
 
 
 def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Identity", ["x"], ["a"]), helper.make_node("EfficientNMS_TRT", ["a"], ["y"], "nms")]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])]
-    graph = helper.make_graph(nodes, "g", inputs, outputs)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    text = "g (float[1,3] x) => (float[1,3] y) { a = Identity(x) [nms] y = EfficientNMS_TRT(a) }"
+    write_onnx(tmp_path / "m.onnx", text)
 
     code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
     assert (code, "--no-check" in error) == (2, True)
@@ -119,14 +109,8 @@ def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def sums(tmp_path: Path) -> Path:
     """Attention's mask, one longer than the past, as exporters declare it."""
-    inputs = [
-        helper.make_tensor_value_info("keys", TensorProto.FLOAT, ["past"]),
-        helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["past + 1"]),
-    ]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["total"])]
-    graph = helper.make_graph([helper.make_node("Concat", ["keys", "mask"], ["y"], axis=0)], "g", inputs, outputs)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
+    text = 'g (float[past] keys, float["past + 1"] mask) => (float[total] y) { y = Concat<axis=0>(keys, mask) }'
+    return write_onnx(tmp_path / "m.onnx", text)
 
 
 @pytest.mark.parametrize(
@@ -162,16 +146,8 @@ def test_a_number_in_a_sum_has_no_size_to_give(sums: Path, tmp_path: Path) -> No
 
 
 def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [symbol]) for name, symbol in (("a", "n"), ("b", "m"))
-    ]
-    nodes = [helper.make_node("Concat", ["a", "a"], ["c"], axis=0), helper.make_node("Add", ["c", "b"], ["y"])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m"])]
-    made = helper.make_model(
-        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
-    )
-    made.ir_version = 8
-    onnx.save(made, tmp_path / "m.onnx")
+    text = "g (float[n] a, float[m] b) => (float[m] y) { c = Concat<axis=0>(a, a) y = Add(c, b) }"
+    write_onnx(tmp_path / "m.onnx", text)
     code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
     assert code == 2
     assert "--size" in error

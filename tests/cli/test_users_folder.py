@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper, save
+from tests.onnx_text import write_onnx
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,13 +27,7 @@ def run(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[s
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
-    save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-        tmp_path / "made-for-this-test.onnx",
-    )
-    return tmp_path / "made-for-this-test.onnx"
+    return write_onnx(tmp_path / "made-for-this-test.onnx", "g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }")
 
 
 def test_paths_mean_the_folder_in_which_the_user_stands(model: Path) -> None:

@@ -12,6 +12,7 @@ from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
 from tests.in_process_worker import InProcessWorker
+from tests.onnx_text import write_onnx
 from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import CliRunner, Result
 
@@ -228,11 +229,8 @@ def test_bad_usage_has_exit_code_2(words: tuple[str, ...], text: str, tmp_path: 
 
 def test_what_nothing_decides_is_no_success(tmp_path: Path) -> None:
     """Sines of large angles: rounding alone turns them over."""
-    nodes = [helper.make_node("Mul", ["x", "much"], ["far"]), helper.make_node("Sin", ["far"], ["y"])]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "far", values[:1], values[1:], [numpy_helper.from_array(np.float32(1e9), "much")])
-    path = tmp_path / "far.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    text = "g (float[N,4] x) => (float[N,4] y) { far = Mul(x, much) y = Sin(far) }"
+    path = write_onnx(tmp_path / "far.onnx", text, {"much": np.array(1e9, np.float32)})
     result = trtw("verify", path, "--backend", "ort-cpu", "--dim", "N=1:2:2", "--output", tmp_path / "run")
     assert result.exit_code == 1
     assert "far.onnx is not proven: N=1, output y: rounding to fp32 alone changes this output" in said(result)

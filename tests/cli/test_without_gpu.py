@@ -7,8 +7,8 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, save
 from tests.cli.conftest import CocoSetup
+from tests.onnx_text import write_onnx
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
@@ -22,11 +22,7 @@ cpu_wheel = pytest.mark.skipif(
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
-    path = tmp_path / "model.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    return write_onnx(tmp_path / "model.onnx", "g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }")
 
 
 def unused(command: str) -> str:
@@ -53,7 +49,7 @@ def test_the_embedded_detector_is_named_after_it(
 ) -> None:
     gpus("8.9")
     started_by("pixi", "default", "eval-coco")
-    monkeypatch.setattr("trt_workbench.evaluate.embedded.embedded_model", lambda: coco.model)
+    monkeypatch.setattr("trt_workbench.system.embedded.embedded_model", lambda: coco.model)
     lines = coco.invoke_exactly(coco.arguments()[2:]).stderr.splitlines()
     assert lines[:2] == [unused("eval-coco"), f"Model: the embedded detector {coco.model}"]
 

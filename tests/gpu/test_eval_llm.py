@@ -15,9 +15,9 @@ pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
-from trt_workbench.pipeline.language.agreement import Comparison, trace  # noqa: E402
-from trt_workbench.pipeline.language.generation import generate_cached, generate_uncached  # noqa: E402
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
+from trt_workbench.pipeline.llm.agreement import AgreementCheck, trace  # noqa: E402
+from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached  # noqa: E402
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -114,7 +114,7 @@ def test_every_sequence_has_the_logits_of_pytorch(
     source = ModelSource(directory, "cuda", 17, None, lambda _: None)
     capacity = prompt + 24
     model: Any = open_cached(choice, source, batch, prompt, capacity)
-    comparison = Comparison(expected, "torch:fp32", choice.precision)
+    comparison = AgreementCheck(expected, "torch:fp32", choice.precision)
     agreement = comparison.logits(model, prompts, cached=True, capacity=capacity)
     comparison.tokens(agreement, generate_cached(model, prompts, 24, capacity).tokens).or_raise()
     model.close()

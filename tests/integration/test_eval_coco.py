@@ -15,7 +15,7 @@ from pycocotools.cocoeval import COCOeval
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.evaluate.coco_scores import FIGURES, score_detections
-from trt_workbench.evaluate.detections import Detections
+from trt_workbench.evaluate.detections import DetectionTable
 
 SHARED = Path(os.environ.get("TRTW_SHARED") or Path(__file__).parents[2].parent / "shared")
 MODEL = SHARED / "models" / "yolox_nano.onnx"
@@ -85,7 +85,7 @@ def test_the_ground_truth_itself_scores_one() -> None:
     # Boxes as they are, class by class: what is left to go wrong is the mapping of ids and the crowds.
     truth = dataset.truth.select(np.flatnonzero(~dataset.truth.crowd))
     truth = truth.select(np.argsort(truth.image_ids, kind="stable"))
-    found = Detections(
+    found = DetectionTable(
         truth.image_ids, truth.category_ids, truth.boxes.astype(np.float32), np.ones(len(truth), np.float32)
     )
     figures = score_detections(dataset.truth, dataset.categories, found).figures

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
-from trt_workbench.pipeline.language.opening import parse_backends  # noqa: E402
+from trt_workbench.pipeline.llm.opening import parse_backends  # noqa: E402
 
 FOLDER = Path(__file__).parents[2] / "models" / "tiny-lm"
 HELD_OUT = FOLDER / "held-out.txt"

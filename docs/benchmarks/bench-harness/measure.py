@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from trt_workbench.bench import worker
-from trt_workbench.bench.bench_run import plan_bench
+from trt_workbench.bench.bench_run import prepare_bench
 from trt_workbench.bench.ranking import compare_records, kept_records
 from trt_workbench.runs.records import read_records
 
@@ -76,7 +76,7 @@ def run_comparison(number: int, arguments: argparse.Namespace, records: Path) ->
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "bench.yaml")
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        planned = plan_bench(str(file), ())
+        planned = prepare_bench(str(file), ())
         made = planned.run(Path(folder, "run"), skip_unavailable=False, progress=None)
         measured = read_records(made.directory / "records.jsonl")
     with gzip.open(records, "at", encoding="utf-8") as out:

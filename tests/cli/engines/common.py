@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import onnx
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 from typer.testing import Result
 
 DOUBLES = Path(__file__).parents[2] / "doubles"
@@ -16,12 +15,8 @@ Trtw = Callable[..., Result]
 
 def write_model(path: Path, batch: int | str = 2) -> Path:
     """total = x + y and ratio = x / y."""
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3]) for name in ("x", "y")]
-    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3]) for name in ("total", "ratio")]
-    nodes = [helper.make_node("Add", ["x", "y"], ["total"]), helper.make_node("Div", ["x", "y"], ["ratio"])]
-    graph = helper.make_graph(nodes, "arithmetic", values, results)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    x, y, total, ratio = (f"float[{batch},3] {name}" for name in ("x", "y", "total", "ratio"))
+    return write_onnx(path, f"arithmetic ({x}, {y}) => ({total}, {ratio}) {{ total = Add(x, y) ratio = Div(x, y) }}")
 
 
 def infer(trtw: Trtw, *words: object, code: int = 0) -> dict[str, Any]:

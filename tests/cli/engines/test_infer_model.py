@@ -5,11 +5,10 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
 from tests.cli.engines.common import Trtw, infer, measuring, write_model
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.registry import availability
 from trt_workbench.engine import hashing
@@ -115,10 +114,8 @@ def test_dynamic_dimensions_are_asked_for(trtw: Trtw, tmp_path: Path) -> None:
     assert infer(trtw, batch, *words)["inputs"]["first"]["x"]["shape"] == [1, 3]
     shapes = ("--shape", "x:4x3", "--shape", "y:4x3")
     assert infer(trtw, batch, *words, *shapes)["inputs"]["first"]["x"]["shape"] == [4, 3]
-    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, "length"]) for name in ("tokens", "out")]
-    graph = helper.make_graph([helper.make_node("Neg", ["tokens"], ["out"])], "negative", value[:1], value[1:])
-    long = tmp_path / "long.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), long)
+    text = "negative (float[1,length] tokens) => (float[1,length] out) { out = Neg(tokens) }"
+    long = write_onnx(tmp_path / "long.onnx", text)
     result = trtw("infer-engine", long, *words)
     assert result.exit_code == 2
     assert "--shape tokens:1x8" in result.stderr
@@ -126,11 +123,7 @@ def test_dynamic_dimensions_are_asked_for(trtw: Trtw, tmp_path: Path) -> None:
 
 
 def test_numbers_alone_are_exchanged(trtw: Trtw, tmp_path: Path) -> None:
-    value = [helper.make_tensor_value_info(name, TensorProto.STRING, [1]) for name in ("text", "same")]
-    graph = helper.make_graph([helper.make_node("Identity", ["text"], ["same"])], "text", value[:1], value[1:])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "text.onnx"
-    )
+    write_onnx(tmp_path / "text.onnx", "g (string[1] text) => (string[1] same) { same = Identity(text) }")
     result = trtw("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu")
     assert result.exit_code == 2
     assert "numbers alone" in result.stderr

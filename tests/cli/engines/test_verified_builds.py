@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
 from tests.cli.engines.common import Trtw, write_model
+from tests.onnx_text import write_onnx
 
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import kept_verdict
@@ -162,14 +161,8 @@ def test_a_verdict_on_another_engine_is_none(trtw: Trtw, dynamic: Path, tmp_path
 def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(
     trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
-    nodes = [
-        helper.make_node("RandomNormalLike", ["x"], ["noise"]),
-        helper.make_node("Add", ["x", "noise"], ["y"]),
-    ]
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
-    model = tmp_path / "random.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), model)
+    text = "g (float[2,3] x) => (float[2,3] y) { noise = RandomNormalLike(x) y = Add(x, noise) }"
+    model = write_onnx(tmp_path / "random.onnx", text)
     result = trtw("build-engine", model, "-o", tmp_path / "r.plan")
     assert result.exit_code == 0, result.output
     found = verdict(tmp_path / "r.plan")

@@ -10,7 +10,7 @@ import pytest
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, load_gpu_session
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -27,9 +27,11 @@ def extra(**given: Any) -> dict[str, Any]:
     return {**{name: option.default for name, option in SESSION_OPTIONS.items()}, **given}
 
 
-def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadPlan:
+def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadRequest:
     """As on a GPU, with the one provider that every machine has."""
-    return LoadPlan("ort-cuda", model, model, ((CPU, {}),), (accepted,), extra(**given), {"precision": "as exported"})
+    return LoadRequest(
+        "ort-cuda", model, model, ((CPU, {}),), (accepted,), extra(**given), {"precision": "as exported"}
+    )
 
 
 @no_cuda
@@ -70,7 +72,7 @@ def test_a_loaded_session_records_who_runs_what(onnx_models: SimpleNamespace, tm
 def test_options_reach_the_provider_by_its_own_names(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
     model = onnx_models.linear(tmp_path / "m.onnx")
     given = {"gpu_mem_limit": "1073741824", "prefer_nhwc": True, "device_id": 1, "cuda_graph": True}
-    plan = OrtCudaBackend().plan(model, SessionOptions(extra=given, tf32=True))
+    plan = OrtCudaBackend().request(model, SessionOptions(extra=given, tf32=True))
     assert plan.providers[0] == (
         CUDA,
         {
@@ -81,7 +83,7 @@ def test_options_reach_the_provider_by_its_own_names(onnx_models: SimpleNamespac
             "enable_cuda_graph": "1",
         },
     )
-    assert OrtCudaBackend().plan(model, SessionOptions()).providers[0][1]["use_tf32"] == "0"
+    assert OrtCudaBackend().request(model, SessionOptions()).providers[0][1]["use_tf32"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_what_it_cannot_do_is_refused(
     onnx_models: SimpleNamespace, tmp_path: Path, options: SessionOptions, text: str
 ) -> None:
     with pytest.raises(UsageProblem, match=text):
-        OrtCudaBackend().plan(onnx_models.linear(tmp_path / "m.onnx"), options)
+        OrtCudaBackend().request(onnx_models.linear(tmp_path / "m.onnx"), options)
 
 
 def test_tf32_that_the_process_forbids_is_an_error(
@@ -107,23 +109,23 @@ def test_tf32_that_the_process_forbids_is_an_error(
 ) -> None:
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     with pytest.raises(UsageProblem, match="NVIDIA_TF32_OVERRIDE"):
-        OrtCudaBackend().plan(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(tf32=True))
+        OrtCudaBackend().request(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(tf32=True))
 
 
 def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
     onnx_models: SimpleNamespace, tmp_path: Path, output: Path
 ) -> None:
     model = onnx_models.linear(tmp_path / "m.onnx")
-    plan = OrtCudaBackend().plan(model, SessionOptions(precision="fp16"))
+    plan = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
     assert plan.model != model
     assert plan.model.is_relative_to(output)
     assert plan.provenance["precision"] == "fp16"
     assert plan.provenance["converted_sha256"]
     written = plan.model.stat().st_mtime_ns
-    again = OrtCudaBackend().plan(model, SessionOptions(precision="fp16"))
+    again = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
     assert again.model == plan.model
     assert plan.model.stat().st_mtime_ns == written  # converted once
-    other = OrtCudaBackend().plan(onnx_models.linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
+    other = OrtCudaBackend().request(onnx_models.linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
     assert other.model != plan.model
 
     x = np.random.default_rng(0).random((3, 4), np.float32)
@@ -133,7 +135,7 @@ def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
     np.testing.assert_allclose(rounded, exact, rtol=2e-3)
     assert not np.array_equal(rounded, exact)
     # an fp16 file is taken as it is
-    as_is = OrtCudaBackend().plan(plan.model, SessionOptions(precision="fp16"))
+    as_is = OrtCudaBackend().request(plan.model, SessionOptions(precision="fp16"))
     assert as_is.model == plan.model
     assert as_is.provenance["precision"] == "as exported"
 

@@ -4,18 +4,14 @@ import os
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_profile import profiled_runs
 
 
 def test_the_trace_is_found_in_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
-    model = tmp_path / "relu.onnx"
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", tensors[:1], tensors[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    model = write_onnx(tmp_path / "relu.onnx", "g (float[2] x) => (float[2] y) { y = Relu(x) }")
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     for runs in (1, 2):

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadPlan, _shape_keys, load_gpu_session
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, _shape_keys, load_gpu_session
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.proto import operator_name
@@ -20,10 +20,10 @@ from trt_workbench.onnxtools.shape_nodes import shape_nodes
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
-def plan_of(model: Path) -> LoadPlan:
+def plan_of(model: Path) -> LoadRequest:
     """As on a GPU, with the one provider that every machine has: each node is outside the one that was asked for."""
     extra = {name: option.default for name, option in SESSION_OPTIONS.items()}
-    return LoadPlan("ort-cuda", model, model, ((CPU, {}),), (CUDA,), extra)
+    return LoadRequest("ort-cuda", model, model, ((CPU, {}),), (CUDA,), extra)
 
 
 def assignment_of(model: Path, level: str) -> Assignment:
@@ -105,7 +105,7 @@ def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
     llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: str
 ) -> None:
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.pipeline.language.export import ExportSettings, exported_graph
+    from trt_workbench.pipeline.llm.export import ExportSettings, exported_graph
 
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
     settings = dataclasses.replace(ExportSettings(), prove=False)

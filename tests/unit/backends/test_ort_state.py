@@ -234,10 +234,10 @@ def test_what_does_not_go_together(
 ) -> None:
     options = SessionOptions(concurrency=concurrency, extra={"state": STATE, **extra})
     with pytest.raises(UsageProblem, match=words):
-        backend.plan(model, options)
-    assert backend.plan(model, SessionOptions(extra={"state": STATE})).extra["state"] == STATE
+        backend.request(model, options)
+    assert backend.request(model, SessionOptions(extra={"state": STATE})).extra["state"] == STATE
 
 
 def test_tensorrts_own_graphs_do_not_go_with_state(model: Path) -> None:
     with pytest.raises(UsageProblem, match="those of state alternate"):
-        OrtTrtBackend().plan(model, SessionOptions(extra={"state": STATE, "trt_cuda_graph_enable": True}))
+        OrtTrtBackend().request(model, SessionOptions(extra={"state": STATE, "trt_cuda_graph_enable": True}))

@@ -9,7 +9,7 @@ import pytest
 
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_gpu import LoadPlan
+from trt_workbench.backends.ort_gpu import LoadRequest
 from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.backends.ort_trt_options import LEFT_OUT, TRT_OPTIONS
 from trt_workbench.errors import ComponentMissing, UsageProblem
@@ -35,8 +35,8 @@ def model(onnx_models: SimpleNamespace, tmp_path: Path) -> Path:
     return onnx_models.linear(tmp_path / "m.onnx")
 
 
-def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, **extra: Any) -> LoadPlan:
-    return OrtTrtBackend().plan(model, SessionOptions(precision=precision, extra=extra), versions)
+def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, **extra: Any) -> LoadRequest:
+    return OrtTrtBackend().request(model, SessionOptions(precision=precision, extra=extra), versions)
 
 
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
@@ -87,7 +87,7 @@ def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
 def test_one_cache_folder_for_everything_that_changes_an_engine(
     model: Path, onnx_models: SimpleNamespace, tmp_path: Path, output: Path
 ) -> None:
-    def folder(made: LoadPlan) -> str:
+    def folder(made: LoadRequest) -> str:
         options = made.providers[0][1]
         assert options["trt_engine_cache_enable"] == options["trt_timing_cache_enable"] == "1"
         assert options["trt_engine_cache_path"] == options["trt_timing_cache_path"]
@@ -105,7 +105,7 @@ def test_one_cache_folder_for_everything_that_changes_an_engine(
         plan(model, trt_builder_optimization_level=5),
         plan(model, trt_op_types_to_exclude="Relu"),
         plan(model, versions={**V10, "tensorrt": "101602"}),
-        OrtTrtBackend().plan(model, SessionOptions(tf32=True), V10),
+        OrtTrtBackend().request(model, SessionOptions(tf32=True), V10),
         plan(model, trt_int8_calibration_table_name=str(table)),
     ]
     table.write_bytes(b"2")

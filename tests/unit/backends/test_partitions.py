@@ -3,9 +3,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends import partitions
 from trt_workbench.backends.ort_assignment import AssignedGroup, Assignment
@@ -18,14 +17,9 @@ TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecu
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"), helper.make_node("Unique", ["a"], ["y"], "unique")]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["found"])]
-    made = helper.make_model(
-        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)]
+    return write_onnx(
+        tmp_path / "m.onnx", "g (float[4] x) => (float[found] y) { [abs] a = Abs(x) [unique] y = Unique(a) }"
     )
-    onnx.save(made, tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
 
 
 def parser(refuses: Callable[[list[str]], list[str]]) -> Callable[[str], Any]:
@@ -53,10 +47,8 @@ def test_without_the_parser_the_documents_decide(model: Path, monkeypatch: pytes
 
 
 def test_strings_are_not_predicted_as_tensorrts(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Identity", ["x"], ["a"], "first"), helper.make_node("Identity", ["a"], ["y"], "second")]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.STRING, [4]) for name in ("x", "y"))
-    made = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
-    onnx.save(made, tmp_path / "m.onnx")
+    text = "g (string[4] x) => (string[4] y) { [first] a = Identity(x) [second] y = Identity(a) }"
+    write_onnx(tmp_path / "m.onnx", text)
     found = find_partitions(PartitionRequest(tmp_path / "m.onnx", predict=True))
     assert {(node.provider, node.reason) for node in found.nodes} == {(CUDA, "dtype: TensorRT has no strings")}
     assert found.subgraphs[0].inputs == ({"name": "x", "dtype": "string", "shape": [4], "size_bytes": None},)

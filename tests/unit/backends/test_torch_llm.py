@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
 from trt_workbench.evaluate.llm_files import RecordWriter
 from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, time_models
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)

@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
-from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession
+from trt_workbench.backends.measuring import MeasuringSession, SamplingLimits
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt import TrtBackend
@@ -69,14 +70,7 @@ def test_fp16_where_types_come_from_the_graph(
     monkeypatch.setenv("TRTW_DOUBLE_VERSION", version)
     path, notes = tmp_path / "linear.onnx", []
     weights = np.random.default_rng(0).standard_normal((16, 5), np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "linear",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 5])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    write_onnx(path, "linear (float[4,16] x) => (float[4,5] y) { y = MatMul(x, w) }", {"w": weights})
     x = np.random.default_rng(1).standard_normal((4, 16), np.float32)
     options = SessionOptions(precision="fp16", extra={"note": notes.append, **extra})
     with TrtBackend().load(path, options) as session:
@@ -99,16 +93,9 @@ def test_a_session_takes_the_state_of_another(tmp_path: Path) -> None:
     """One engine adds x to the sum, the other twice x."""
     paths = []
     for times in (1.0, 2.0):
-        nodes = [helper.make_node("Mul", ["x", "times"], ["part"]), helper.make_node("Add", ["sum", "part"], ["next"])]
-        graph = helper.make_graph(
-            [*nodes, helper.make_node("Identity", ["next"], ["told"])],
-            "running sum",
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "sum")],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("next", "told")],
-            [numpy_helper.from_array(np.array(times, np.float32), "times")],
-        )
-        paths.append(tmp_path / f"{times}.onnx")
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths[-1])
+        nodes = "part = Mul(x, times) next = Add(sum, part) told = Identity(next)"
+        text = f"running (float[2] x, float[2] sum) => (float[2] next, float[2] told) {{ {nodes} }}"
+        paths.append(write_onnx(tmp_path / f"{times}.onnx", text, {"times": np.array(times, np.float32)}))
     options, x = SessionOptions(extra={"state": {"next": "sum"}}), np.array([1.0, 10.0], np.float32)
     with TrtBackend().load(paths[0], options) as once, TrtBackend().load(paths[1], options) as twice:
         assert isinstance(once, StateSession)
@@ -225,7 +212,7 @@ def test_many_threads_get_their_own_answers(model: Path) -> None:
 def test_calls_are_measured_in_the_core(model: Path) -> None:
     with TrtBackend().load(model) as session:
         assert isinstance(session, MeasuringSession)
-        plan = MeasurePlan(warmup_ms=0, duration_s=0, max_iterations=30)
+        plan = SamplingLimits(warmup_ms=0, duration_s=0, max_iterations=30)
         samples = session.measure({"images": np.zeros((1, 3, 8, 8), np.float32)}, plan)
     assert samples.latency_ms.shape == (30,)
     assert set(samples.split_ms) == {"enqueue", "host_to_device", "compute", "device_to_host"}

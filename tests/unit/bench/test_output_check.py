@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.bench.output_check import (
     LOWEST,
@@ -28,11 +27,8 @@ def state(found: np.ndarray, want: np.ndarray = WANT, limit: float = 1e-3, *, an
     )
 
 
-def write(path: Path, nodes: list[onnx.NodeProto], kind: int = TensorProto.FLOAT) -> Path:
-    values = [helper.make_tensor_value_info(name, kind, ["n", 4]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+def write(path: Path, nodes: str) -> Path:
+    return write_onnx(path, f"g (float[n,4] x) => (float[n,4] y) {{ {nodes} }}")
 
 
 def test_rounding_matches_and_one_wrong_row_does_not() -> None:
@@ -103,12 +99,8 @@ def test_names_and_shapes_have_to_be_the_same() -> None:
 
 
 def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
-    plain = write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])])
-    cast = [
-        helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
-        helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT),
-    ]
-    half = write(tmp_path / "half.onnx", cast)
+    plain = write(tmp_path / "plain.onnx", "y = Relu(x)")
+    half = write(tmp_path / "half.onnx", "h = Cast<to=10>(x) y = Cast<to=1>(h)")
     cases = {"fp32": 1e-2, "fp16": 0.25, "bf16+fp16": 0.75, "int8+fp16": 0.75, "as exported": 0.75}
     for precision, limit in cases.items():
         assert tolerance(precision, plain, tf32=False, images=False).wrong == limit
@@ -119,6 +111,6 @@ def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
 
 
 def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:
-    refuse_random(write(tmp_path / "plain.onnx", [helper.make_node("Relu", ["x"], ["y"])]))
+    refuse_random(write(tmp_path / "plain.onnx", "y = Relu(x)"))
     with pytest.raises(UsageProblem, match=r"draws random numbers \(RandomNormalLike\)"):
-        refuse_random(write(tmp_path / "random.onnx", [helper.make_node("RandomNormalLike", ["x"], ["y"])]))
+        refuse_random(write(tmp_path / "random.onnx", "y = RandomNormalLike(x)"))

@@ -12,7 +12,7 @@ from pycocotools.cocoeval import COCOeval
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.coco_scores import FIGURES, score_detections
-from trt_workbench.evaluate.detections import Detections
+from trt_workbench.evaluate.detections import DetectionTable
 
 CATEGORIES = (Category(1, "a"), Category(5, "b"), Category(90, "c"), Category(91, "never"))
 
@@ -28,7 +28,7 @@ def ground_truth(rng: np.random.Generator, count: int, images: int) -> GroundTru
     )
 
 
-def detections_near(rng: np.random.Generator, truth: GroundTruth, extra: int, images: int) -> Detections:
+def detections_near(rng: np.random.Generator, truth: GroundTruth, extra: int, images: int) -> DetectionTable:
     """Every object found twice, a little off and sometimes as another class, among boxes of nothing."""
     near = np.repeat(truth.boxes, 2, axis=0) + rng.normal(0, 4, (2 * len(truth), 4))
     ids = np.concatenate([np.repeat(truth.image_ids, 2), rng.integers(1, images + 1, extra)])
@@ -38,11 +38,11 @@ def detections_near(rng: np.random.Generator, truth: GroundTruth, extra: int, im
     order = np.argsort(ids, kind="stable")
     # Few different scores, so that ties matter.
     scores = rng.choice([0.1, 0.3, 0.5, 0.7, 0.9], len(ids))
-    return Detections(ids[order], classes[order], boxes[order].astype(np.float32), scores.astype(np.float32))
+    return DetectionTable(ids[order], classes[order], boxes[order].astype(np.float32), scores.astype(np.float32))
 
 
 def reference(
-    truth: GroundTruth, detections: Detections, images: int
+    truth: GroundTruth, detections: DetectionTable, images: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The twelve figures and the precision array of plain pycocotools in one evaluation of everything."""
     truths = zip(
@@ -100,16 +100,16 @@ def test_more_than_a_hundred_boxes_of_a_class_in_an_image() -> None:
     assert list(scores.figures.values()) == reference(truth, detections, 1)[0].tolist()
 
 
-def no_detections() -> Detections:
+def no_detections() -> DetectionTable:
     empty = np.empty(0, np.int64)
-    return Detections(empty, empty, np.empty((0, 4), np.float32), np.empty(0, np.float32))
+    return DetectionTable(empty, empty, np.empty((0, 4), np.float32), np.empty(0, np.float32))
 
 
 def test_the_ground_truth_itself_scores_one() -> None:
     truth = ground_truth(np.random.default_rng(1), 50, 5)
     truth = truth.select(np.flatnonzero(~truth.crowd))
     order = np.argsort(truth.image_ids, kind="stable")
-    found = Detections(
+    found = DetectionTable(
         truth.image_ids[order],
         truth.category_ids[order],
         truth.boxes[order].astype(np.float32),

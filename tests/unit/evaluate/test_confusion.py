@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.confusion import confuse
-from trt_workbench.evaluate.detections import Detections
+from trt_workbench.evaluate.detections import DetectionTable
 
 CATEGORIES = (Category(1, "cat"), Category(7, "dog"))
 CAT, DOG, BACKGROUND = 0, 1, 2
@@ -26,8 +26,8 @@ def truth(*rows: Row, crowd: tuple[bool, ...] | None = None) -> GroundTruth:
     )
 
 
-def found(*rows: Row, scores: list[float] | None = None) -> Detections:
-    return Detections(
+def found(*rows: Row, scores: list[float] | None = None) -> DetectionTable:
+    return DetectionTable(
         np.array([image for image, _, _ in rows], np.int64),
         np.array([CATEGORIES[label].id for _, label, _ in rows], np.int64),
         np.array([box for _, _, box in rows], np.float32).reshape(-1, 4),

@@ -7,7 +7,8 @@ import pytest
 
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.evaluate.embedded import embedded_model, fits_embedded_dataset
+from trt_workbench.evaluate.embedded import fits_embedded_dataset
+from trt_workbench.system.embedded import embedded_model
 
 
 def test_a_copy_fits_and_another_model_does_not(tmp_path: Path) -> None:

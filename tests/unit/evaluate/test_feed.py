@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
@@ -39,13 +38,8 @@ class ImageDouble:
 @pytest.fixture(params=[None, 3], ids=["any-batch", "batch-3"])
 def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     batch = request.param or "N"
-    graph = helper.make_graph(
-        [helper.make_node("GlobalAveragePool", ["images"], ["mean"])],
-        "mean",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, 16, 24])],
-        [helper.make_tensor_value_info("mean", TensorProto.FLOAT, [batch, 3, 1, 1])],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    text = f"mean (float[{batch},3,16,24] images) => (float[{batch},3,1,1] mean) {{ mean = GlobalAveragePool(images) }}"
+    write_onnx(tmp_path / "m.onnx", text)
     with OrtCpuBackend().load(tmp_path / "m.onnx") as loaded:
         yield loaded
 

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from trt_workbench.evaluate import llm as evaluation  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
 from trt_workbench.evaluate.llm_timing import TimingRequest  # noqa: E402
-from trt_workbench.pipeline.language.opening import BackendChoice, parse_backends  # noqa: E402
+from trt_workbench.pipeline.llm.opening import BackendChoice, parse_backends  # noqa: E402
 
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)

@@ -9,8 +9,8 @@ from trt_workbench.evaluate.llm_text import (
     Window,
     batches,
     choose_recipe,
+    cut_windows,
     model_input,
-    plan_windows,
     scored_positions,
 )
 
@@ -27,7 +27,7 @@ def recipes(draw: st.DrawFn) -> tuple[int, Recipe]:
 @given(recipes())
 def test_every_token_with_a_context_is_scored_once(case: tuple[int, Recipe]) -> None:
     count, recipe = case
-    scored = [token for window in plan_windows(count, recipe) for token in range(window.scored, window.end)]
+    scored = [token for window in cut_windows(count, recipe) for token in range(window.scored, window.end)]
     assert len(scored) == len(set(scored))
     if recipe.bos == "window":
         assert scored == list(range(count))
@@ -41,7 +41,7 @@ def test_every_token_with_a_context_is_scored_once(case: tuple[int, Recipe]) -> 
 def test_the_model_is_given_what_predicts_the_scored_tokens(case: tuple[int, Recipe], size: int) -> None:
     count, recipe = case
     tokens = np.arange(1, count + 1)
-    windows = plan_windows(count, recipe)
+    windows = cut_windows(count, recipe)
     groups = list(batches(windows, size))
     assert [window for group in groups for window in group] == windows
     for group in groups:
@@ -57,7 +57,7 @@ def test_the_model_is_given_what_predicts_the_scored_tokens(case: tuple[int, Rec
 
 
 def test_windows_as_the_documentation_of_transformers_makes_them() -> None:
-    windows = plan_windows(23, Recipe(8, 4))
+    windows = cut_windows(23, Recipe(8, 4))
     assert windows == [Window(0, 8, 1), Window(4, 12, 8), Window(8, 16, 12), Window(12, 20, 16), Window(16, 23, 20)]
 
 

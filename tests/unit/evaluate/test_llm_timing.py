@@ -36,10 +36,10 @@ from trt_workbench.evaluate.llm_timing import (
     check_timing,
     time_models,
 )
-from trt_workbench.pipeline.language.export import ExportSettings, exported_graph
-from trt_workbench.pipeline.language.generation import generate_cached, generate_uncached
-from trt_workbench.pipeline.language.models import SessionCache, SessionSlots
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached
+from trt_workbench.pipeline.llm.export import ExportSettings, exported_graph
+from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
+from trt_workbench.pipeline.llm.models import SessionCache, SessionSlots
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached
 
 Folders = Callable[[str], Path]
 TOKENS = np.random.default_rng(0).integers(0, 300, 200)
@@ -123,7 +123,7 @@ class DeviceSession(StateSession):
 
 def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked of `trt`, from a double of its backend that runs the graph on ONNX Runtime."""
-    from trt_workbench.pipeline.language import opening
+    from trt_workbench.pipeline.llm import opening
 
     seen: list[Any] = []
     loaded: list[DeviceSession] = []
@@ -162,7 +162,7 @@ def test_a_step_beyond_the_last_slot(
     llm_folder: Folders, monkeypatch: pytest.MonkeyPatch, prompt: int, slots: int
 ) -> None:
     """The graph itself would write no slot and give logits of something else."""
-    from trt_workbench.pipeline.language import opening
+    from trt_workbench.pipeline.llm import opening
 
     class Double:
         def load(self, path: Path, options: SessionOptions) -> DeviceSession:
@@ -187,7 +187,7 @@ def test_a_step_beyond_the_last_slot(
 def test_profiles_that_are_asked_for_are_those_of_prompts(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trt_workbench.pipeline.language import opening
+    from trt_workbench.pipeline.llm import opening
 
     config, asked = tmp_path / "build.yaml", ["input_ids:2x1/2x4/2x6"]
     config.write_text(json.dumps({"profiles": asked}))
@@ -207,7 +207,7 @@ def test_profiles_that_are_asked_for_are_those_of_prompts(
 def test_a_second_engine_that_cannot_be_loaded_closes_the_first(
     llm_folder: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trt_workbench.pipeline.language import opening
+    from trt_workbench.pipeline.llm import opening
 
     loaded: list[DeviceSession] = []
 
@@ -232,7 +232,7 @@ class OnTheCpu:
         self._backend = backend
 
     def load(self, path: Path, options: SessionOptions) -> BoundSession:
-        plan = self._backend.plan(path, options)
+        plan = self._backend.request(path, options)
         return load_gpu_session(replace(plan, providers=((CPU_PROVIDER, {}),), accepted=(CPU_PROVIDER,)), options)
 
 
@@ -245,7 +245,7 @@ def test_onnx_runtime_keeps_state_on_a_gpu(
     family: str,
     batch: int,
 ) -> None:
-    from trt_workbench.pipeline.language import opening
+    from trt_workbench.pipeline.llm import opening
 
     monkeypatch.setattr(opening, "require_backend", lambda _: OnTheCpu(backend))
     model = open_cached(BackendChoice(backend.name), source(llm_folder(family)), batch, 6, 26)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import DeviceFailure, UsageProblem
-from trt_workbench.evaluate.detections import Detections, DetectionStore
+from trt_workbench.evaluate.detections import DetectionStore, DetectionTable
 from trt_workbench.evaluate.feed import Place, make_feed
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopSettings
 from trt_workbench.pipeline.families import DecodeSettings, Family
 from trt_workbench.pipeline.families.base import Detections as Boxes
-from trt_workbench.pipeline.families.base import ModelFacts
+from trt_workbench.pipeline.families.base import DetectorFacts
 from trt_workbench.pipeline.letterbox import preprocess
 
 SIZE = 16
@@ -67,7 +67,7 @@ class MeanFamily(Family):
     shape_text = "[N, 1, 1]"
 
     @classmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> "MeanFamily":
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> "MeanFamily":
         return cls(output, 1, facts)
 
     def _candidates(self, image: NDArray[np.float32], conf: float) -> Boxes:
@@ -76,7 +76,7 @@ class MeanFamily(Family):
 
 
 FAMILY = MeanFamily(
-    TensorSpec("mean", "float32", (None, 1, 1)), 1, ModelFacts((SIZE, SIZE), True, "nchw", "float32", None)
+    TensorSpec("mean", "float32", (None, 1, 1)), 1, DetectorFacts((SIZE, SIZE), True, "nchw", "float32", None)
 )
 
 
@@ -111,7 +111,7 @@ def make(
     return EvaluationLoop(feed, FAMILY, DecodeSettings(), paths, store, LoopSettings(batch, workers)), store
 
 
-def widths(found: Detections) -> dict[int, float]:
+def widths(found: DetectionTable) -> dict[int, float]:
     return dict(zip(found.image_ids.tolist(), found.boxes[:, 2].tolist(), strict=True))
 
 

@@ -3,25 +3,29 @@
 from pathlib import Path
 from typing import Any
 
-import onnx
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import session_options
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import dimension_symbols, input_shapes, random_inputs, with_image_size
+from trt_workbench.measure.inputs import (
+    complete_shapes,
+    dimension_symbols,
+    input_shapes,
+    random_inputs,
+    with_image_size,
+)
 
 TOKENS = (TensorSpec("input_ids", "int64", (None, None)), TensorSpec("attention_mask", "int64", (None, None)))
 SYMBOLS = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "sequence")}
 
 
 def write(path: Path, shape: list[Any]) -> Path:
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", tensors[:1], tensors[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    dims = ",".join(map(str, shape))
+    return write_onnx(path, f"g (float[{dims}] x) => (float[{dims}] y) {{ y = Relu(x) }}")
 
 
 def point(work: Work, backend: str = "trt", **options: Any) -> Point:
@@ -30,7 +34,7 @@ def point(work: Work, backend: str = "trt", **options: Any) -> Point:
 
 def test_named_dimensions_and_batch() -> None:
     assert input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16}) == {"input_ids": (4, 16), "attention_mask": (4, 16)}
-    with pytest.raises(UsageProblem, match=r"Dimension sequence of input input_ids .* has no value"):
+    with pytest.raises(UsageProblem, match=r"Dimension sequence of input input_ids .* has no size"):
         input_shapes(TOKENS, SYMBOLS, 4, {})
     with pytest.raises(UsageProblem, match="no dynamic dimension length"):
         input_shapes(TOKENS, SYMBOLS, 4, {"sequence": 16, "length": 3})
@@ -38,12 +42,55 @@ def test_named_dimensions_and_batch() -> None:
         input_shapes([TensorSpec("x", "float32", (1, 3))], {}, 4, {})
 
 
-def test_random_inputs_are_the_same_for_a_seed_and_masks_are_ones() -> None:
+def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
+    symbols = {"input_ids": ("batch", "sequence"), "attention_mask": ("batch", "past + sequence")}
+
+    def mask(sizes: dict[str, int], **given: Any) -> tuple[int, ...]:
+        return complete_shapes(TOKENS, symbols, sizes, "give --size", **given)["attention_mask"]
+
+    sizes = {"batch": 2, "sequence": 3, "past": 4}
+    assert mask(sizes) == (2, 7)
+    assert mask({**sizes, "past + sequence": 9}) == (2, 9)
+    assert mask({"batch": 2, "sequence": 3}, default=5) == (2, 5)
+    assert mask({"sequence": 3}, asked={"attention_mask": (8, 9)}) == (8, 9)
+    assert mask({"sequence": 3, "attention_mask.1": 6}) == (1, 6)
+    with pytest.raises(UsageProblem, match=r"Dimension batch of input input_ids .* has no size; give --size\."):
+        mask({"sequence": 3, "past": 4}, batch=None)
+    with pytest.raises(UsageProblem, match="no input 'ids'; it takes input_ids, attention_mask"):
+        mask(sizes, asked={"ids": (1, 2)})
+
+
+def test_inputs_are_drawn_by_type_and_meaning() -> None:
+    shapes = {
+        "a": (2, 3), "b": (2, 8), "i": (5,), "mask": (3, 4), "flag": (), "positions": (2, 3), "lengths": (9,),
+        "token_type_ids": (2, 3), "image": (2, 3, 4, 4),
+    }  # fmt: skip
+    types = {"a": "float16", "b": "bfloat16", "flag": "bool", "image": "float32"}
+    specs = [TensorSpec(name, types.get(name, "int64"), shape) for name, shape in shapes.items()]
+    drawn = random_inputs(specs, shapes, 0)
+    assert {name: array.shape for name, array in drawn.items()} == shapes
+    assert {name: array.dtype.name for name, array in drawn.items()} == {
+        name: types.get(name, "int64") for name in shapes
+    }
+    assert set(drawn["i"].tolist()) <= {0, 1, 2, 3}
+    assert drawn["mask"][0].all()
+    assert (np.diff(drawn["mask"]) <= 0).all()
+    assert drawn["positions"].tolist() == [[0, 1, 2]] * 2
+    assert set(drawn["lengths"].tolist()) <= {1, 2, 3}
+    assert not drawn["token_type_ids"].any()
+    assert 0 <= drawn["image"].min() <= drawn["image"].max() < 1 < np.abs(drawn["b"].astype(float)).max()
+    few = random_inputs([TensorSpec("ids", "int64", (9, 9))], {"ids": (9, 9)}, 0, below=2)
+    assert set(few["ids"].ravel().tolist()) == {0, 1}
+    assert not random_inputs(specs, shapes, 0, "zeros")["a"].any()
+    with pytest.raises(UsageProblem, match="no values can be drawn; use --no-check"):
+        random_inputs([TensorSpec("s", "object", (1,))], {"s": (1,)}, 0, hint="use --no-check")
+
+
+def test_random_inputs_are_the_same_for_a_seed() -> None:
     shapes = {"input_ids": (2, 8), "attention_mask": (2, 8)}
     first, again, other = (random_inputs(TOKENS, shapes, seed) for seed in (1, 1, 2))
     assert (first["input_ids"] == again["input_ids"]).all()
     assert (first["input_ids"] != other["input_ids"]).any()
-    assert (first["attention_mask"] == 1).all()
     assert 0 <= first["input_ids"].min() <= first["input_ids"].max() < 256
 
 

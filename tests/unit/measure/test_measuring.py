@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from trt_workbench.backends.measuring import MeasurePlan
-from trt_workbench.bench.config import MeasureSettings
+from trt_workbench.backends.measuring import SamplingLimits
+from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.measure.contention import Contention
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.repetition import Slice, merged
@@ -23,16 +23,16 @@ def test_least_count_and_least_time_are_both_reached(concurrency: int) -> None:
         calls.append(threading.get_ident())
         time.sleep(0.002)
 
-    few = measure_calls(call, MeasurePlan(warmup_ms=0, duration_s=0.05, min_iterations=1), concurrency)
+    few = measure_calls(call, SamplingLimits(warmup_ms=0, duration_s=0.05, min_iterations=1), concurrency)
     assert few.wall_s >= 0.05
     assert few.latency_ms.min() >= 2.0
-    many = measure_calls(call, MeasurePlan(warmup_ms=0, duration_s=0.0, min_iterations=20), concurrency)
+    many = measure_calls(call, SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=20), concurrency)
     assert len(many.latency_ms) >= 20
     assert len(set(calls)) >= concurrency
 
 
 def test_calls_at_once_take_less_time_together() -> None:
-    plan = MeasurePlan(warmup_ms=1, duration_s=0.2, min_iterations=1)
+    plan = SamplingLimits(warmup_ms=1, duration_s=0.2, min_iterations=1)
     one, four = (measure_calls(lambda: time.sleep(0.01), plan, count) for count in (1, 4))
     assert len(four.latency_ms) / four.wall_s > 2 * len(one.latency_ms) / one.wall_s
 
@@ -43,14 +43,14 @@ def test_a_failing_call_ends_the_measurement(concurrency: int) -> None:
         raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError, match="boom"):
-        measure_calls(call, MeasurePlan(warmup_ms=1, duration_s=0.1), concurrency)
+        measure_calls(call, SamplingLimits(warmup_ms=1, duration_s=0.1), concurrency)
 
 
 def test_the_warm_up_does_not_count() -> None:
     calls = []
     samples = measure_calls(
         lambda: (calls.append(1), time.sleep(0.001)),
-        MeasurePlan(warmup_ms=30, duration_s=0, min_iterations=3, max_iterations=3),
+        SamplingLimits(warmup_ms=30, duration_s=0, min_iterations=3, max_iterations=3),
     )
     assert len(samples.latency_ms) == 3
     assert len(calls) > 3
@@ -92,6 +92,6 @@ def test_a_repetition_is_its_slices_in_order() -> None:
 
 
 def test_slices_share_the_repetition() -> None:
-    plan = MeasureSettings(warmup_ms=20, duration_s=1.0, min_iterations=10, slices=4).slice_plan()
+    plan = RepetitionSettings(warmup_ms=20, duration_s=1.0, min_iterations=10, slices=4).slice_limits()
     assert (plan.warmup_ms, plan.duration_s, plan.min_iterations) == (20, 0.25, 3)
-    assert np.isclose(MeasureSettings().slice_plan().duration_s, MeasureSettings().duration_s)
+    assert np.isclose(RepetitionSettings().slice_limits().duration_s, RepetitionSettings().duration_s)

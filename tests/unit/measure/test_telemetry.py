@@ -159,6 +159,7 @@ def test_the_document_is_flat() -> None:
     values: dict[str, Any] = dict.fromkeys(Telemetry.__dataclass_fields__)
     seen = Telemetry(**{**values, "throttles": ("a",), "contention": Contention(load_average=2.0)}).as_dict()
     assert (seen["throttles"], seen["load_average"]) == (["a"], 2.0)
+    assert "contention" not in seen
 
 
 def test_throttling_bits_are_nvmls() -> None:

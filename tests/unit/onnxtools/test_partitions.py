@@ -4,6 +4,7 @@ import onnx
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import make_partitions, split_small
@@ -89,16 +90,8 @@ def test_subgraphs_form_no_cycle(data: st.DataObject) -> None:
 
 
 def test_nodes_without_a_name_get_one_and_constants_are_no_nodes(tmp_path: Path) -> None:
-    value = helper.make_tensor("v", TensorProto.FLOAT, [3], [1.0, 2.0, 3.0])
-    nodes = [
-        helper.make_node("Constant", [], ["c"], value=value),
-        helper.make_node("Add", ["x", "c"], ["a"]),
-        helper.make_node("Relu", ["a"], ["y"], "same"),
-        helper.make_node("Relu", ["y"], ["z"], "same"),
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
-    outputs = [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 3])]
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs)), tmp_path / "m.onnx")
+    nodes = "c = Constant<value_floats=[1.0, 2.0, 3.0]>() a = Add(x, c) [same] y = Relu(a) [same] z = Relu(y)"
+    write_onnx(tmp_path / "m.onnx", f"g (float[n,3] x) => (float[n,3] z) {{ {nodes} }}")
     index = read_index(tmp_path / "m.onnx")
     assert [node.name for node in index.nodes] == ["Add_1", "same", "same_3"]
     assert index.renamed

@@ -13,9 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools import sanitize as sanitize_module
 from trt_workbench.onnxtools import sanitize_graph
-from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.onnxtools.sanitize import SanitizeReport, default_rewrites, sanitize, save_model
-from trt_workbench.onnxtools.sanitize_check import compare, random_inputs
+from trt_workbench.onnxtools.sanitize_check import compare
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 
 FLOAT, INT64, DOUBLE, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE, TensorProto.BOOL
@@ -278,29 +277,6 @@ def test_the_check_fails_on_a_difference(tmp_path: Path) -> None:
     x = -np.ones((2, 3), np.float32)
     with pytest.raises(CheckFailed, match="Output y differs by up to 1 "):
         compare(before, after, run, [{"x": x}], rtol=1e-4, atol=1e-5)
-
-
-def test_inputs_are_drawn_by_type_and_shape() -> None:
-    tensors = [ModelTensor("a", "float16", ("n", 3)), ModelTensor("i", "int64", (None,)), ModelTensor("m", "bool", ())]
-    drawn = random_inputs(tensors, {"n": 2}, {"i": (5,)}, 0)
-    assert (drawn["a"].dtype, drawn["a"].shape) == (np.float16, (2, 3))
-    assert drawn["i"].shape == (5,)
-    assert set(drawn["i"].tolist()) <= {0, 1, 2, 3}
-    assert drawn["m"].shape == ()
-    with pytest.raises(UsageProblem, match="pass --shape i:"):
-        random_inputs(tensors, {"n": 2}, {}, 0)
-
-
-def test_a_dimension_that_is_a_sum_follows_its_parts() -> None:
-    tensors = [
-        ModelTensor("ids", "int64", ("batch", "sequence")),
-        ModelTensor("mask", "int64", ("batch", "past + sequence")),
-    ]
-    sizes = {"batch": 2, "sequence": 3, "past": 4}
-    assert random_inputs(tensors, sizes, {}, 0)["mask"].shape == (2, 7)
-    assert random_inputs(tensors, {**sizes, "past + sequence": 9}, {}, 0)["mask"].shape == (2, 9)
-    del sizes["past"]
-    assert random_inputs(tensors, sizes, {}, 0, default=5)["mask"].shape == (2, 5)
 
 
 def test_a_model_with_external_data(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import cv2
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.engine.builder import prepare_build
 from trt_workbench.engine.calibration import calibration_batches
@@ -20,19 +21,12 @@ from trt_workbench.pipeline.letterbox import preprocess
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    graph = helper.make_graph(
-        [
-            helper.make_node("Identity", ["images"], ["copy"]),
-            helper.make_node("RandomNormal", [], ["o"], shape=[1, 3, 6]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [1, 3, 32, 32])],
-        [helper.make_tensor_value_info("o", TensorProto.FLOAT, [1, 3, 6])],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    nodes = "copy = Identity(images) o = RandomNormal<shape=[1, 3, 6]>()"
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[1,3,32,32] images) => (float[1,3,6] o) {{ {nodes} }}")
+    made = onnx.load(path)
     helper.set_model_props(made, {"family": "yolov10", "names": "['a', 'b']"})
-    onnx.save(made, tmp_path / "m.onnx")
-    return tmp_path / "m.onnx"
+    onnx.save(made, path)
+    return path
 
 
 @pytest.fixture

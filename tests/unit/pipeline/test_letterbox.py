@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.letterbox import (
+    find_geometry,
     letterbox,
     normalise,
     place_boxes,
-    plan_geometry,
     preprocess,
     restore_boxes,
 )
@@ -31,7 +31,7 @@ fractions = st.tuples(*[st.floats(0, 1, width=32)] * 4)
 def test_boxes_come_back_within_half_a_pixel(
     transform: ImageTransform, height: int, width: int, corners: tuple[float, ...]
 ) -> None:
-    geometry = plan_geometry(height, width, transform)
+    geometry = find_geometry(height, width, transform)
     boxes = np.array([corners], np.float32) * np.array([width, height, width, height], np.float32)
     for clip in (False, True):
         restored = restore_boxes(place_boxes(boxes, geometry), geometry, clip=clip)
@@ -41,7 +41,7 @@ def test_boxes_come_back_within_half_a_pixel(
 
 @given(transform=transforms, height=sides, width=sides)
 def test_the_image_lies_inside_the_input(transform: ImageTransform, height: int, width: int) -> None:
-    geometry = plan_geometry(height, width, transform)
+    geometry = find_geometry(height, width, transform)
     new_height, new_width = geometry.resized
     below = transform.height - new_height - geometry.top
     right = transform.width - new_width - geometry.left
@@ -64,7 +64,7 @@ def test_clipped_boxes_stay_in_the_image(
     transform: ImageTransform, height: int, width: int, where: tuple[float, ...]
 ) -> None:
     boxes = (np.array([where], np.float32) - 0.5) * 10_000
-    restored = restore_boxes(boxes, plan_geometry(height, width, transform), clip=True)
+    restored = restore_boxes(boxes, find_geometry(height, width, transform), clip=True)
     assert (restored >= 0).all()
     assert (restored <= [width, height, width, height]).all()
 
@@ -112,16 +112,16 @@ def test_a_drawn_rectangle_lies_where_its_box_is_placed(size: tuple[int, int], p
 
 def test_rounding_of_the_resized_sides() -> None:
     # 427 * 0.65 = 277.55
-    assert plan_geometry(427, 640, ImageTransform(416, 416)).resized == (278, 416)
-    assert plan_geometry(427, 640, ImageTransform(416, 416, rounding="down")).resized == (277, 416)
+    assert find_geometry(427, 640, ImageTransform(416, 416)).resized == (278, 416)
+    assert find_geometry(427, 640, ImageTransform(416, 416, rounding="down")).resized == (277, 416)
     # exactly one half: to the even neighbour
-    assert plan_geometry(5, 10, ImageTransform(5, 5)).resized == (2, 5)
-    assert plan_geometry(7, 10, ImageTransform(5, 5)).resized == (4, 5)
+    assert find_geometry(5, 10, ImageTransform(5, 5)).resized == (2, 5)
+    assert find_geometry(7, 10, ImageTransform(5, 5)).resized == (4, 5)
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 700), st.integers(1, 700))
 def test_a_stretched_image_takes_the_whole_input(height: int, width: int, rows: int, columns: int) -> None:
-    geometry = plan_geometry(height, width, ImageTransform(rows, columns, placement="stretch", scale_up=False))
+    geometry = find_geometry(height, width, ImageTransform(rows, columns, placement="stretch", scale_up=False))
     assert geometry.resized == (rows, columns)
     assert (geometry.top, geometry.left) == (0, 0)
     whole = np.array([[0, 0, width, height]], np.float32)
@@ -136,7 +136,7 @@ def test_stretching_is_opencvs_resize() -> None:
 
 
 def test_an_odd_padding_has_its_smaller_half_first() -> None:
-    geometry = plan_geometry(10, 10, ImageTransform(13, 10))
+    geometry = find_geometry(10, 10, ImageTransform(13, 10))
     assert (geometry.top, geometry.left) == (1, 0)
 
 

@@ -14,7 +14,7 @@ from trt_workbench.backends.ort_profile import profiled_runs
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.profiling.ort_names import origin
-from trt_workbench.profiling.ort_trace import Trace, read_trace
+from trt_workbench.profiling.ort_trace import OrtTrace, read_trace
 from trt_workbench.profiling.workload import Workload, feed_for
 
 
@@ -41,7 +41,7 @@ def convolutions(tmp_path: Path) -> Path:
     return save(tmp_path / "m.onnx", nodes, [1, 16, 32, 32], {"w": np.ones((16, 16, 3, 3), np.float32)})
 
 
-def traced(model: Path, folder: Path, level: str = "all", runs: int = 5) -> Trace:
+def traced(model: Path, folder: Path, level: str = "all", runs: int = 5) -> OrtTrace:
     work = Workload(path=model, backend="ort-cpu")
     options = SessionOptions(threads=1, extra={"graph_optimization_level": level})
     file, provenance = profiled_runs("ort-cpu", model, options, lambda specs: feed_for(specs, work), runs + 2, folder)

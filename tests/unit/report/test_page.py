@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trt_workbench.report.page import markdown, printable, render
+from trt_workbench.report.page import markdown, one_line, render
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
 MARKUP = st.text(st.sampled_from('ab1 _*`[]()<>|~$&;#+-=.!\\\n\t\x00\x1b\u202e\ud800:/"'), max_size=40)
@@ -24,7 +24,7 @@ def text_of(rendered: str) -> str:
 @given(MARKUP)
 def test_in_a_cell(value: str) -> None:
     rendered = PARSER.render(f"| h | i |\n| --- | --- |\n| {markdown(value)} | end |\n")
-    assert text_of(rendered).split() == ["h", "i", *printable(value).split(), "end"]
+    assert text_of(rendered).split() == ["h", "i", *one_line(value).split(), "end"]
 
 
 @settings(deadline=None, max_examples=400)
@@ -32,7 +32,7 @@ def test_in_a_cell(value: str) -> None:
 def test_in_an_item_of_a_list(value: str) -> None:
     rendered = PARSER.render(f"- {markdown(value)}\n- end\n")
     assert rendered.count("<li>") == 2
-    assert text_of(rendered).split() == [*printable(value).split(), "end"]
+    assert text_of(rendered).split() == [*one_line(value).split(), "end"]
 
 
 def test_a_page_can_always_be_written() -> None:

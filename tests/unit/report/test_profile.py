@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.profiling.records import Kernel, Operation, Record, write_records
+from trt_workbench.profiling.records import Kernel, Operation, ProfileLine, write_records
 from trt_workbench.report.profile import write_report
 from trt_workbench.report.profile_view import role_rows, side_views, summary
 from trt_workbench.system.environment import collect_environment
@@ -22,7 +22,7 @@ def layer(name: str, ms: float | None, side: str = "target", **more: Any) -> Ope
 
 
 @pytest.fixture
-def records() -> list[Record]:
+def records() -> list[ProfileLine]:
     return [
         layer("conv", 0.3, onnx_nodes=["a", "b"], share=0.75, output_types=["fp16"]),
         layer("Reformatting <x> [y]", 0.1, role="reformat", serves="conv", input_types=["fp32"], output_types=["fp16"]),
@@ -34,7 +34,7 @@ def records() -> list[Record]:
 
 
 @pytest.fixture
-def make_run(records: list[Record], tmp_path: Path) -> Callable[..., Path]:
+def make_run(records: list[ProfileLine], tmp_path: Path) -> Callable[..., Path]:
     def make(command: str = "profile") -> Path:
         sides = {"target": FACTS, "against": {**FACTS, "precision": "fp32", "commands": []}}
         run = {"schema_version": 1, "command": command, "run_id": "r", "started_at": "now", "sides": sides}
@@ -57,7 +57,7 @@ def test_the_page_shows_layers_kernels_and_the_difference_with_names_escaped(mak
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
-def test_sentences_name_the_longest_the_overhead_and_the_difference(records: list[Record]) -> None:
+def test_sentences_name_the_longest_the_overhead_and_the_difference(records: list[ProfileLine]) -> None:
     sides = side_views({"target": FACTS, "against": {**FACTS, "precision": "fp32"}}, records)
     from trt_workbench.profiling.difference import difference
 

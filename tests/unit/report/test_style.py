@@ -26,7 +26,7 @@ def test_stems_of_plain_names_can_be_read_and_others_differ() -> None:
 
 
 def test_labels_are_short_and_printable() -> None:
-    assert label("a\nb\x1b", 10) == "a b\N{REPLACEMENT CHARACTER}"
+    assert label("a\nb\x1b", 10) == r"a b\x1b"
     assert label("x" * 50, 10) == "x" * 9 + "…"
 
 

@@ -57,7 +57,7 @@ def test_what_a_profiler_records(executed: Path, tmp_path: Path) -> None:
 
 def test_no_other_place_starts_python() -> None:
     """`sys.executable` stands in the helper, and where `-I` isolates the interpreter altogether."""
-    allowed = {"system/interpreter.py", "system/tensorrt.py", "system/ort_build_plan.py"}
+    allowed = {"system/interpreter.py", "system/tensorrt.py", "system/ort_build_steps.py"}
     root = Path(trt_workbench.__file__).parent
     found = set()
     for path in root.rglob("*.py"):

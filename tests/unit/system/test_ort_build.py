@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.system import ort_build_plan
+from trt_workbench.system import ort_build_steps
 from trt_workbench.system.ort_build import build_ort
 from trt_workbench.system.ort_build_flags import USED_FLAGS, check_command, known_flags
-from trt_workbench.system.ort_build_plan import BuildPlan, BuildRequest, make_plan
+from trt_workbench.system.ort_build_steps import BuildRequest, BuildSteps, prepare_steps
 
 # A build script with the flags that are used, which "builds" a wheel and notes how it was called.
 BUILD_SCRIPT = """
@@ -97,13 +97,13 @@ esac
     return make
 
 
-def words(plan: BuildPlan, name: str) -> tuple[str, ...]:
+def words(plan: BuildSteps, name: str) -> tuple[str, ...]:
     step = plan.step(name)  # type: ignore[arg-type]
     assert step is not None
     return step.words
 
 
-def flags(plan: BuildPlan) -> set[str]:
+def flags(plan: BuildSteps) -> set[str]:
     return {word for name in ("configure", "compile") for word in words(plan, name) if word.startswith("--")}
 
 
@@ -112,25 +112,25 @@ def test_every_flag_of_every_plan_is_in_the_recorded_list(
 ) -> None:
     used = set()
     for root in (0, 1000):
-        monkeypatch.setattr(ort_build_plan.os, "geteuid", lambda root=root: root)
+        monkeypatch.setattr(ort_build_steps.os, "geteuid", lambda root=root: root)
         for ccache in (None, "/usr/bin/ccache"):
-            monkeypatch.setattr(ort_build_plan.shutil, "which", lambda name, c=ccache: c if name == "ccache" else name)
+            monkeypatch.setattr(ort_build_steps.shutil, "which", lambda name, c=ccache: c if name == "ccache" else name)
             for minimal in (False, True):
-                used |= flags(make_plan(request_for(minimal_cuda=minimal)))
+                used |= flags(prepare_steps(request_for(minimal_cuda=minimal)))
     assert used == set(USED_FLAGS)
 
 
 def test_the_plan_builds_for_one_architecture_against_the_chosen_tensorrt(
     request_for: Callable[..., BuildRequest], tmp_path: Path
 ) -> None:
-    plan = make_plan(request_for())
+    plan = prepare_steps(request_for())
     command = words(plan, "compile")
     assert plan.missing == ()
     assert command[command.index("--tensorrt_home") + 1] == str(tmp_path / "trt")
     assert command[command.index("--parallel") + 1] == "3"
     assert "CMAKE_CUDA_ARCHITECTURES=120" in command
     assert "--enable_cuda_minimal_build" not in command
-    minimal = make_plan(request_for(minimal_cuda=True, cudnn_home=None))
+    minimal = prepare_steps(request_for(minimal_cuda=True, cudnn_home=None))
     assert "--enable_cuda_minimal_build" in words(minimal, "compile")
     assert "--cudnn_home" not in words(minimal, "compile")
     assert words(plan, "clone")[:5] == ("git", "clone", "--depth", "1", "--branch")
@@ -140,9 +140,9 @@ def test_what_is_missing_is_named_and_stops_the_build(
     request_for: Callable[..., BuildRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDNN_HOME", raising=False)
-    monkeypatch.setattr(ort_build_plan, "driver_report", lambda: {"gpus": []})
+    monkeypatch.setattr(ort_build_steps, "driver_report", lambda: {"gpus": []})
     bare = request_for(tensorrt_home=tmp_path / "no", cuda_home=tmp_path / "no", cudnn_home=None, architectures=())
-    told = " ".join(make_plan(bare).missing)
+    told = " ".join(prepare_steps(bare).missing)
     for text in ("NvInfer" if "NvInfer" in told else "headers", "nvcc", "cuDNN", "--arch"):
         assert text in told
     with pytest.raises(ComponentMissing, match="The build cannot start"):
@@ -154,9 +154,9 @@ def test_what_is_missing_is_named_and_stops_the_build(
 def test_parallelism_follows_the_memory(
     monkeypatch: pytest.MonkeyPatch, gib: int, minimal: bool, expected: int
 ) -> None:
-    monkeypatch.setattr(ort_build_plan, "_available_gib", lambda: float(gib))
-    monkeypatch.setattr(ort_build_plan, "available_processors", lambda: 8)
-    assert ort_build_plan._jobs(minimal) == expected
+    monkeypatch.setattr(ort_build_steps, "_available_gib", lambda: float(gib))
+    monkeypatch.setattr(ort_build_steps, "available_processors", lambda: 8)
+    assert ort_build_steps._jobs(minimal) == expected
 
 
 def test_a_flag_or_a_definition_that_the_tree_does_not_know_is_refused(source: Path) -> None:
@@ -213,7 +213,7 @@ def test_the_tag_is_cloned_once(
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["tag", "v1.31.1"]):
         subprocess.run([*git, *command], check=True)
     (tmp_path / "root").mkdir()
-    monkeypatch.setattr(ort_build_plan, "workspace_root", lambda: tmp_path / "root")
+    monkeypatch.setattr(ort_build_steps, "workspace_root", lambda: tmp_path / "root")
     request = request_for(git=source.as_uri(), install=False)
     build_ort(request, lambda _: None)
     clone = tmp_path / "root" / "extern" / "onnxruntime" / "v1.31.1"
@@ -239,9 +239,9 @@ def test_dry_run_prints_every_command_and_does_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("architecture", ["foo", "12", "8.6", "50"])
 def test_an_architecture_that_does_not_exist(architecture: str) -> None:
     with pytest.raises(UsageProblem, match="a number such as 120 or 90a"):
-        make_plan(BuildRequest(architectures=(architecture,)))
+        prepare_steps(BuildRequest(architectures=(architecture,)))
 
 
 def test_a_folder_that_is_no_source_tree(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match=r"no source tree of ONNX Runtime, it lacks tools/ci_build/build\.py"):
-        make_plan(BuildRequest(source=tmp_path, architectures=("120", "90a")))
+        prepare_steps(BuildRequest(source=tmp_path, architectures=("120", "90a")))

@@ -14,7 +14,7 @@ from tests.attention_model import TOKENS, WIDTH, attention_model
 from tests.unit.verify.conftest import save
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.verify.cut import Cut, Form, Source, read_source
+from trt_workbench.verify.cut import Cut, CutSource, Form, read_source
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -27,7 +27,7 @@ def inputs_of(batch: int) -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
+def source(tmp_path_factory: pytest.TempPathFactory) -> CutSource:
     found = read_source(attention_model(tmp_path_factory.mktemp("cut") / "model.onnx", layers=1), inputs_of(2))
     found.with_ranges(inputs_of(1), inputs_of(3), inputs_of(4))
     return found
@@ -43,7 +43,7 @@ def outputs_of(cut: Cut, folder: Path) -> Arrays:
 @settings(deadline=None, max_examples=25)
 @given(data=st.data(), form=st.sampled_from(Form))
 def test_any_part_gives_the_true_values(
-    data: st.DataObject, form: Form, source: Source, tmp_path_factory: pytest.TempPathFactory
+    data: st.DataObject, form: Form, source: CutSource, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     order = sorted(source.candidates)
     nodes = data.draw(st.sets(st.sampled_from(order), min_size=1, max_size=len(order)))
@@ -55,14 +55,14 @@ def test_any_part_gives_the_true_values(
         np.testing.assert_allclose(found, cut.expected[name], rtol=1e-5, atol=1e-5)
 
 
-def test_the_whole_model_has_its_own_inputs_and_outputs(source: Source) -> None:
+def test_the_whole_model_has_its_own_inputs_and_outputs(source: CutSource) -> None:
     cut = source.cut(source.candidates, Form.FOLDED)
     assert cut
     assert (set(cut.inputs), set(cut.expected)) == ({"x", "mask"}, {"y"})
     assert not any(node.op_type in ("Shape", "Slice", "Concat") for node in cut.model.graph.node)
 
 
-def test_nodes_that_compute_with_shapes_come_along_unless_they_are_folded(source: Source) -> None:
+def test_nodes_that_compute_with_shapes_come_along_unless_they_are_folded(source: CutSource) -> None:
     reshape = next(place for place in source.candidates if source.nodes[place].op_type == "Reshape")
     operators = {
         form: [node.op_type for node in cut.model.graph.node] for form in Form if (cut := source.cut({reshape}, form))
@@ -74,7 +74,7 @@ def test_nodes_that_compute_with_shapes_come_along_unless_they_are_folded(source
     }
 
 
-def test_a_dynamic_part_has_the_ranges_of_the_model(source: Source, tmp_path: Path) -> None:
+def test_a_dynamic_part_has_the_ranges_of_the_model(source: CutSource, tmp_path: Path) -> None:
     softmax = next(place for place in source.candidates if source.nodes[place].op_type == "Softmax")
     cut = source.cut({softmax}, Form.DYNAMIC)
     assert cut
@@ -86,7 +86,7 @@ def test_a_dynamic_part_has_the_ranges_of_the_model(source: Source, tmp_path: Pa
         assert session.inputs[0].shape == (None, 4, 5, 5)
 
 
-def test_a_tensor_that_is_read_within_is_no_output_unless_it_is_marked(source: Source) -> None:
+def test_a_tensor_that_is_read_within_is_no_output_unless_it_is_marked(source: CutSource) -> None:
     softmax = next(place for place in source.candidates if source.nodes[place].op_type == "Softmax")
     users = [place for place in source.candidates if source.nodes[softmax].output[0] in source.nodes[place].input]
     plain = source.cut({softmax, *users}, Form.FOLDED)
@@ -136,7 +136,7 @@ def test_scales_of_weights_are_not_folded(tmp_path: Path) -> None:
     assert source.candidates == {0, 1}
 
 
-def test_parts_that_are_not_connected_are_told_apart(source: Source) -> None:
+def test_parts_that_are_not_connected_are_told_apart(source: CutSource) -> None:
     order = sorted(source.candidates)
     ends = [order[0], order[-1]]
     assert source.parts(ends) == [frozenset({place}) for place in ends] or len(source.parts(ends)) == 2

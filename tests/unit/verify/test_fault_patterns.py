@@ -7,7 +7,7 @@ import pytest
 from tests.fault_patterns import PATTERNS, Pattern
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.verify.draw import draw
+from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Range, model_space
@@ -36,7 +36,7 @@ def test_the_way_around_computes_the_same(pattern: Pattern, tmp_path: Path) -> N
     ):
         names = {spec.name: ["N" if dim is None else dim for dim in spec.shape] for spec in first.inputs}
         shapes = model_space(first.inputs, names, {"N": Range(3, 3, 3)}).case({}).shapes
-        inputs = draw(first.inputs, shapes, "random", 0)
+        inputs = random_inputs(first.inputs, shapes, 0)
         wanted, found = first.run(inputs), other.run(inputs)
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)

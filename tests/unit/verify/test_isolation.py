@@ -22,7 +22,7 @@ from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import verify
 from trt_workbench.verify.space import Range
-from trt_workbench.verify.ways import Way
+from trt_workbench.verify.ways import WayAround
 from trt_workbench.verify.workarounds import fixed
 
 
@@ -116,19 +116,19 @@ def test_parts_that_crash_are_neither_wrong_nor_right_and_the_search_goes_on(
     search: Callable[..., Bisected], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a model that is wrong at a Softmax, parts without its end abort."""
-    from trt_workbench.verify.cut import Source
+    from trt_workbench.verify.cut import CutSource
 
-    plain, crashing = Source.cut, asked(tmp_path / "model.onnx", wrong="Softmax", crash="abort")
+    plain, crashing = CutSource.cut, asked(tmp_path / "model.onnx", wrong="Softmax", crash="abort")
     document = isolation.document_of
 
     # the request says that a part crashes where an Erf is gone
-    def cut(self: Source, nodes: Any, form: Any, marked: Any = ()) -> Any:
+    def cut(self: CutSource, nodes: Any, form: Any, marked: Any = ()) -> Any:
         found = plain(self, nodes, form, marked)
         kinds = {self.nodes[place].op_type for place in nodes}
         monkeypatch.setattr(trials, "document_of", lambda one: document(one if "Erf" in kinds else crashing))
         return found
 
-    monkeypatch.setattr(Source, "cut", cut)
+    monkeypatch.setattr(CutSource, "cut", cut)
     found = search(wrong="Softmax")
     assert sorted(found.operators) == ["Erf", "Softmax"]
     assert found.crash == ""
@@ -142,7 +142,8 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ways = [
-        Way(f"way-{name}", options={"crash": name, "wrong": ""}) for name in ("abort", "sticky", "hang", "", "never")
+        WayAround(f"way-{name}", options={"crash": name, "wrong": ""})
+        for name in ("abort", "sticky", "hang", "", "never")
     ]
     monkeypatch.setattr(workarounds, "ways", lambda *_: iter(ways))
     monkeypatch.setattr(workarounds, "_LEAST_S", 4.0)
@@ -166,7 +167,7 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
 def test_ways_for_which_there_is_no_time_are_listed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workarounds, "ways", lambda *_: iter([Way("first"), Way("second")]))
+    monkeypatch.setattr(workarounds, "ways", lambda *_: iter([WayAround("first"), WayAround("second")]))
     found = fixed(asked(model, wrong="Softmax"), tmp_path, seconds=0)
     assert (found.tried, found.left, found.time_over) == ((), ("first", "second"), True)
     assert found.document()["not_tried"] == ["first", "second"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.pipeline.letterbox import letterbox, normalise, plan_geometry, preprocess
+from trt_workbench.pipeline.letterbox import find_geometry, letterbox, normalise, preprocess
 
 native = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")
 
@@ -42,7 +42,7 @@ def test_geometry_is_the_pipelines(
 ) -> None:
     transform = ImageTransform(*target, placement=placement, rounding=rounding, scale_up=scale_up)
     ours = native.letterbox_geometry(height, width, spec_of(transform))
-    theirs = plan_geometry(height, width, transform)
+    theirs = find_geometry(height, width, transform)
     assert (ours.new_height, ours.new_width) == theirs.resized
     assert (ours.top, ours.left) == (theirs.top, theirs.left)
 

@@ -61,7 +61,7 @@ ENGINES = {
     "yolov10m-fp16": _detector("yolov10m.onnx", "fp16"),
     "shapes-fp16-b1": _detector("shapes-yolov10.onnx", "fp16", profile="images:1x3x320x320"),
     "yolov10m-fp16-b1": _detector("yolov10m.onnx", "fp16", profile="images:1x3x640x640"),
-    # `sanitize-onnx models/shapes-yolov10/shapes-yolov10.onnx -o shapes-yolov10-collapsed.onnx --only collapse-concats`
+    # Its Concats read a tensor where they read all its pieces; the rewrite that made it gained nothing and is gone.
     "shapes-collapsed-fp16": _detector("shapes-yolov10-collapsed.onnx", "fp16"),
     # How much preprocessing can save depends on the engine. Beside other builds the first took 517 s; the second had
     # not ended after 600 s, nor either of them with just-in-time convolutions after 420 s.

@@ -42,7 +42,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
     from trt_workbench.backends.registry import get_backend
     from trt_workbench.engine import native
     from trt_workbench.pipeline.families import DecodeSettings, recognise
-    from trt_workbench.pipeline.letterbox import plan_geometry, preprocess, restore_boxes
+    from trt_workbench.pipeline.letterbox import find_geometry, preprocess, restore_boxes
 
     with get_backend("trt").load(plan, SessionOptions()) as session:
         family = recognise(session.inputs, session.outputs, session.metadata, family="yolov10")
@@ -59,7 +59,7 @@ def _rounds(recorder: Recorder, plan: Path, name: str, left: list[tuple[tuple[in
 
         def on_device(image: Any) -> Any:
             outputs = session.run_images([image], transform)  # type: ignore[attr-defined]
-            return boxes(outputs, plan_geometry(image.shape[0], image.shape[1], transform))
+            return boxes(outputs, find_geometry(image.shape[0], image.shape[1], transform))
 
         ways = {"host": on_host, "host_one_thread": on_host, "device": on_device, "device_page_locked": on_device}
         threads = cv2.getNumThreads()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MeasurePlan:
+class SamplingLimits:
     """How long to measure; trtexec's rules.
 
     Attributes:
@@ -47,12 +47,12 @@ class Samples:
 class MeasuringSession(Protocol):
     """A session that measures its own calls."""
 
-    def measure(self, inputs: Mapping[str, NDArray[Any]], plan: MeasurePlan) -> Samples:
+    def measure(self, inputs: Mapping[str, NDArray[Any]], limits: SamplingLimits) -> Samples:
         """Execute the model over and over on the same inputs.
 
         Args:
             inputs: as `Session.run` takes them.
-            plan: how long.
+            limits: how long.
 
         Raises:
             UsageProblem: the inputs do not fit the model.

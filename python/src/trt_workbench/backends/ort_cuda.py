@@ -10,7 +10,7 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option
 from trt_workbench.backends.graph_precision import check_known, model_in_precision
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER
-from trt_workbench.backends.ort_gpu import LoadPlan, checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import LoadRequest, checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
 from trt_workbench.errors import ComponentMissing
@@ -60,7 +60,7 @@ class OrtCudaBackend(Backend):
         super().check_options(options)
         checked_options(self.name, CUDA_OPTIONS, options)
 
-    def plan(self, model: Path, options: SessionOptions) -> LoadPlan:
+    def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
 
         Raises:
@@ -75,7 +75,7 @@ class OrtCudaBackend(Backend):
         path, precision = model_in_precision(self.name, model, examine_model(model), options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
         provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
-        return LoadPlan(
+        return LoadRequest(
             backend=self.name,
             model=path,
             source=model,
@@ -86,8 +86,8 @@ class OrtCudaBackend(Backend):
         )
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        plan = self.plan(model, options)
+        request = self.request(model, options)
         found = self.availability()
         if not found.ok:
             raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
-        return load_gpu_session(plan, options)
+        return load_gpu_session(request, options)

@@ -46,7 +46,7 @@ ProviderOptions = dict[str, str]
 
 
 @dataclass(frozen=True)
-class LoadPlan:
+class LoadRequest:
     """What a GPU session will be made with; nothing of it needs a GPU.
 
     Attributes:
@@ -101,8 +101,8 @@ def _check_together(extra: Mapping[str, Any], concurrency: int) -> None:
         raise UsageProblem("A CUDA graph replays fixed addresses, and those of state alternate; leave out one of them.")
 
 
-def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
-    """Load `plan.model` and check the assignment of its nodes.
+def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSession:
+    """Load `request.model` and check the assignment of its nodes.
 
     Raises:
         CheckFailed: nodes that compute data were not taken, and that was not allowed.
@@ -116,39 +116,41 @@ def load_gpu_session(plan: LoadPlan, options: SessionOptions) -> BoundSession:
     from trt_workbench.onnxtools.data_shapes import data_shaped_outputs
     from trt_workbench.onnxtools.model_file import read_model
 
-    level, spinning = plan.extra["graph_optimization_level"], plan.extra["allow_spinning"]
+    level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
     config.add_session_config_entry(RECORD_ENTRY, "1")
-    on_device = plan.providers[0][0] != CPU_PROVIDER
+    on_device = request.providers[0][0] != CPU_PROVIDER
     if on_device:
         preload(ort)
-    session = _session(ort, plan, config)
-    graph = read_model(plan.model).graph
+    session = _session(ort, request, config)
+    graph = read_model(request.model).graph
     assignment = read_assignment(session)
     assigned = check_assignment(
         assignment,
-        plan.accepted,
-        _shape_keys(ort, plan, graph, assignment),
-        allow_fallback=plan.extra["allow_fallback"],
-        model=plan.source,
+        request.accepted,
+        _shape_keys(ort, request, graph, assignment),
+        allow_fallback=request.extra["allow_fallback"],
+        model=request.source,
     )
     provenance = {
         **record,
-        **plan.provenance,
+        **request.provenance,
         **assigned,
-        "provider_options": session.get_provider_options().get(plan.providers[0][0], {}),
+        "provider_options": session.get_provider_options().get(request.providers[0][0], {}),
     }
     host = _pinned_host(ort) if on_device else PageableHost()
     device = "cuda" if on_device else "cpu"
-    device_id = int(plan.providers[0][1].get("device_id", 0))
-    binding = Binding(device, device_id, host, cuda_graph=plan.extra["cuda_graph"], state=plan.extra["state"] or {})
+    device_id = int(request.providers[0][1].get("device_id", 0))
+    binding = Binding(
+        device, device_id, host, cuda_graph=request.extra["cuda_graph"], state=request.extra["state"] or {}
+    )
     return BoundSession(
-        plan.backend, session, plan.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
-        graph=plan.model, may_choose=(*plan.may_choose, *(("tf32",) if options.tf32 else ())),
+        request.backend, session, request.source, binding, options.concurrency, provenance, data_shaped_outputs(graph),
+        graph=request.model, may_choose=(*request.may_choose, *(("tf32",) if options.tf32 else ())),
     )  # fmt: skip
 
 
-def _shape_keys(ort: Any, plan: LoadPlan, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
+def _shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
     """Return the nodes that compute shapes, by the names of the file and, if they do not suffice, of the runtime.
 
     A Transpose before a Shape, for one, becomes a Gather after it, under a name that the file does not have.
@@ -156,27 +158,27 @@ def _shape_keys(ort: Any, plan: LoadPlan, graph: onnx.GraphProto, assignment: As
     from trt_workbench.onnxtools.shape_nodes import shape_nodes
 
     keys = shape_nodes(graph)
-    if all(node in keys for _, node in assignment.outside(*plan.accepted)):
+    if all(node in keys for _, node in assignment.outside(*request.accepted)):
         return keys
-    rewritten = assigned_graph(ort, plan.model, plan.extra["graph_optimization_level"])
+    rewritten = assigned_graph(ort, request.model, request.extra["graph_optimization_level"])
     return keys if rewritten is None else keys | shape_nodes(rewritten)
 
 
-def _session(ort: Any, plan: LoadPlan, config: Any) -> ort.InferenceSession:
-    names: Sequence[str] = [name for name, _ in plan.providers]
+def _session(ort: Any, request: LoadRequest, config: Any) -> ort.InferenceSession:
+    names: Sequence[str] = [name for name, _ in request.providers]
     try:
         # without enable_fallback=0 a failure to start the provider is answered by a session without it
-        session = ort.InferenceSession(plan.model, config, providers=list(plan.providers), enable_fallback=0)
+        session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
     except Exception as error:
         what = f"ONNX Runtime cannot load the model on {names[0]}"
-        if problem := translated(error, what, plan.source):
+        if problem := translated(error, what, request.source):
             raise problem from error
         raise
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
         raise ComponentMissing(
             f"ONNX Runtime did not load {', '.join(missing)} and would have run the model on "
-            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {plan.source}"
+            f"{', '.join(session.get_providers())} instead; `trtw backends` says what is missing: {request.source}"
         )
     return session
 

@@ -19,7 +19,7 @@ from trt_workbench.errors import ComponentMissing
 
 BACKENDS = ("ort-cpu", "ort-cuda", "ort-trt")
 Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
-_Plan = tuple[Path, Sequence[tuple[str, ProviderOptions]], Mapping[str, Any]]
+_Request = tuple[Path, Sequence[tuple[str, ProviderOptions]], Mapping[str, Any]]
 
 
 def profiled_runs(
@@ -45,7 +45,7 @@ def profiled_runs(
     """
     import onnxruntime as ort
 
-    path, providers, extra = _plan(backend, model, options)
+    path, providers, extra = _request(backend, model, options)
     config, record = session_config(
         ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]
     )
@@ -74,29 +74,29 @@ def profiled_runs(
     return trace, {**record, "providers": session.get_providers(), "model": str(path)}
 
 
-def _plan(backend: str, model: Path, options: SessionOptions) -> _Plan:
+def _request(backend: str, model: Path, options: SessionOptions) -> _Request:
     """Return the file, providers and checked options as the backend itself would choose them."""
     if backend == "ort-cpu":
-        return _cpu_plan(model, options)
+        return _cpu_request(model, options)
     if backend == "ort-cuda":
         from trt_workbench.backends.ort_cuda import OrtCudaBackend
 
-        plan = OrtCudaBackend().plan(model, options)
+        request = OrtCudaBackend().request(model, options)
     else:
         from trt_workbench.backends.ort_trt import OrtTrtBackend
         from trt_workbench.backends.tf32 import forbid_tf32
 
         serving = OrtTrtBackend()
-        plan = serving.plan(model, options, serving.availability().versions)
+        request = serving.request(model, options, serving.availability().versions)
         if not options.tf32:
             forbid_tf32()
         for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
-            if cache := plan.providers[0][1].get(option):
+            if cache := request.providers[0][1].get(option):
                 Path(cache).mkdir(parents=True, exist_ok=True, mode=0o700)
-    return plan.model, plan.providers, plan.extra
+    return request.model, request.providers, request.extra
 
 
-def _cpu_plan(model: Path, options: SessionOptions) -> _Plan:
+def _cpu_request(model: Path, options: SessionOptions) -> _Request:
     from trt_workbench.backends.ort_cpu import CPU_OPTIONS, OrtCpuBackend
     from trt_workbench.onnxtools.preflight import examine_model
 

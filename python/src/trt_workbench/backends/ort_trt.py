@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
-from trt_workbench.backends.ort_gpu import LoadPlan, checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import LoadRequest, checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
@@ -54,7 +54,7 @@ class OrtTrtBackend(Backend):
         super().check_options(options)
         checked_options(self.name, TRT_OPTIONS, options)
 
-    def plan(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadPlan:
+    def request(self, model: Path, options: SessionOptions, versions: Mapping[str, str] | None = None) -> LoadRequest:
         """Return what a session would be made with. Needs neither TensorRT nor a GPU.
 
         Args:
@@ -83,7 +83,7 @@ class OrtTrtBackend(Backend):
         if extra["trt_timing_cache_enable"]:
             provider.setdefault("trt_timing_cache_path", str(folder))
         cuda = {"device_id": provider["device_id"], "use_tf32": provider_text(options.tf32)}
-        return LoadPlan(
+        return LoadRequest(
             backend=self.name,
             model=path,
             source=model,
@@ -98,14 +98,14 @@ class OrtTrtBackend(Backend):
         found = self.availability()
         if not found.ok:
             raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
-        plan = self.plan(model, options, found.versions)
+        request = self.request(model, options, found.versions)
         # TensorRT allows TF32 unless told otherwise, and the provider has no option for it
         record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
         for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
-            if folder := plan.providers[0][1].get(option):
+            if folder := request.providers[0][1].get(option):
                 # engines are code: whoever can write here can run code
                 Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
-        session = load_gpu_session(plan, options)
+        session = load_gpu_session(request, options)
         session.provenance = {**session.provenance, **record, "tensorrt": found.versions.get("tensorrt")}
         return session
 

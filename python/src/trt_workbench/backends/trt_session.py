@@ -11,7 +11,7 @@ import numpy as np
 
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
 from trt_workbench.backends.images import ImageTransform
-from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.engine import native
@@ -153,7 +153,7 @@ class TrtSession(StateSession):
         outputs = self._typed(outputs)
         return {name: array[:count] for name, array in outputs.items()} if lacking else outputs
 
-    def measure(self, inputs: Mapping[str, NDArray[Any]], plan: MeasurePlan) -> Samples:
+    def measure(self, inputs: Mapping[str, NDArray[Any]], plan: SamplingLimits) -> Samples:
         """Time single calls in C++, from host arrays to host arrays, as `MeasuringSession` describes."""
         with native.translated():
             options = native.require("BenchOptions")(

@@ -33,7 +33,7 @@ class BenchOutcome:
 
 
 @dataclass(frozen=True)
-class PlannedBench:
+class PreparedBench:
     """A checked matrix; nothing has been measured yet.
 
     Attributes:
@@ -123,7 +123,7 @@ def _samples(directory: Path, record: Record) -> Path:
     return path
 
 
-def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> PlannedBench:
+def prepare_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> PreparedBench:
     """Check a configuration and expand its matrix.
 
     Args:
@@ -145,7 +145,7 @@ def plan_bench(config: str, only: Sequence[str], models: Sequence[str] = ()) -> 
     return _planned(loaded, only)
 
 
-def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
+def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
     """Plan to go on with the run in `directory`: what it has measured is kept, the rest is measured.
 
     Raises:
@@ -163,9 +163,9 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PlannedBench:
     return _planned(loaded, only, directory)
 
 
-def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PlannedBench:
+def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
     model_files(config)
     points = expand(config, only)
     require_known(points)
     check_runtimes(points)
-    return PlannedBench(config, points, earlier)
+    return PreparedBench(config, points, earlier)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from trt_workbench.backends.measuring import MeasurePlan
-from trt_workbench.bench.embedded import EMBEDDED_MODELS
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.engine.yaml_settings import load_yaml_settings
+from trt_workbench.system.embedded import EMBEDDED_MODELS
 
 ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached"]
 # What a language model does, and the dimensions that it takes: tokens of the prompt and tokens to generate.
-LANGUAGE_KINDS: dict[str, dict[str, int]] = {
+LLM_KINDS: dict[str, dict[str, int]] = {
     "prefill": {"prompt": 64},
     "generate": {"prompt": 64, "new_tokens": 32},
     "generate-cached": {"prompt": 64, "new_tokens": 32},
@@ -30,7 +30,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class MeasureSettings(_Strict):
+class RepetitionSettings(_Strict):
     """How long one repetition runs. The defaults are google/benchmark's half second and trtexec's warm-up.
 
     Attributes:
@@ -49,14 +49,14 @@ class MeasureSettings(_Strict):
     slices: Positive = 1
 
     @model_validator(mode="after")
-    def _ordered(self) -> MeasureSettings:
+    def _ordered(self) -> RepetitionSettings:
         if self.max_iterations < self.min_iterations:
             raise ValueError(f"max_iterations ({self.max_iterations}) is below min_iterations ({self.min_iterations})")
         return self
 
-    def slice_plan(self) -> MeasurePlan:
+    def slice_limits(self) -> SamplingLimits:
         """Return how long one slice runs: its share of the repetition, after a warm-up of its own."""
-        return MeasurePlan(
+        return SamplingLimits(
             warmup_ms=self.warmup_ms,
             duration_s=self.duration_s / self.slices,
             min_iterations=math.ceil(self.min_iterations / self.slices),
@@ -150,8 +150,8 @@ class ScenarioEntry(_Strict):
 
     @model_validator(mode="after")
     def _fits_kind(self) -> ScenarioEntry:
-        if self.kind in LANGUAGE_KINDS:
-            known = LANGUAGE_KINDS[self.kind]
+        if self.kind in LLM_KINDS:
+            known = LLM_KINDS[self.kind]
             if unknown := sorted(self.dims.keys() - known.keys()):
                 raise ValueError(f"{self.kind} has no dimension {unknown[0]}; it has: {', '.join(known)}")
             if self.imgsz is not None:
@@ -183,7 +183,7 @@ class BenchConfig(_Strict):
     title: str = "Benchmark"
     seed: int = 0
     repetitions: Positive = 9
-    measure: MeasureSettings = MeasureSettings()
+    measure: RepetitionSettings = RepetitionSettings()
     processes: Positive = 8
     loading: Literal["apart", "together"] = "apart"
     compare_outputs: bool = True

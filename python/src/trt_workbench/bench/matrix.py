@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trt_workbench.bench.config import DEFAULT_IMGSZ, LANGUAGE_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
+from trt_workbench.bench.config import DEFAULT_IMGSZ, LLM_KINDS, BenchConfig, RuntimeEntry, ScenarioEntry
 from trt_workbench.errors import UsageProblem
 
 IMAGE_SIDES = ("height", "width")
@@ -135,7 +135,7 @@ def _fits(label: str, pattern: str) -> bool:
 
 def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[Work]:
     for model in scenario.models or tuple(config.models):
-        dims = {**LANGUAGE_KINDS.get(scenario.kind, {}), **scenario.dims}
+        dims = {**LLM_KINDS.get(scenario.kind, {}), **scenario.dims}
         axes: dict[str, Sequence[Any]] = {"imgsz": _sizes(scenario), "batch": _values(scenario.batch)}
         axes |= {dim: _values(value) for dim, value in dims.items()}
         for values in itertools.product(*axes.values()):

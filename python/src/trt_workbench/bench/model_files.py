@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig, ModelEntry
-from trt_workbench.bench.embedded import embedded_path
+from trt_workbench.bench.config import LLM_KINDS, BenchConfig, ModelEntry
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.system.embedded import embedded_model
 
 
 def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
@@ -42,7 +42,7 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
     files = {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
     for scenario, entry in config.scenarios.items():
         for name in entry.models or tuple(config.models):
-            if files[name].is_dir() != (entry.kind in LANGUAGE_KINDS):
+            if files[name].is_dir() != (entry.kind in LLM_KINDS):
                 what = "a folder of a language model" if files[name].is_dir() else "a file, not a folder"
                 raise UsageProblem(f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}")
     return files
@@ -54,7 +54,7 @@ def _is_used(name: str, config: BenchConfig) -> bool:
 
 def _file(name: str, entry: ModelEntry) -> Path:
     if entry.embedded is not None:
-        return embedded_path(entry.embedded)
+        return embedded_model(entry.embedded)
     if entry.path is None:
         what = (entry.needs or "").rstrip(".")
         raise UsageProblem(f"Model {name} has no file yet: {what}. Then pass --model {name}=PATH.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trt_workbench.bench.config import LANGUAGE_KINDS, BenchConfig
+from trt_workbench.bench.config import LLM_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
@@ -17,7 +17,7 @@ from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 BACKEND = "ort-cpu"
 
 
-class Reference:
+class ReferenceRuns:
     """Outputs of the reference by work; the worker behind it is started at the first one. A context manager."""
 
     def __init__(self, config: BenchConfig, models: Mapping[str, Path], folder: Path) -> None:
@@ -33,7 +33,7 @@ class Reference:
         self._stack = contextlib.ExitStack()
         self._made: tuple[Work, Path] | None = None
 
-    def __enter__(self) -> Reference:
+    def __enter__(self) -> ReferenceRuns:
         """Return the reference itself."""
         return self
 
@@ -67,7 +67,7 @@ class Reference:
         model = self._models[work.model]
         if not self._config.compare_outputs:
             return "the configuration says compare_outputs: false"
-        if work.kind in LANGUAGE_KINDS:
+        if work.kind in LLM_KINDS:
             return f"{work.kind} is compared by eval-llm"
         if model.suffix != ".onnx":
             return f"{model.name} is an engine without its model"

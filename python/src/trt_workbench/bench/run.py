@@ -16,7 +16,7 @@ import numpy as np
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files
-from trt_workbench.bench.reference import Reference
+from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import CheckFailed
@@ -72,7 +72,7 @@ class BenchRun:
 
     def run(self) -> None:
         """Measure everything; a failure becomes a record. Raises KeyboardInterrupt when interrupted."""
-        with Reference(self.config, self._models, self.folder) as self._reference:
+        with ReferenceRuns(self.config, self._models, self.folder) as self._reference:
             self._run_all()
 
     def _run_all(self) -> None:
@@ -192,7 +192,7 @@ class BenchRun:
             worker = self._begin_loading(one.point, stack)
             one.replace(worker, worker.answer(self.config.timeout_s))
         path = self.folder / "samples" / ".slice.npz"
-        request = {"verb": "measure", "plan": asdict(self.config.measure.slice_plan()), "samples": str(path)}
+        request = {"verb": "measure", "limits": asdict(self.config.measure.slice_limits()), "samples": str(path)}
         device = gpu_in_use(one.point.backend, one.point.options, one.facts["provenance"])
         with TelemetrySampler(one.worker.pid, device) as sampler:
             answer = one.worker.ask(request, self.config.timeout_s)

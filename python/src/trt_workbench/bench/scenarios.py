@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession
-from trt_workbench.backends.measuring import MeasurePlan, MeasuringSession, Samples
+from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.config import LANGUAGE_KINDS
-from trt_workbench.bench.language import Language, open_language
+from trt_workbench.bench.config import LLM_KINDS
+from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import Ranges, session_options
 from trt_workbench.measure.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
-from trt_workbench.pipeline.letterbox import Geometry, plan_geometry, preprocess, restore_boxes
+from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess, restore_boxes
 
 # A detector that is deployed shows boxes it is sure of; evaluation alone needs the tail below.
 _DEPLOYED_CONF = 0.25
@@ -38,7 +38,7 @@ class Scenario(Protocol):
     def once(self) -> None:
         """Do the work once."""
 
-    def measure(self, plan: MeasurePlan) -> Samples:
+    def measure(self, limits: SamplingLimits) -> Samples:
         """Do it over and over."""
 
 
@@ -63,11 +63,11 @@ class Arrays:
         """Return the model's outputs of one call."""
         return self._session.run(self._inputs)
 
-    def measure(self, plan: MeasurePlan) -> Samples:
+    def measure(self, limits: SamplingLimits) -> Samples:
         """Let the session measure itself if it can, one call at a time, else time its calls."""
         if isinstance(self._session, MeasuringSession) and self._session.concurrency == 1:
-            return self._session.measure(self._inputs, plan)
-        return measure_calls(self.once, plan, self._session.concurrency)
+            return self._session.measure(self._inputs, limits)
+        return measure_calls(self.once, limits, self._session.concurrency)
 
 
 class ImageToBoxes:
@@ -103,7 +103,7 @@ class ImageToBoxes:
     def _infer(self) -> tuple[dict[str, NDArray[Any]], list[Geometry]]:
         if self._device is not None:
             outputs = self._device.run_images(self._images, self._transform)
-            geometries = [plan_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
+            geometries = [find_geometry(image.shape[0], image.shape[1], self._transform) for image in self._images]
         else:
             # not kept: calls of other threads may be in flight
             batch = np.empty((self.items, *self._transform.shape), self._transform.dtype)
@@ -112,9 +112,9 @@ class ImageToBoxes:
             outputs = self._session.run({self._input.name: batch})
         return outputs, geometries
 
-    def measure(self, plan: MeasurePlan) -> Samples:
+    def measure(self, limits: SamplingLimits) -> Samples:
         """Time whole calls."""
-        return measure_calls(self.once, plan, self._session.concurrency)
+        return measure_calls(self.once, limits, self._session.concurrency)
 
 
 def load_model(point: Point, model: Path, ranges: Ranges) -> Any:
@@ -123,8 +123,8 @@ def load_model(point: Point, model: Path, ranges: Ranges) -> Any:
     Raises:
         WorkbenchError: the model cannot be loaded, as the backend says.
     """
-    if point.work.kind in LANGUAGE_KINDS:
-        return open_language(point, model)
+    if point.work.kind in LLM_KINDS:
+        return open_llm(point, model)
     return require_backend(point.backend).load(model, session_options(point, model, ranges))
 
 
@@ -138,6 +138,6 @@ def make_scenario(session: Any, model: Path, family: str | None, work: Work, see
         "arrays": lambda: Arrays(session, model, work, seed),
         "image-to-boxes": lambda: ImageToBoxes(session, work, family, seed),
     }
-    if work.kind in LANGUAGE_KINDS:
-        return Language(session, model, work, seed)
+    if work.kind in LLM_KINDS:
+        return LlmWork(session, model, work, seed)
     return kinds[work.kind]()

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.bench.config import LANGUAGE_KINDS
+from trt_workbench.bench.config import LLM_KINDS
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import Symbols, dimension_symbols, with_image_size
@@ -24,7 +24,7 @@ def check_runtimes(points: Iterable[Point]) -> None:
     """
     problems: dict[str, list[UsageProblem | None]] = {}
     for point in points:
-        if point.work.kind not in LANGUAGE_KINDS:
+        if point.work.kind not in LLM_KINDS:
             problems.setdefault(point.entry, []).append(_problem(point))
     for found in problems.values():
         if found[0] and all(found):

@@ -68,10 +68,10 @@ class Worker:
         return session.record() if isinstance(session, Session) else dict(session.provenance)
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
-        from trt_workbench.backends.measuring import MeasurePlan
+        from trt_workbench.backends.measuring import SamplingLimits
         from trt_workbench.runs.records import write_samples
 
-        samples = self._scenario.measure(MeasurePlan(**request["plan"]))
+        samples = self._scenario.measure(SamplingLimits(**request["limits"]))
         columns = {"latency_ms": samples.latency_ms, **{f"{part}_ms": v for part, v in samples.split_ms.items()}}
         write_samples(Path(request["samples"]), columns)
         # again, as it is after measuring: a CUDA graph is captured only once calls repeat

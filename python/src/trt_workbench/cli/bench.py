@@ -61,9 +61,9 @@ def bench(
     if resume is not None and (config is not None or output is not None or model):
         raise UsageProblem("--resume takes the configuration and the folder of the earlier run; leave out the others.")
     say_if_allowed(allow_unverified=allow_unverified)
-    from trt_workbench.bench.bench_run import plan_bench, resume_bench
+    from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
-    planned = resume_bench(resume, only or ()) if resume else plan_bench(config or "smoke", only or (), model or ())
+    planned = resume_bench(resume, only or ()) if resume else prepare_bench(config or "smoke", only or (), model or ())
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return

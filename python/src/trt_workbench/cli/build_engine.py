@@ -25,7 +25,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from trt_workbench.engine.builder import BuildPlan, BuiltEngine
+    from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
     from trt_workbench.engine.verification import Verification
 
 
@@ -148,7 +148,7 @@ def build_engine(
         _require_right(verdict, where, model, debug=debug)
 
 
-def _build(prepared: BuildPlan, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
+def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
     from trt_workbench.cli.build_progress import build_progress
     from trt_workbench.engine.builder import build
 
@@ -192,7 +192,7 @@ def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool)
     )
 
 
-def _show_request(prepared: BuildPlan, *, as_json: bool) -> None:
+def _show_request(prepared: PreparedBuild, *, as_json: bool) -> None:
     from trt_workbench.engine.describe import request_document
 
     document = request_document(prepared)

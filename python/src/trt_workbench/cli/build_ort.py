@@ -48,7 +48,7 @@ def build_ort(
 ) -> None:
     """Clone, configure, compile, install, check. Run again after an interruption, it goes on where it stopped."""
     from trt_workbench.system.ort_build import build_ort as build
-    from trt_workbench.system.ort_build_plan import REPOSITORY, VERSION, BuildRequest, make_plan
+    from trt_workbench.system.ort_build_steps import REPOSITORY, VERSION, BuildRequest, prepare_steps
 
     request = BuildRequest(
         source=source,
@@ -65,15 +65,15 @@ def build_ort(
         other_version=other_version,
     )
     if dry_run:
-        plan = make_plan(request)
+        found = prepare_steps(request)
         if as_json:
-            commands = [{"step": step.name, "words": list(step.words)} for step in plan.steps]
-            print_json({"schema_version": 1, "commands": commands, "missing": plan.missing, "notes": plan.notes})
+            commands = [{"step": step.name, "words": list(step.words)} for step in found.steps]
+            print_json({"schema_version": 1, "commands": commands, "missing": found.missing, "notes": found.notes})
             return
         out = stdout_console(quiet=False)
-        for step in plan.steps:
+        for step in found.steps:
             print_line(out, f"# {step.name}\n{shlex.join(step.words)}")
-        for text in (*(f"note: {note}" for note in plan.notes), *(f"missing: {part}" for part in plan.missing)):
+        for text in (*(f"note: {note}" for note in found.notes), *(f"missing: {part}" for part in found.missing)):
             say(text)
         return
     wheel = build(request, say)

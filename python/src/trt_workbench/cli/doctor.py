@@ -21,14 +21,14 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
 
     from trt_workbench.backends.registry import availabilities
     from trt_workbench.engine.native import examine_core
-    from trt_workbench.system.doctor import Finding, State, examine
+    from trt_workbench.system.doctor import DoctorRow, State, examine
 
     findings = examine()
     state, text, mend = examine_core()
-    findings.append(Finding("C++ core", cast(State, state), text, mend))
+    findings.append(DoctorRow("C++ core", cast(State, state), text, mend))
     for name, found in availabilities().items():
         text = "serves here" if found.ok else found.reason
-        findings.append(Finding(f"backend {name}", "ok" if found.ok else "absent", text, found.mend))
+        findings.append(DoctorRow(f"backend {name}", "ok" if found.ok else "absent", text, found.mend))
     broken = any(finding.state == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})

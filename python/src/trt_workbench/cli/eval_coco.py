@@ -141,10 +141,10 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
     from trt_workbench.evaluate.embedded import (
         embedded_dataset,
-        embedded_model,
         fits_embedded_dataset,
         make_embedded_dataset,
     )
+    from trt_workbench.system.embedded import embedded_model
 
     if model is not None and images is None and not fits_embedded_dataset(model):
         problem = "The embedded dataset fits the embedded detector alone; pass --images and --annotations for"
@@ -173,8 +173,8 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
-    from trt_workbench.evaluate.embedded import embedded_model
     from trt_workbench.runs.directory import run_directory
+    from trt_workbench.system.embedded import embedded_model
 
     # first of all, this tells of a GPU that `auto` leaves unused
     with CocoEvaluation(request, say) as evaluation:

@@ -89,7 +89,7 @@ def eval_llm(
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.evaluate.llm import LlmRequest
-    from trt_workbench.pipeline.language.opening import parse_backends
+    from trt_workbench.pipeline.llm.opening import parse_backends
     from trt_workbench.report.llm import timing_failures, write_report
 
     chosen = _modes(modes)
@@ -179,10 +179,10 @@ def _bos(text: str) -> Any:
 
 def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
     """Fill in the embedded model and text."""
-    from trt_workbench.evaluate.llm_embedded import embedded_llm, embedded_text
+    from trt_workbench.system.embedded import LLM, embedded_model, embedded_text
 
     if model is None:
-        model = embedded_llm()
+        model = embedded_model(LLM)
         say(f"Model: the embedded language model {model}")
     if text is None:
         text = embedded_text()

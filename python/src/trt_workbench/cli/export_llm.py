@@ -65,8 +65,8 @@ def export_llm(
     let_idle_threads_sleep()
     from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-    from trt_workbench.pipeline.language.export import ExportSettings, parse_graphs
-    from trt_workbench.pipeline.language.export import export_llm as export
+    from trt_workbench.pipeline.llm.export import ExportSettings, parse_graphs
+    from trt_workbench.pipeline.llm.export import export_llm as export
 
     kinds = parse_graphs(graphs, GRAPHS)
     if not set(kinds) & set(SLOTTED) and (cache_length or batch):

@@ -50,7 +50,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class BuildPlan:
+class PreparedBuild:
     """What a build would do, found out without TensorRT or a GPU as far as that goes.
 
     Attributes:
@@ -84,7 +84,7 @@ class BuiltEngine:
 
 def prepare_build(
     model: Path, settings: BuildSettings, transform: str = "", read_image: ImageReader | None = None
-) -> BuildPlan:
+) -> PreparedBuild:
     """Examine the model, the settings and this machine.
 
     Args:
@@ -117,7 +117,7 @@ def prepare_build(
         plugins_sha256=tuple(_hash_plugin(path) for path in settings.plugins),
     )
     cached = cache.cached_plan(key.digest()) if key.is_complete else None
-    return BuildPlan(model, settings, facts, target, key, cached, read_image)
+    return PreparedBuild(model, settings, facts, target, key, cached, read_image)
 
 
 def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> None:
@@ -182,17 +182,17 @@ def _check_range(model: Path, number: int, profile: Profile, tensor: ModelTensor
 
 
 def build(
-    plan: BuildPlan,
+    prepared: PreparedBuild,
     *,
     force: bool = False,
     progress: Progress | None = None,
     note: Note = lambda _: None,
     time_limit_s: float | None = None,
 ) -> BuiltEngine:
-    """Return the engine of `plan`, from the cache or built now.
+    """Return the engine of `prepared`, from the cache or built now.
 
     Args:
-        plan: from `prepare_build`.
+        prepared: from `prepare_build`.
         force: build even if the cache holds the engine.
         progress: called while TensorRT builds; version 8 reports little.
         note: called with what a person who waits should know.
@@ -205,13 +205,13 @@ def build(
         DeviceFailure: the device is out of memory or failed.
         CheckFailed: the build took longer than `time_limit_s`.
     """
-    if plan.target.missing:
-        raise ComponentMissing(" ".join(map(str, plan.target.missing)))
-    digest = plan.key.digest()
+    if prepared.target.missing:
+        raise ComponentMissing(" ".join(map(str, prepared.target.missing)))
+    digest = prepared.key.digest()
     with cache.build_lock(digest, lambda: note("Another process builds this engine; waiting for it.")):
-        if not force and (found := _from_cache(digest, plan.target, note)):
+        if not force and (found := _from_cache(digest, prepared.target, note)):
             return found
-        return _build(plan, digest, progress, note, time_limit_s)
+        return _build(prepared, digest, progress, note, time_limit_s)
 
 
 def export(engine: BuiltEngine, destination: Path) -> None:
@@ -247,18 +247,18 @@ def _from_cache(digest: str, target: Target, note: Note) -> BuiltEngine | None:
 
 
 def _build(
-    plan: BuildPlan, digest: str, progress: Progress | None, note: Note, time_limit_s: float | None
+    prepared: PreparedBuild, digest: str, progress: Progress | None, note: Note, time_limit_s: float | None
 ) -> BuiltEngine:
-    settings, target = plan.settings, plan.target
+    settings, target = prepared.settings, prepared.target
     native.load_tensorrt()
     native.require("set_log_level")(settings.verbosity)
     timings, earlier = _timing_cache(settings, target)
     options = to_native(settings, earlier)
-    notes = _add_calibration(options, plan)
+    notes = _add_calibration(options, prepared)
     native.require("drain_log")()  # of earlier work
-    note(f"Building a TensorRT engine ({settings.precision_text}) for {plan.model.name}; this can take minutes.")
-    result = _run_build(plan, options, progress, time_limit_s)
-    manifest = _manifest(plan, digest, result)
+    note(f"Building a TensorRT engine ({settings.precision_text}) for {prepared.model.name}; this can take minutes.")
+    result = _run_build(prepared, options, progress, time_limit_s)
+    manifest = _manifest(prepared, digest, result)
     if result.skipped_tactics:
         notes.append(
             f"{result.skipped_tactics} kernels were not tried for want of device memory; the engine may be slow."
@@ -276,22 +276,22 @@ def _build(
     return BuiltEngine(path, manifest, built=True, notes=tuple(notes))
 
 
-def _run_build(plan: BuildPlan, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:
-    calibration = plan.settings.calibration
+def _run_build(prepared: PreparedBuild, options: Any, progress: Progress | None, time_limit_s: float | None) -> Any:
+    calibration = prepared.settings.calibration
     batches = count_samples(calibration) // (calibration.batch or 1) if calibration else 0
     phases = BuildPhases(progress, time_limit_s, batches)
-    work = partial(native.require("build_engine"), str(plan.model), options, phases)
+    work = partial(native.require("build_engine"), str(prepared.model), options, phases)
     try:
         with native.translated():
             # version 8 reports no progress, at which the core serves Ctrl-C and a limit
-            return call_interruptibly(work, time_limit_s) if _is_8(plan.target) else work()
+            return call_interruptibly(work, time_limit_s) if _is_8(prepared.target) else work()
     except Exception as error:
         if not phases.is_over:
             raise
         raise CheckFailed(
             f"The build was ended at its limit of {time_limit_s:g} s, in the phase {phases.text}. Give it more time "
             "(--time-limit), let it try less (--optimization-level 0 to 2, fewer types in --precision, "
-            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {plan.model}"
+            f"--tactic-source -JIT_CONVOLUTIONS), or free the machine of other work: {prepared.model}"
         ) from error
 
 
@@ -312,14 +312,14 @@ def _merge_timings(result: Any, first: bytes, second: bytes) -> bytes:
     return merged
 
 
-def _add_calibration(options: Any, plan: BuildPlan) -> list[str]:
-    calibration = plan.settings.calibration
-    if calibration is None or plan.facts.is_quantized:
+def _add_calibration(options: Any, prepared: PreparedBuild) -> list[str]:
+    calibration = prepared.settings.calibration
+    if calibration is None or prepared.facts.is_quantized:
         return ["The model carries its own scales; the calibration data is not used."] if calibration else []
-    inputs = [tensor.name for tensor in plan.facts.inputs]
+    inputs = [tensor.name for tensor in prepared.facts.inputs]
     options.calibration = native.require("Calibration")(
         algorithm=calibration.algorithm,
-        batches=lambda: calibration_batches(calibration, inputs, plan.read_image),
+        batches=lambda: calibration_batches(calibration, inputs, prepared.read_image),
     )
     samples = count_samples(calibration)
     if samples < FEW_SAMPLES:
@@ -327,8 +327,8 @@ def _add_calibration(options: Any, plan: BuildPlan) -> list[str]:
     return []
 
 
-def _manifest(plan: BuildPlan, digest: str, result: Any) -> Manifest:
-    target, facts = plan.target, plan.facts
+def _manifest(prepared: PreparedBuild, digest: str, result: Any) -> Manifest:
+    target, facts = prepared.target, prepared.facts
     assert target.tensorrt_version
     assert target.gpu_name
     assert target.compute_capability
@@ -337,9 +337,9 @@ def _manifest(plan: BuildPlan, digest: str, result: Any) -> Manifest:
         cache_key=digest,
         engine=EngineFile(sha256=hash_bytes(result.plan), size_bytes=len(result.plan)),
         model=ModelFile(
-            file=plan.model.name,
-            sha256=plan.key.model_sha256,
-            size_bytes=plan.model.stat().st_size + sum(path.stat().st_size for path in facts.external_files),
+            file=prepared.model.name,
+            sha256=prepared.key.model_sha256,
+            size_bytes=prepared.model.stat().st_size + sum(path.stat().st_size for path in facts.external_files),
             external_files=facts.external_locations,
             metadata=facts.metadata,
         ),
@@ -349,15 +349,15 @@ def _manifest(plan: BuildPlan, digest: str, result: Any) -> Manifest:
         workbench_version=__version__,
         native_version=target.native_version or "",
         gpu=GpuIdentity(name=target.gpu_name, uuid=target.gpu_uuid, compute_capability=target.compute_capability),
-        options=plan.settings.model_dump(mode="json"),
+        options=prepared.settings.model_dump(mode="json"),
         inputs=tuple(_tensor(tensor) for tensor in result.inputs),
         outputs=tuple(_tensor(tensor) for tensor in result.outputs),
-        profiles=tuple(str(profile) for profile in plan.settings.profiles),
+        profiles=tuple(str(profile) for profile in prepared.settings.profiles),
         plugins=tuple(
             Plugin(path=str(path), sha256=digest)
-            for path, digest in zip(plan.settings.plugins, plan.key.plugins_sha256, strict=True)
+            for path, digest in zip(prepared.settings.plugins, prepared.key.plugins_sha256, strict=True)
         ),
-        calibration_sha256=plan.key.calibration_sha256,
+        calibration_sha256=prepared.key.calibration_sha256,
         layer_count=result.layer_count,
         build_s=result.build_s,
         skipped_tactics=result.skipped_tactics,

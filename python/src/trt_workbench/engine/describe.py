@@ -5,42 +5,42 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from trt_workbench.engine.builder import BuildPlan
+from trt_workbench.engine.builder import PreparedBuild
 from trt_workbench.engine.cache import PLAN_NAME, engines_dir
 
 SCHEMA_VERSION = 1
 
 
-def request_document(plan: BuildPlan) -> dict[str, Any]:
+def request_document(prepared: PreparedBuild) -> dict[str, Any]:
     """Return what a build would do, as JSON values: key parts, options, place, and what is missing.
 
     Where TensorRT or the GPU is missing, `cache_key` and `plan` are None: the key of the real build would be another.
     """
-    key = asdict(plan.key)
+    key = asdict(prepared.key)
     options = key.pop("options")
-    digest = plan.key.digest() if plan.key.is_complete else None
+    digest = prepared.key.digest() if prepared.key.is_complete else None
     where = str(engines_dir() / digest / PLAN_NAME) if digest else None
     return {
         "schema_version": SCHEMA_VERSION,
-        "model": str(plan.model),
-        "inputs": [_tensor(tensor) for tensor in plan.facts.inputs],
-        "outputs": [_tensor(tensor) for tensor in plan.facts.outputs],
-        "operators": plan.facts.operators,
-        "opset": plan.facts.opset,
+        "model": str(prepared.model),
+        "inputs": [_tensor(tensor) for tensor in prepared.facts.inputs],
+        "outputs": [_tensor(tensor) for tensor in prepared.facts.outputs],
+        "operators": prepared.facts.operators,
+        "opset": prepared.facts.opset,
         "options": options,
         "key": key,
         "cache_key": digest,
         "plan": where,
-        "is_cached": plan.cached is not None,
-        "missing": [str(missing) for missing in plan.target.missing],
-        "conclusion": _conclusion(plan, where),
+        "is_cached": prepared.cached is not None,
+        "missing": [str(missing) for missing in prepared.target.missing],
+        "conclusion": _conclusion(prepared, where),
     }
 
 
-def _conclusion(plan: BuildPlan, where: str | None) -> str:
-    if plan.target.missing:
+def _conclusion(prepared: PreparedBuild, where: str | None) -> str:
+    if prepared.target.missing:
         return "Nothing can be built here until what is missing is there; the cache key depends on it."
-    if plan.cached is not None:
+    if prepared.cached is not None:
         return f"The cache holds this engine: {where}"
     return f"It would be built and kept here: {where}"
 

@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset
 from trt_workbench.evaluate.coco_scores import CocoScores
 from trt_workbench.evaluate.confusion import Confusion
-from trt_workbench.evaluate.detections import Detections, write_predictions
+from trt_workbench.evaluate.detections import DetectionTable, write_predictions
 from trt_workbench.evaluate.loop import STAGES, LoopResult
 from trt_workbench.runs.statistics import summarize
 
@@ -25,7 +25,7 @@ def write_run(
     folder: Path,
     dataset: CocoDataset,
     result: LoopResult,
-    detections: Detections,
+    detections: DetectionTable,
     scores: CocoScores,
     confusion: Confusion,
     facts: Mapping[str, Any],

@@ -18,7 +18,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval, Params
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
-from trt_workbench.evaluate.detections import Detections
+from trt_workbench.evaluate.detections import DetectionTable
 
 FIGURES: Final = (
     "AP",
@@ -98,7 +98,7 @@ class CocoScores:
 def score_detections(
     truth: GroundTruth,
     categories: Sequence[Category],
-    detections: Detections,
+    detections: DetectionTable,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> CocoScores:
     """Score boxes as COCOeval does with iouType "bbox" and its default parameters.
@@ -136,7 +136,7 @@ def score_detections(
 
 
 def _evaluate(
-    category: Category, truth: GroundTruth, detections: Detections, rows: NDArray[np.int64]
+    category: Category, truth: GroundTruth, detections: DetectionTable, rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """COCOeval's precision [T,R,1,A,M] and recall [T,1,A,M] of one category."""
     owners = detections.image_ids[rows]
@@ -158,7 +158,11 @@ def _evaluate(
 
 
 def _match(
-    category: Category, images: NDArray[np.int64], truth: GroundTruth, detections: Detections, rows: NDArray[np.int64]
+    category: Category,
+    images: NDArray[np.int64],
+    truth: GroundTruth,
+    detections: DetectionTable,
+    rows: NDArray[np.int64],
 ) -> list[dict[str, Any] | None]:
     """COCOeval's matches, for every area range one entry an image."""
     boxes = detections.boxes[rows]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pycocotools import mask
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
-from trt_workbench.evaluate.detections import Detections
+from trt_workbench.evaluate.detections import DetectionTable
 
 SCORE_THRESHOLD: Final = 0.25
 """Detections below it are not shown to a person, and not counted here."""
@@ -43,7 +43,7 @@ class Confusion:
 
 
 def confuse(
-    image_ids: NDArray[np.int64], categories: tuple[Category, ...], truth: GroundTruth, detections: Detections
+    image_ids: NDArray[np.int64], categories: tuple[Category, ...], truth: GroundTruth, detections: DetectionTable
 ) -> Confusion:
     """Match detections and ground truth image by image.
 

@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 
 
 @dataclass(frozen=True)
-class Detections:
+class DetectionTable:
     """Detections sorted by image id; within an image by score, best first, as the family left them.
 
     Attributes:
@@ -74,13 +74,13 @@ class DetectionStore:
         # Copies: a view would keep the whole output of its batch alive.
         self._parts[index] = (sized, np.array(scores, np.float32), labels.astype(np.int16))
 
-    def collect(self) -> Detections:
+    def collect(self) -> DetectionTable:
         """Return all detections, and forget them here."""
         parts, self._parts = self._parts, []
         filled = [(image_id, part) for image_id, part in zip(self._image_ids, parts, strict=True) if part is not None]
         counts = [len(part[1]) for _, part in filled]
         labels = np.concatenate([part[2] for _, part in filled] or [np.empty(0, np.int16)])
-        return Detections(
+        return DetectionTable(
             np.repeat(np.array([image_id for image_id, _ in filled], np.int64), counts),
             self._category_ids[labels],
             np.concatenate([part[0] for _, part in filled] or [np.empty((0, 4), np.float32)]),
@@ -88,7 +88,7 @@ class DetectionStore:
         )
 
 
-def write_predictions(path: Path, detections: Detections) -> None:
+def write_predictions(path: Path, detections: DetectionTable) -> None:
     """Write COCO's results format, the exact values that are scored, one detection a line, whole or not at all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The detector and dataset that eval-coco uses when it is given none."""
+"""The dataset that eval-coco uses when it is given none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.errors import ComponentMissing
 from trt_workbench.evaluate.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
-from trt_workbench.system.workspace import models_dir, output_root
+from trt_workbench.system.embedded import embedded_model
+from trt_workbench.system.workspace import output_root
 
 _SPLIT = "val"
 
@@ -21,18 +21,6 @@ class EmbeddedDataset(NamedTuple):
     images: Path
     annotations: Path
     exists: bool
-
-
-def embedded_model() -> Path:
-    """Return the path of the embedded detector.
-
-    Raises:
-        ComponentMissing: the repository or the file is absent.
-    """
-    path = models_dir() / "shapes-yolov10" / "shapes-yolov10.onnx"
-    if not path.is_file():
-        raise ComponentMissing(f"The embedded detector is missing; restore it with git, or pass --model: {path}")
-    return path
 
 
 def fits_embedded_dataset(model: Path) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.letterbox import Geometry, plan_geometry, preprocess
+from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess
 
 B = TypeVar("B")
 Place = Literal["device", "host"]
@@ -85,7 +85,7 @@ class DeviceFeed:
     def fill(self, batch: list[NDArray[np.uint8]], slot: int, image: NDArray[np.uint8]) -> Geometry:
         """Keep the image until the batch is run."""
         batch[slot] = image
-        return plan_geometry(image.shape[0], image.shape[1], self._transform)
+        return find_geometry(image.shape[0], image.shape[1], self._transform)
 
     def run(self, batch: list[NDArray[np.uint8]], count: int) -> dict[str, NDArray[Any]]:
         """Run the images and let them go; black ones stand for those that a fixed batch lacks."""

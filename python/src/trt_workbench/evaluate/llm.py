@@ -23,15 +23,15 @@ from trt_workbench.evaluate.llm_text import (
     Window,
     batches,
     choose_recipe,
+    cut_windows,
     model_input,
-    plan_windows,
     scored_positions,
 )
 from trt_workbench.evaluate.llm_timing import EngineGate, Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.pipeline.language.models import LogitsModel
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, check_graphs, open_logits
+from trt_workbench.pipeline.llm.models import LogitsModel
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, check_graphs, open_logits
 from trt_workbench.runs.directory import destination_of
 from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
@@ -224,7 +224,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self, candidates: Sequence[_Candidate], records: RecordWriter, on_tokens: Progress | None
     ) -> Part | None:
         """Score the windows on every backend; return "perplexity" if that was interrupted."""
-        windows = plan_windows(len(self._tokens), self.recipe)
+        windows = cut_windows(len(self._tokens), self.recipe)
         try:
             while windows:
                 part = next(batches(windows, self._batch))
@@ -351,7 +351,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         """Bits that the reference needs for a byte of the text that was scored."""
         if self._byte_counts is None:
             return None
-        windows = plan_windows(len(self._tokens), self.recipe)
+        windows = cut_windows(len(self._tokens), self.recipe)
         scored = sum(int(self._byte_counts[window.scored : window.end].sum()) for window in windows)
         return float(reference["nll_per_token"] * reference["tokens"] / math.log(2) / scored) if scored else None
 

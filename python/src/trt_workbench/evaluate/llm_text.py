@@ -95,7 +95,7 @@ def choose_recipe(
     return recipe
 
 
-def plan_windows(count: int, recipe: Recipe) -> list[Window]:
+def cut_windows(count: int, recipe: Recipe) -> list[Window]:
     """Return the windows over a text of `count` tokens; together they score every token that has a context."""
     windows, done = [], 0
     for begin in range(0, count, recipe.stride):

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
-from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
-from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
+from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, open_logits
 from trt_workbench.runs.statistics import summarize
 from trt_workbench.verify.gate import keep_agreement, refuse_wrong
 
@@ -178,7 +178,7 @@ class _Work:
             for size, prompt in self.prompts.items():
                 facts = {**_facts(choice, self.request), "prompt_tokens": size}
                 expected = self.expected[size].first(_new_tokens(mode, self.request))
-                comparison = Comparison(expected, str(REFERENCE), choice.precision)
+                comparison = AgreementCheck(expected, str(REFERENCE), choice.precision)
                 cached, capacity = mode == "generate-cached", self.request.capacity
                 right = comparison.logits(model, prompt, cached=cached, capacity=capacity).or_raise()
                 lines, agreements = [], []

@@ -8,17 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.measure.inputs import complete_shapes, random_inputs, sum_parts
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
-from trt_workbench.onnxtools.sanitize_check import Arrays, compare, random_inputs, sum_parts
+from trt_workbench.onnxtools.sanitize_check import Arrays, compare
 
 if TYPE_CHECKING:
     import onnx
 
 # Of every symbolic dimension that has no size of its own: one set of inputs each.
 _SIZES = (1, 2)
+# Token ids and indices have to be small to be valid: BERT has two types of tokens.
+_INTEGERS = 2
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,18 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
     parts = {part for symbol in symbols for part in sum_parts(symbol) if not part.isdecimal()}
     _check_names("dimension of an input", request.sizes, {*symbols, *parts})
     _check_names("input", request.shapes, {tensor.name for tensor in tensors})
+    specs, names = [], {}
+    for tensor in tensors:
+        names[tensor.name] = tensor.shape or request.shapes.get(tensor.name, ())
+        if tensor.shape is None and tensor.name not in request.shapes:
+            raise UsageProblem(f"Input {tensor.name} has no known rank; pass --shape {tensor.name}:1x3x64x64.")
+        dims = tuple(dim if isinstance(dim, int) else None for dim in names[tensor.name])
+        specs.append(TensorSpec(tensor.name, tensor.dtype, dims))
     inputs = []
     for number, size in enumerate(_SIZES):
         sizes = {**{symbol: size for symbol in symbols if sum_parts(symbol) == [symbol]}, **request.sizes}
-        inputs.append(random_inputs(tensors, sizes, request.shapes, request.seed + number, default=size))
+        shapes = complete_shapes(specs, names, sizes, "", asked=request.shapes, batch=None, default=size)
+        inputs.append(random_inputs(specs, shapes, request.seed + number, below=_INTEGERS, hint="use --no-check"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "after.onnx"
         save_model(after, path)

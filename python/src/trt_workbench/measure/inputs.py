@@ -1,22 +1,26 @@
-"""Inputs to measure with: random, the same for the same seed, and of the shapes that a point asks for."""
+"""Inputs to run a model with: of the shapes that are asked for, and random, the same for the same seed."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import UsageProblem, whole_number
 
 Symbols = Mapping[str, Sequence[int | str | None]]
+Arrays = dict[str, NDArray[Any]]
+Kind = Literal["random", "zeros", "large"]
 
 # Token ids are drawn below this: every vocabulary in use is larger.
-_SMALLEST_VOCABULARY = 256
+SMALLEST_VOCABULARY = 256
+_LARGE = 30.0
+_SMALL_INTEGER = 4
 _IMAGE_RANK = 4
 _CHANNELS = (1, 3, 4)
 
@@ -61,40 +65,81 @@ def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, 
     return found
 
 
-def input_shapes(
-    specs: Sequence[TensorSpec], symbols: Symbols, batch: int, dims: Mapping[str, int]
+def sum_parts(symbol: str) -> list[str]:
+    """Return what a symbolic dimension is the sum of, itself if nothing else; exporters write "past + 1" into one."""
+    return [part.strip() for part in symbol.split("+")]
+
+
+def symbol_size(symbol: str, sizes: Mapping[str, int]) -> int | None:
+    """Return the size of a symbolic dimension: its own, or that of its parts together; None where one is unknown."""
+    if symbol in sizes:
+        return sizes[symbol]
+    found = [whole_number(part) if part.isdecimal() else sizes.get(part) for part in sum_parts(symbol)]
+    known = [size for size in found if size is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def complete_shapes(
+    specs: Sequence[TensorSpec],
+    symbols: Symbols,
+    sizes: Mapping[str, int],
+    hint: str,
+    *,
+    asked: Mapping[str, tuple[int, ...]] | None = None,
+    batch: int | None = 1,
+    default: int | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every input.
 
     Args:
-        specs: the inputs as the session tells them; a dynamic dimension is None.
+        specs: the inputs as a session has them; a dynamic dimension is None.
         symbols: names of dynamic dimensions, as `dimension_symbols` returns them.
-        batch: value of the first dimension where it is dynamic and `dims` does not name it.
-        dims: values by symbol, such as `sequence`, or by `input.axis`.
+        sizes: by symbol, such as `sequence`, or by `input.axis`; a sum such as "past + 1" follows its parts.
+        hint: what to do about a dimension without a size, for the message; may hold `{input}` and `{shape}`.
+        asked: whole shapes by input, which count more.
+        batch: of the first dimension where it is dynamic and `sizes` has none for it.
+        default: of all other dynamic dimensions.
 
     Raises:
-        UsageProblem: a dynamic dimension has no value, a value is not used, or the batch does not fit.
+        UsageProblem: a shape is asked for an input that is not there, or a dynamic dimension has no size.
     """
-    used: set[str] = set()
+    asked = asked or {}
+    if unknown := sorted(asked.keys() - {spec.name for spec in specs}):
+        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {', '.join(spec.name for spec in specs)}.")
     shapes = {}
     for spec in specs:
-        names = symbols.get(spec.name, spec.shape)
-        shape = []
-        for axis, (fixed, symbol) in enumerate(zip(spec.shape, names, strict=True)):
-            keys = [key for key in (str(symbol), f"{spec.name}.{axis}") if key in dims]
-            if fixed is not None:
-                shape.append(fixed)
-            elif keys:
-                used.update(keys)
-                shape.append(dims[keys[0]])
-            elif axis == 0:
-                shape.append(batch)
-            else:
-                called = symbol if isinstance(symbol, str) else f"{spec.name}.{axis}"
-                raise UsageProblem(
-                    f"Dimension {called} of input {spec} has no value; give it one under dims of the scenario."
-                )
-        shapes[spec.name] = tuple(shape)
+        names = [str(name or f"{spec.name}.{axis}") for axis, name in enumerate(symbols.get(spec.name, spec.shape))]
+        shape = list(asked.get(spec.name, spec.shape))
+        for axis, dim in enumerate(shape):
+            if dim is not None:
+                continue
+            own = sizes.get(f"{spec.name}.{axis}")
+            known = (symbol_size(names[axis], sizes), own, batch if axis == 0 else None, default)
+            shape[axis] = next((size for size in known if size is not None), None)
+            if shape[axis] is None:
+                example = "x".join("8" if dim is None else str(dim) for dim in spec.shape)
+                fix = hint.format(input=spec.name, shape=example)
+                raise UsageProblem(f"Dimension {names[axis]} of input {spec} has no size; {fix}.")
+        shapes[spec.name] = tuple(dim for dim in shape if dim is not None)
+    return shapes
+
+
+def input_shapes(
+    specs: Sequence[TensorSpec], symbols: Symbols, batch: int, dims: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every input for a point of a bench.
+
+    Raises:
+        UsageProblem: as `complete_shapes`; or a size of `dims` is not used, or the batch does not fit.
+    """
+    shapes = complete_shapes(specs, symbols, dims, "give it one under dims of the scenario", batch=batch)
+    used = {
+        name
+        for spec in specs
+        for axis, (dim, symbol) in enumerate(zip(spec.shape, symbols.get(spec.name, spec.shape), strict=True))
+        if dim is None
+        for name in (str(symbol), f"{spec.name}.{axis}", *sum_parts(str(symbol)))
+    }
     if unused := sorted(dims.keys() - used):
         raise UsageProblem(f"The model has no dynamic dimension {unused[0]}; its inputs: {'; '.join(map(str, specs))}.")
     first = {shape[0] for shape in shapes.values() if shape}
@@ -106,24 +151,54 @@ def input_shapes(
 
 
 def random_inputs(
-    specs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]], seed: int
-) -> dict[str, NDArray[Any]]:
-    """Return one array an input.
+    specs: Sequence[TensorSpec],
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int,
+    kind: Kind = "random",
+    *,
+    below: int = SMALLEST_VOCABULARY,
+    hint: str = "give arrays of your own",
+) -> Arrays:
+    """Return one array an input, by what it means: images, token ids, masks with padding, lengths, positions.
 
-    Floats are standard normal, never zeros: zeros hide wrong results and can run faster than real data. Integers are
-    below 256, a safe token id in every vocabulary; masks (by name) are ones and token types zeros.
+    Every row is another one, since rows that are all alike, zeros and masks of ones alone hide wrong results; zeros can
+    also run faster than real data.
 
     Args:
         specs: the inputs.
         shapes: their shapes.
-        seed: the same seed gives the same arrays.
+        seed: the same seed gives the same arrays, whatever other inputs there are.
+        kind: "random" by meaning; "zeros" with floats of 0; "large" with floats 30 times as large as usual.
+        below: of integers of two and more dimensions.
+        hint: what to do about an input that cannot be drawn, for the message.
+
+    Raises:
+        UsageProblem: an input is of a type that cannot be drawn.
     """
-    arrays = {}
+    arrays: Arrays = {}
     for spec in specs:
         # crc32, not hash(): that differs from process to process
-        draw = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
-        arrays[spec.name] = _random(spec, shapes[spec.name], draw)
+        generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
+        if spec.dtype.startswith(("float", "bfloat")):
+            arrays[spec.name] = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower()).astype(
+                numpy_dtype(spec.dtype)
+            )
+        elif spec.dtype == "bool" or spec.dtype.startswith(("int", "uint")):
+            arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
+        else:
+            raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")
     return arrays
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
 
 
 def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
@@ -134,15 +209,40 @@ def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
 
 
-def _random(spec: TensorSpec, shape: tuple[int, ...], draw: np.random.Generator) -> NDArray[Any]:
-    dtype = np.dtype(spec.dtype)
-    if dtype.kind == "f":
-        return draw.standard_normal(shape).astype(dtype)
-    if dtype.kind == "b" or "mask" in spec.name:
-        return np.ones(shape, dtype)
-    if dtype.kind not in "iu":
-        raise UsageProblem(f"Input {spec} cannot be made at random.")
-    if "type" in spec.name:
+def _integers(spec: TensorSpec, shape: tuple[int, ...], below: int, generator: np.random.Generator) -> NDArray[Any]:
+    name, dtype = spec.name.lower(), np.dtype(spec.dtype)
+    if "mask" in name or dtype.kind == "b":
+        return _mask(shape, generator).astype(dtype)
+    if "type" in name:
         return np.zeros(shape, dtype)
-    # drawn as int64: a runtime that narrows the type gets the same values
-    return draw.integers(0, min(_SMALLEST_VOCABULARY, np.iinfo(dtype).max), shape, np.int64).astype(dtype)
+    if "position" in name:
+        return np.broadcast_to(np.arange(shape[-1] if shape else 1), shape).astype(dtype).reshape(shape)
+    if "len" in name or "size" in name:
+        return generator.integers(1, _SMALL_INTEGER, shape).astype(dtype)
+    if len(shape) < 2:
+        return generator.integers(0, min(below, _SMALL_INTEGER), shape).astype(dtype)
+    return generator.integers(0, min(below, np.iinfo(dtype).max), shape).astype(dtype)
+
+
+def _floats(
+    shape: tuple[int, ...], kind: Kind, generator: np.random.Generator, *, is_mask: bool
+) -> NDArray[np.float64]:
+    if is_mask:
+        return _mask(shape, generator).astype(np.float64)
+    if kind == "zeros":
+        return np.zeros(shape)
+    if len(shape) == 4 and shape[1] in (1, 3):
+        return generator.random(shape) * (_LARGE if kind == "large" else 1.0)
+    return generator.standard_normal(shape) * (_LARGE if kind == "large" else 1.0)
+
+
+def _mask(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return ones followed by zeros along the last axis; the first row is full, others are padded at random."""
+    if not shape:
+        return np.ones((), np.int64)
+    length = shape[-1]
+    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    lengths = generator.integers(1, length + 1, rows) if length else np.zeros(rows, np.int64)
+    if rows:
+        lengths[0] = length
+    return (np.arange(length)[None, :] < lengths[:, None]).astype(np.int64).reshape(shape)

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.measuring import Samples, SamplingLimits
 
 
-def measure_calls(call: Callable[[], object], plan: MeasurePlan, concurrency: int = 1) -> Samples:
+def measure_calls(call: Callable[[], object], limits: SamplingLimits, concurrency: int = 1) -> Samples:
     """Time `call` on the host's clock, which must return only when its work is done.
 
     The rules are trtexec's: run for `warmup_ms` without counting, then until `duration_s` and `min_iterations` are
@@ -20,23 +20,23 @@ def measure_calls(call: Callable[[], object], plan: MeasurePlan, concurrency: in
 
     Args:
         call: the work, such as one `Session.run`.
-        plan: how long.
+        limits: how long.
         concurrency: threads that call it at once. Samples are then in order of their ends.
 
     Raises:
         What `call` raises.
     """
     if concurrency == 1:
-        return _one_after_the_other(call, plan)
-    return _at_once(call, plan, concurrency)
+        return _one_after_the_other(call, limits)
+    return _at_once(call, limits, concurrency)
 
 
-def _one_after_the_other(call: Callable[[], object], plan: MeasurePlan) -> Samples:
-    _warm_up(call, plan)
+def _one_after_the_other(call: Callable[[], object], limits: SamplingLimits) -> Samples:
+    _warm_up(call, limits)
     samples: list[int] = []
     started = now = time.perf_counter_ns()
-    end = started + round(plan.duration_s * 1e9)
-    while (now < end or len(samples) < plan.min_iterations) and len(samples) < plan.max_iterations:
+    end = started + round(limits.duration_s * 1e9)
+    while (now < end or len(samples) < limits.min_iterations) and len(samples) < limits.max_iterations:
         before = now
         call()
         now = time.perf_counter_ns()
@@ -44,20 +44,20 @@ def _one_after_the_other(call: Callable[[], object], plan: MeasurePlan) -> Sampl
     return Samples(np.array(samples, np.float64) / 1e6, (now - started) / 1e9)
 
 
-def _at_once(call: Callable[[], object], plan: MeasurePlan, concurrency: int) -> Samples:
+def _at_once(call: Callable[[], object], limits: SamplingLimits, concurrency: int) -> Samples:
     spans: list[tuple[int, int]] = []
     begin = threading.Barrier(concurrency)
 
     def work() -> None:
         try:
-            _warm_up(call, plan)
+            _warm_up(call, limits)
             begin.wait()
         except BaseException:
             begin.abort()  # the others would wait for this one for ever
             raise
         now = time.perf_counter_ns()
-        end = now + round(plan.duration_s * 1e9)
-        while (now < end or len(spans) < plan.min_iterations) and len(spans) < plan.max_iterations:
+        end = now + round(limits.duration_s * 1e9)
+        while (now < end or len(spans) < limits.min_iterations) and len(spans) < limits.max_iterations:
             before = now
             call()
             now = time.perf_counter_ns()
@@ -73,7 +73,7 @@ def _at_once(call: Callable[[], object], plan: MeasurePlan, concurrency: int) ->
     return Samples(latency, (spans[-1][0] - min(start for _, start in spans)) / 1e9)
 
 
-def _warm_up(call: Callable[[], object], plan: MeasurePlan) -> None:
-    end = time.perf_counter_ns() + round(plan.warmup_ms * 1e6)
+def _warm_up(call: Callable[[], object], limits: SamplingLimits) -> None:
+    end = time.perf_counter_ns() + round(limits.warmup_ms * 1e6)
     while time.perf_counter_ns() < end:
         call()

@@ -10,12 +10,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.measure.queries import Measurement, MeasureSettings, call_records, summary
-from trt_workbench.measure.random_arrays import drawn, model_shapes
+from trt_workbench.measure.random_arrays import SHAPE_HINT
 from trt_workbench.measure.request import InferRequest, Note
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 
@@ -34,8 +35,8 @@ class ModelSession:
 
     def random(self) -> dict[str, NDArray[Any]]:
         """Return inputs of the model's own shapes, a dynamic batch being 1, or of those asked for."""
-        shapes = model_shapes(self.session.inputs, self._request.shapes)
-        return drawn(self.session.inputs, shapes, self._request.seed)
+        shapes = complete_shapes(self.session.inputs, {}, {}, SHAPE_HINT, asked=self._request.shapes)
+        return random_inputs(self.session.inputs, shapes, self._request.seed)
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes."""
@@ -43,8 +44,8 @@ class ModelSession:
 
     def measure(self, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings) -> Measurement:
         """Time calls one after the other, host arrays in to host arrays out."""
-        plan = MeasurePlan(settings.warmup_ms, settings.duration_s, settings.iterations)
-        samples = measure_calls(lambda: self.session.run(inputs), plan)
+        limits = SamplingLimits(settings.warmup_ms, settings.duration_s, settings.iterations)
+        samples = measure_calls(lambda: self.session.run(inputs), limits)
         names = ("warmup_ms", "duration_s", "iterations", "percentiles")
         metrics = {
             "settings": {name: getattr(settings, name) for name in names},

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
@@ -190,12 +190,12 @@ def _query_records(result: Any) -> Iterator[dict[str, Any]]:
 def _single_calls(
     session: TrtSession, inputs: Mapping[str, NDArray[Any]], settings: MeasureSettings
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    plan = MeasurePlan(settings.warmup_ms, settings.duration_s, settings.iterations)
+    limits = SamplingLimits(settings.warmup_ms, settings.duration_s, settings.iterations)
     found: dict[str, Any] = {}
     records: list[dict[str, Any]] = []
     for via, samples in (
-        ("cpp", session.measure(inputs, plan)),
-        ("python", measure_calls(lambda: session.run(inputs), plan)),
+        ("cpp", session.measure(inputs, limits)),
+        ("python", measure_calls(lambda: session.run(inputs), limits)),
     ):
         found[via] = {"end_to_end_ms": summary(samples.latency_ms, settings.percentiles)}
         found[via] |= {f"{part}_ms": summary(ms, settings.percentiles) for part, ms in samples.split_ms.items()}

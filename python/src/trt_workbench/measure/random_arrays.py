@@ -1,4 +1,4 @@
-"""Random inputs for an engine or a model: of its own shapes, or of those that are asked for."""
+"""Random inputs for an engine: of its own shapes, or of those that are asked for."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.measure.inputs import random_inputs
 
 Shapes = dict[str, tuple[int, ...]]
+
+
+SHAPE_HINT = "give its shape, such as --shape {input}:{shape}, or an array"
 
 
 def parse_shapes(texts: Sequence[str]) -> Shapes:
@@ -72,46 +75,10 @@ def engine_inputs(
     """
     names = {spec.name for spec in specs}
     values = {tensor.name: tensor for tensor in loaded.engine.inputs if tensor.is_shape_tensor and tensor.name in names}
-    arrays = drawn([spec for spec in specs if spec.name not in values], shapes, seed)
+    arrays = random_inputs([spec for spec in specs if spec.name not in values], shapes, seed)
     for name, tensor in values.items():
         arrays[name] = _shape_values(tensor, shapes[name], profile or 0)
     return {spec.name: arrays[spec.name] for spec in specs}
-
-
-def model_shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> Shapes:
-    """Return the shape of every input of a model: what is asked for, else its own, a dynamic batch being 1.
-
-    Raises:
-        UsageProblem: a name is unknown, or a dimension other than the first is dynamic and no shape is asked for.
-    """
-    names = [spec.name for spec in specs]
-    if unknown := sorted(asked.keys() - set(names)):
-        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {', '.join(names)}.")
-    shapes = {}
-    for spec in specs:
-        if spec.name not in asked and None in spec.shape[1:]:
-            example = "x".join("8" if dim is None else str(dim) for dim in spec.shape)
-            raise UsageProblem(
-                f"Input {spec} is dynamic; give its shape, such as --shape {spec.name}:{example}, or an array."
-            )
-        shapes[spec.name] = asked.get(spec.name) or tuple(1 if dim is None else dim for dim in spec.shape)
-    return shapes
-
-
-def drawn(specs: Sequence[TensorSpec], shapes: Shapes, seed: int) -> dict[str, NDArray[Any]]:
-    """Return one random array an input, as `random_inputs`, also of the types that numpy lacks."""
-    arrays = random_inputs([_drawable(spec) for spec in specs], shapes, seed)
-    for spec in specs:
-        if arrays[spec.name].dtype.name != spec.dtype:
-            import ml_dtypes
-
-            arrays[spec.name] = arrays[spec.name].astype(getattr(ml_dtypes, spec.dtype))
-    return arrays
-
-
-def _drawable(spec: TensorSpec) -> TensorSpec:
-    is_extension = spec.dtype.startswith(("bfloat", "float8"))
-    return TensorSpec(spec.name, "float32", spec.shape) if is_extension else spec
 
 
 def _shape_values(tensor: Any, shape: tuple[int, ...], profile: int) -> NDArray[Any]:

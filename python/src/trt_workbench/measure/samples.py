@@ -16,7 +16,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, file_name
 from trt_workbench.measure.queries import Measurement
 from trt_workbench.measure.request import SCHEMA_VERSION, InferRequest
-from trt_workbench.measure.tolerance import Comparison, compare, read_expected
+from trt_workbench.measure.tolerance import Deviation, compare, read_expected
 from trt_workbench.runs.statistics import summarize
 
 
@@ -137,7 +137,7 @@ def _saveable(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.float32) if array.dtype.name.startswith(("bfloat", "float8")) else array
 
 
-def _worst(total: dict[str, Any], result: Comparison) -> None:
+def _worst(total: dict[str, Any], result: Deviation) -> None:
     """Fold one sample's comparison into the worst over all samples."""
     for key in ("max_abs_error", "max_rel_error"):
         total[key] = max(total.get(key, 0.0), getattr(result, key) or 0.0)
@@ -148,7 +148,7 @@ def _worst(total: dict[str, Any], result: Comparison) -> None:
     total["passed"] = total.get("passed", True) and result.passed
 
 
-def _mismatch(sample: str, name: str, result: Comparison) -> str:
+def _mismatch(sample: str, name: str, result: Deviation) -> str:
     if not result.elements:
         return f"Output {name} of sample {sample} has {result.note}."
     note = f"; {result.note}" if result.note else ""

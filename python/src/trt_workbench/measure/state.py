@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import numpy_dtype
 
 
 def parse_state(texts: Sequence[str]) -> dict[str, str]:
@@ -46,10 +47,5 @@ def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
                 f"State starts from zeros here, and the shape of input {spec} is dynamic. "
                 "Build the engine with a fixed shape of it."
             )
-        dtype: Any = spec.dtype
-        if spec.dtype.startswith(("bfloat", "float8")):
-            import ml_dtypes
-
-            dtype = getattr(ml_dtypes, spec.dtype)
-        zeros[spec.name] = np.zeros(shape, dtype)
+        zeros[spec.name] = np.zeros(shape, numpy_dtype(spec.dtype))
     return zeros

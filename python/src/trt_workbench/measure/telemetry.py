@@ -67,7 +67,8 @@ class Telemetry:
     def as_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         flat = asdict(self)
-        return {**flat, **flat.pop("contention"), "throttles": list(self.throttles)}
+        contention = flat.pop("contention")
+        return {**flat, **contention, "throttles": list(self.throttles)}
 
 
 def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str, Any]) -> int | None:

@@ -15,7 +15,7 @@ from trt_workbench.measure.arrays import file_name
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Deviation:
     """One output beside its reference. A NaN agrees with a NaN, an infinity with the same infinity.
 
     A figure that float64 cannot hold is None.
@@ -45,7 +45,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> Comparison:
+def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> Deviation:
     """Compare an output with its reference.
 
     Args:
@@ -56,7 +56,7 @@ def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: floa
     """
     if found.shape != expected.shape:
         note = f"shape {list(found.shape)} instead of {list(expected.shape)}"
-        return Comparison(passed=False, elements=0, mismatches=0, note=note)
+        return Deviation(passed=False, elements=0, mismatches=0, note=note)
     a, b = found.astype(np.float64), expected.astype(np.float64)
     if rtol == atol == 0:
         # not by float64, which does not tell all 64-bit integers apart
@@ -73,7 +73,7 @@ def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: floa
         norms = np.linalg.norm(a) * np.linalg.norm(b)
         cosine = np.dot(a, b) / norms if norms else np.nan
         mean = error.mean() if error.size else 0.0
-    return Comparison(
+    return Deviation(
         passed=mismatches == 0,
         elements=close.size,
         mismatches=mismatches,

@@ -1,4 +1,4 @@
-"""Whether two models say the same: random inputs, run by the caller's runtime, outputs compared."""
+"""Whether two models say the same: run by the caller's runtime on the same inputs, outputs compared."""
 
 from __future__ import annotations
 
@@ -9,73 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.errors import CheckFailed, UsageProblem, whole_number
-from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.errors import CheckFailed, UsageProblem
 
 Arrays = dict[str, NDArray[Any]]
 Runner = Callable[[Path, Arrays], Mapping[str, NDArray[Any]]]
-# Token ids and indices have to be small to be valid: BERT has two types of tokens, a mask is 0 or 1.
-_INTEGERS = 2
-
-
-def random_inputs(
-    tensors: Sequence[ModelTensor],
-    dims: Mapping[str, int],
-    shapes: Mapping[str, tuple[int, ...]],
-    seed: int,
-    default: int | None = None,
-) -> Arrays:
-    """Return one array for every input.
-
-    Args:
-        tensors: the inputs.
-        dims: sizes of symbolic dimensions; a sum such as "past + 1" has its own here, or follows its parts.
-        shapes: whole shapes by input, which count more.
-        seed: of the values: floats in [0, 1), integers below 2, booleans.
-        default: size of symbolic dimensions of which `dims` says nothing.
-
-    Raises:
-        UsageProblem: a dimension has no size, or an input is of a type that cannot be drawn.
-    """
-    generator = np.random.default_rng(seed)
-    arrays: Arrays = {}
-    for tensor in tensors:
-        shape = shapes.get(tensor.name) or _shape(tensor, dims, default)
-        kind = np.dtype(tensor.dtype).kind if tensor.dtype != "unknown" else "?"
-        if kind == "f":
-            arrays[tensor.name] = generator.random(shape).astype(tensor.dtype)
-        elif kind in "iu":
-            arrays[tensor.name] = generator.integers(0, _INTEGERS, shape).astype(tensor.dtype)
-        elif kind == "b":
-            arrays[tensor.name] = generator.integers(0, 2, shape).astype(bool)
-        else:
-            raise UsageProblem(
-                f"Input {tensor.name} is of type {tensor.dtype}, for which no values can be drawn; use --no-check."
-            )
-    return arrays
-
-
-def _shape(tensor: ModelTensor, dims: Mapping[str, int], default: int | None) -> tuple[int, ...]:
-    sizes = [_size(dim, dims, default) if isinstance(dim, str) else dim for dim in tensor.shape or ()]
-    if tensor.shape is None or None in sizes:
-        raise UsageProblem(
-            f"Input {tensor.name} {tensor.shape} has a dimension without a size; pass --shape {tensor.name}:1x3x64x64."
-        )
-    return tuple(size for size in sizes if size is not None)
-
-
-def sum_parts(symbol: str) -> list[str]:
-    """Return what a symbolic dimension is the sum of, itself if nothing else; exporters write "past + 1" into one."""
-    return [part.strip() for part in symbol.split("+")]
-
-
-def _size(symbol: str, dims: Mapping[str, int], default: int | None) -> int | None:
-    """Return the size of a symbolic dimension: its own, that of its parts together, or the default."""
-    if symbol in dims:
-        return dims[symbol]
-    sizes = [whole_number(part) if part.isdecimal() else dims.get(part) for part in sum_parts(symbol)]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else default
 
 
 def compare(

@@ -12,7 +12,6 @@ from onnx import TensorProto
 
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
-from trt_workbench.onnxtools.sanitize_concats import collapse_concats
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
 from trt_workbench.onnxtools.sanitize_graph import (
     bypass,
@@ -228,7 +227,6 @@ REWRITES: Mapping[str, tuple[Rewrite, bool]] = {
     "fold-shapes": (lambda model, settings: fold_shapes(model, settings.fold_limit_bytes), True),
     "fold-constants": (lambda model, settings: fold_constants(model, settings.fold_limit_bytes), True),
     "collapse-casts": (collapse_casts, True),
-    "collapse-concats": (lambda model, _: collapse_concats(model), True),
     "clamp-int64": (lambda model, _: clamp_int64(model), True),
     "int32-indices": (lambda model, _: int32_indices(model), False),
     "double-to-float": (double_to_float, True),

@@ -40,7 +40,7 @@ class Geometry:
         return round(self.source[0] * self.scale_y), round(self.source[1] * self.scale_x)
 
 
-def plan_geometry(height: int, width: int, transform: ImageTransform) -> Geometry:
+def find_geometry(height: int, width: int, transform: ImageTransform) -> Geometry:
     """Return where an image of `height` by `width` pixels goes in the input that `transform` describes.
 
     The ratio is the largest with which the image fits (at most 1 unless `scale_up`); the resized sides are rounded as
@@ -95,7 +95,7 @@ def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDAr
     Raises:
         UsageProblem: the image has no pixels.
     """
-    geometry = plan_geometry(image.shape[0], image.shape[1], transform)
+    geometry = find_geometry(image.shape[0], image.shape[1], transform)
     height, width = geometry.resized
     canvas = np.full((transform.height, transform.width, 3), transform.pad_value, np.uint8)
     inside = canvas[geometry.top : geometry.top + height, geometry.left : geometry.left + width]

@@ -24,7 +24,7 @@ _Event = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Trace:
+class OrtTrace:
     """What a trace holds of the runs that count.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Node:
     calls: int = 0
 
 
-def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target") -> Trace:
+def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target") -> OrtTrace:
     """Return the time of every node, that of nodes in its subgraphs left out.
 
     Args:
@@ -71,7 +71,7 @@ def read_trace(path: Path, warmup: int, model: ModelNodes, side: Side = "target"
         raise UsageProblem(f"ONNX Runtime's profile holds no run of the model after {warmup} to warm up: {path}")
     nodes = _collect(events, runs)
     operations = [_operation(node, len(runs), model, place, side) for place, node in enumerate(nodes)]
-    return Trace([float(run["dur"]) / 1e3 for run in runs], with_shares(operations))
+    return OrtTrace([float(run["dur"]) / 1e3 for run in runs], with_shares(operations))
 
 
 def _collect(events: Sequence[_Event], runs: Sequence[_Event]) -> list[_Node]:

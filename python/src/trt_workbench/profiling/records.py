@@ -98,16 +98,16 @@ class Kernel(_Line):
     metrics: dict[str, float] = {}
 
 
-Record = Operation | Kernel
-_ADAPTER: TypeAdapter[Record] = TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+ProfileLine = Operation | Kernel
+_ADAPTER: TypeAdapter[ProfileLine] = TypeAdapter(Annotated[ProfileLine, Field(discriminator="kind")])
 
 
-def write_records(path: Path, records: Iterable[Record]) -> None:
+def write_records(path: Path, records: Iterable[ProfileLine]) -> None:
     """Write one line a record, whole or not at all. Raises OSError."""
     write_text(path, "".join(record.model_dump_json() + "\n" for record in records))
 
 
-def read_records(path: Path) -> list[Record]:
+def read_records(path: Path) -> list[ProfileLine]:
     """Read every record.
 
     Raises:

@@ -16,8 +16,8 @@ from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
-from trt_workbench.profiling.records import Kernel, Record, Side, write_records
-from trt_workbench.profiling.sources import Profile, earlier_run, kernels_alone, profile_workload
+from trt_workbench.profiling.records import Kernel, ProfileLine, Side, write_records
+from trt_workbench.profiling.sources import ProfiledSide, earlier_run, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
 
@@ -118,7 +118,7 @@ class _Filling:
 
     def __init__(self, request: ProfileRequest, directory: RunDirectory, say: Callable[[str], None]) -> None:
         self._request, self._directory, self._say = request, directory, say
-        self._records: list[Record] = []
+        self._records: list[ProfileLine] = []
         self._sides: dict[str, Any] = {}
 
     def add(self, work: Workload, side: Side) -> None:
@@ -132,7 +132,7 @@ class _Filling:
         kernels = self._kernels(found, side, folder)
         self.keep(found, side, kernels)
 
-    def keep(self, found: Profile, side: Side, kernels: list[Kernel] | None = None) -> None:
+    def keep(self, found: ProfiledSide, side: Side, kernels: list[Kernel] | None = None) -> None:
         """Put a profile among the records."""
         self._records += [*found.operations, *(kernels or [])]
         self._sides[side] = found.facts
@@ -149,7 +149,7 @@ class _Filling:
         examine_model(model)
         return read_nodes(model)
 
-    def _kernels(self, found: Profile, side: Side, folder: Path) -> list[Kernel]:
+    def _kernels(self, found: ProfiledSide, side: Side, folder: Path) -> list[Kernel]:
         if not self._request.tools or found.work is None:
             return []
         settings = CaptureSettings(self._request.launches, self._request.timeout_s, self._say)
@@ -223,7 +223,7 @@ def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
         raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}.")
 
 
-def _other(request: ProfileRequest, work: Workload) -> Workload | Profile | None:
+def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide | None:
     """Return what the target is compared with."""
     if request.against is None:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_options import RunnerChoice
@@ -29,13 +29,13 @@ from trt_workbench.runs.machines import other_machine
 from trt_workbench.system.environment import collect_environment
 
 # Enough to set the profiler's cost against; a bench measures with care.
-_BRIEFLY = MeasurePlan(warmup_ms=100.0, duration_s=0.3)
+_BRIEFLY = SamplingLimits(warmup_ms=100.0, duration_s=0.3)
 # What a plan is loaded and run with, once a model is built.
 _PLAN_KEYS = (frozenset(RunnerChoice.model_fields) | {"device"}) - {"note", "config", "force", "max_batch"}
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfiledSide:
     """One side of a profile.
 
     Attributes:
@@ -49,7 +49,7 @@ class Profile:
     work: Workload | None = None
 
 
-def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> Profile:
+def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
     """Profile a workload with the profiler of its runtime.
 
     Args:
@@ -86,13 +86,13 @@ class _Times(BaseModel):
     sum_ms: float | None = None
 
 
-def kernels_alone(work: Workload) -> Profile:
+def kernels_alone(work: Workload) -> ProfiledSide:
     """Return a profile without layers, for a runtime whose kernels alone can be recorded."""
     note = f"Backend {work.backend} has no profiler by layer; the kernels alone were recorded."
-    return Profile([], {**_facts(work), "notes": [note]}, work)
+    return ProfiledSide([], {**_facts(work), "notes": [note]}, work)
 
 
-def earlier_run(directory: Path) -> Profile:
+def earlier_run(directory: Path) -> ProfiledSide:
     """Return the target of an earlier profile as the other side of a comparison.
 
     Raises:
@@ -109,10 +109,10 @@ def earlier_run(directory: Path) -> Profile:
     facts["run"] = str(directory)
     environment = read_json_object(directory / "env.json")
     facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
-    return Profile([one.model_copy(update={"side": "against"}) for one in found], facts)
+    return ProfiledSide([one.model_copy(update={"side": "against"}) for one in found], facts)
 
 
-def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
+def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> ProfiledSide:
     from trt_workbench.backends.trt_opening import engine_session
 
     with open_session(work) as opened:
@@ -137,12 +137,12 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> Profile:
         "notes": [*session.loaded.notes, *found.notes],
     }
     options = {key: value for key, value in work.options.items() if key in _PLAN_KEYS}
-    return Profile(
+    return ProfiledSide(
         operations, facts, work.model_copy(update={"path": plan.path, "options": options, "precision": "fp32"})
     )
 
 
-def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> Profile:
+def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
     require_backend(work.backend, work.path.suffix)
     if work.path.suffix != ".onnx":
         raise UsageProblem(f"Backend {work.backend} loads .onnx files, not this one: {work.path}")
@@ -167,7 +167,7 @@ def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) ->
         "provenance": dict(provenance),
         "notes": ["ONNX Runtime tells times in whole microseconds: trust the means of short nodes, not their medians."],
     }
-    return Profile(trace.operations, facts, work)
+    return ProfiledSide(trace.operations, facts, work)
 
 
 def _facts(work: Workload) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import random_inputs
-from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
+from trt_workbench.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.measure.random_arrays import SHAPE_HINT, engine_inputs, engine_shapes
 
 
 class Workload(BaseModel):
@@ -77,21 +76,4 @@ def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
 
 def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[Any]]:
     """Return random inputs for a model's inputs. Raises as `random_feed`."""
-    return random_inputs(specs, _shapes(specs, work.shapes), work.seed)
-
-
-def _shapes(specs: Sequence[TensorSpec], asked: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    if unknown := sorted(asked.keys() - {spec.name for spec in specs}):
-        raise UsageProblem(f"The model has no input {unknown[0]!r}; it takes {'; '.join(map(str, specs))}.")
-    return {spec.name: _shape(spec, asked.get(spec.name)) for spec in specs}
-
-
-def _shape(spec: TensorSpec, asked: tuple[int, ...] | None) -> tuple[int, ...]:
-    if asked is not None:
-        return asked
-    # a dynamic first dimension is a batch by every convention; the others mean what only the user knows
-    shape = tuple(1 if dim is None and axis == 0 else dim for axis, dim in enumerate(spec.shape))
-    fixed = tuple(dim for dim in shape if dim is not None)
-    if len(fixed) != len(shape):
-        raise UsageProblem(f"Input {spec} has dynamic dimensions; give it a shape with --shape {spec.name}:DIMxDIM.")
-    return fixed
+    return random_inputs(specs, complete_shapes(specs, {}, {}, SHAPE_HINT, asked=work.shapes), work.seed)

@@ -10,11 +10,13 @@ import datetime
 import math
 import os
 import re
+import sys
 import urllib.parse
 from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.errors import printable
 
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
@@ -23,10 +25,9 @@ _BEGINNING = re.compile(r"^(?:[#+\-=]|(?:\d{1,9})(?=[.)](?:\s|$)))")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
-def printable(text: str) -> str:
-    """Return a text as one line, with a mark for what does not print, such as a control character."""
-    line = " ".join(text.split())
-    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in line)
+def one_line(text: str) -> str:
+    """Return a whole text as one printable line."""
+    return printable(" ".join(text.split()), sys.maxsize)
 
 
 class Ready(str):
@@ -39,7 +40,7 @@ def markdown(value: Any) -> Any:
     """Escape a value for one line of Markdown, a cell of a table among them; what is no text stays as it is."""
     if isinstance(value, Ready) or not isinstance(value, str):
         return value
-    line = printable(value)
+    line = one_line(value)
     line = _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
     return _BEGINNING.sub(lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", line)
 

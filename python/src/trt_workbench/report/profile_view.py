@@ -11,7 +11,7 @@ from typing import Any
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import Group, overhead
-from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, Record
+from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
 
@@ -87,7 +87,7 @@ def role_rows(sides: Sequence[SideView]) -> list[tuple[str, list[tuple[int, floa
     return rows
 
 
-def side_views(sides: Mapping[str, Any], records: Sequence[Record]) -> list[SideView]:
+def side_views(sides: Mapping[str, Any], records: Sequence[ProfileLine]) -> list[SideView]:
     """Return the views of the sides that a run has, the target first."""
     return [
         SideView(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.page import printable
+from trt_workbench.report.page import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ _SETTINGS: dict[Any, Any] = {
 
 def label(text: str, longest: int = 300) -> str:
     """Return a name from a file as a picture can show it: one line of at most `longest` printable characters."""
-    line = printable(str(text))
+    line = one_line(str(text))
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 

@@ -15,7 +15,7 @@ _Fact = tuple[str, bool, str | None]
 
 
 @dataclass(frozen=True)
-class Difference:
+class MachineDifference:
     """Something that is not the same in two runs.
 
     Attributes:
@@ -35,7 +35,7 @@ class Difference:
         return f"{self.what}: {self.a or 'not recorded'} against {self.b or 'not recorded'}"
 
 
-def differences(a: BenchArtefacts, b: BenchArtefacts) -> list[Difference]:
+def differences(a: BenchArtefacts, b: BenchArtefacts) -> list[MachineDifference]:
     """Return what differs between the machines and libraries of two runs, what decides first."""
     return _differences(_facts(a.environment, a.records), _facts(b.environment, b.records))
 
@@ -50,9 +50,9 @@ def other_machine(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     return [str(one) for one in _differences(_facts(earlier, ()), _facts(now, ())) if one.decides]
 
 
-def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[Difference]:
+def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[MachineDifference]:
     found = [
-        Difference(what, first, second, decides)
+        MachineDifference(what, first, second, decides)
         for (what, decides, first), (_, _, second) in zip(a, b, strict=True)
         # a run in which every engine failed names no TensorRT
         if first != second and (what != _TENSORRT or (first and second))

@@ -20,7 +20,7 @@ PYTHON_RANGE = ((3, 11), (3, 14))
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorRow:
     """One row: a component, its state, what was found, and the mend if there is something to mend.
 
     "absent" is a component that some backend needs and this machine does without; "problem" is one that must be mended.
@@ -32,36 +32,36 @@ class Finding:
     mend: str = ""
 
 
-def examine() -> list[Finding]:
+def examine() -> list[DoctorRow]:
     """Examine this machine. Never raises."""
     return [_python(), _workspace(), *_driver(), *_tensorrt(), *_onnxruntime(), *_cudnn()]
 
 
-def _python() -> Finding:
+def _python() -> DoctorRow:
     version = ".".join(map(str, sys.version_info[:3]))
     low, high = PYTHON_RANGE
     if low <= sys.version_info[:2] < high:
-        return Finding("Python", "ok", version)
-    return Finding("Python", "problem", version, "Use Python 3.11, 3.12 or 3.13.")
+        return DoctorRow("Python", "ok", version)
+    return DoctorRow("Python", "problem", version, "Use Python 3.11, 3.12 or 3.13.")
 
 
-def _workspace() -> Finding:
+def _workspace() -> DoctorRow:
     try:
         root, output = workspace_root(), output_root()
     except ComponentMissing as error:
-        return Finding("workspace", "problem", "not found", str(error))
-    return Finding("workspace", "ok", f"{root}, output in {output}")
+        return DoctorRow("workspace", "problem", "not found", str(error))
+    return DoctorRow("workspace", "ok", f"{root}, output in {output}")
 
 
-def _driver() -> list[Finding]:
+def _driver() -> list[DoctorRow]:
     report = driver_report()
     if not report["gpus"]:
         reason = report.get("error", "the driver sees no GPU")
         mend = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
-        return [Finding("NVIDIA driver", "absent", reason, mend)]
+        return [DoctorRow("NVIDIA driver", "absent", reason, mend)]
     versions = f"{report['driver_version']}, CUDA up to {report['cuda_driver_version']}"
     gpus = [
-        Finding(
+        DoctorRow(
             f"GPU {gpu['index']}",
             "ok",
             f"{gpu['name']}, compute capability {gpu['compute_capability']}, "
@@ -69,39 +69,39 @@ def _driver() -> list[Finding]:
         )
         for gpu in report["gpus"]
     ]
-    return [Finding("NVIDIA driver", "ok", versions), *gpus]
+    return [DoctorRow("NVIDIA driver", "ok", versions), *gpus]
 
 
-def _tensorrt() -> list[Finding]:
+def _tensorrt() -> list[DoctorRow]:
     capabilities = [gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]]
     rows = examine_tensorrt(capabilities)
-    return [Finding(component, cast(State, state), found, mend) for component, state, found, mend in rows]
+    return [DoctorRow(component, cast(State, state), found, mend) for component, state, found, mend in rows]
 
 
-def _cudnn() -> list[Finding]:
+def _cudnn() -> list[DoctorRow]:
     """Of the wheels: what ONNX Runtime's CUDA provider loads."""
     packages = installed_distributions("nvidia-cudnn-cu")
     if not packages:
         mend = f"ONNX Runtime on CUDA needs it. {package('onnxruntime-gpu')}"
-        return [Finding("cuDNN", "absent", "no wheel of it is installed", mend)]
+        return [DoctorRow("cuDNN", "absent", "no wheel of it is installed", mend)]
     found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
     if len(packages) > 1:
         mend = repair("Keep the one for the CUDA in use: pip uninstall the other.")
-        return [Finding("cuDNN", "problem", found, mend)]
-    return [Finding("cuDNN", "ok", found)]
+        return [DoctorRow("cuDNN", "problem", found, mend)]
+    return [DoctorRow("cuDNN", "ok", found)]
 
 
-def _onnxruntime() -> list[Finding]:
+def _onnxruntime() -> list[DoctorRow]:
     installed = installed_packages()
     both = "onnxruntime" in installed and "onnxruntime-gpu" in installed
     if both:
         mend = "They overwrite each other's files. " + repair("Uninstall both with pip, then install the one you want.")
-        return [Finding("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", mend)]
+        return [DoctorRow("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", mend)]
     for name in ("onnxruntime-gpu", "onnxruntime"):
         if version := installed.get(name):
             if version == ONNXRUNTIME_VERSION:
-                return [Finding("ONNX Runtime", "ok", f"{name} {version}")]
+                return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}")]
             fix = repair(f"Run `pip install {name}=={ONNXRUNTIME_VERSION}`.")
-            return [Finding("ONNX Runtime", "ok", f"{name} {version}", f"Tested with {ONNXRUNTIME_VERSION}. {fix}")]
+            return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}", f"Tested with {ONNXRUNTIME_VERSION}. {fix}")]
     mend = f"For the CPU: {package('onnxruntime')} For CUDA 13: {package('onnxruntime-gpu')}"
-    return [Finding("ONNX Runtime", "problem", "not installed", mend)]
+    return [DoctorRow("ONNX Runtime", "problem", "not installed", mend)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.system.ort_build_flags import check_command, source_version
-from trt_workbench.system.ort_build_plan import BuildPlan, BuildRequest, Step, make_plan
+from trt_workbench.system.ort_build_steps import BuildRequest, BuildSteps, Step, prepare_steps
 
 Say = Callable[[str], None]
 # The build's own record of how it was configured; another command line configures anew.
@@ -18,76 +18,76 @@ RECORD = "trtw-configured.json"
 
 
 def build_ort(request: BuildRequest, say: Say) -> Path:
-    """Do what the plan says, skipping what an earlier run has done. Returns the wheel.
+    """Do every step, skipping what an earlier run has done. Returns the wheel.
 
     Raises:
         ComponentMissing: something that the build needs is absent, or a command failed.
         UsageProblem: the source tree is of another version, or does not know a flag.
         CheckFailed: the installed wheel has no TensorRT provider, or opens another TensorRT.
     """
-    plan = make_plan(request)
-    for note in plan.notes:
+    build = prepare_steps(request)
+    for note in build.notes:
         say(note)
-    if plan.missing:
-        raise ComponentMissing("The build cannot start. " + " ".join(plan.missing))
-    _fetch(plan, say)
-    _check_source(plan, request)
-    _configure(plan, say)
-    _run(_required(plan, "compile"), say)
-    wheel = _wheel(plan)
+    if build.missing:
+        raise ComponentMissing("The build cannot start. " + " ".join(build.missing))
+    _fetch(build, say)
+    _check_source(build, request)
+    _configure(build, say)
+    _run(_required(build, "compile"), say)
+    wheel = _wheel(build)
     if request.install:
-        _install(plan, wheel, say)
+        _install(build, wheel, say)
     return wheel
 
 
-def _fetch(plan: BuildPlan, say: Say) -> None:
+def _fetch(build: BuildSteps, say: Say) -> None:
     """Clone into a folder of another name first, so that a broken clone is never taken for a whole one."""
-    step = plan.step("clone")
-    if step is None or plan.source.is_dir():
+    step = build.step("clone")
+    if step is None or build.source.is_dir():
         return
-    staging = plan.source.with_name(f".{plan.source.name}.clone")
+    staging = build.source.with_name(f".{build.source.name}.clone")
     shutil.rmtree(staging, ignore_errors=True)
     staging.parent.mkdir(parents=True, exist_ok=True)
     _run(Step("clone", (*step.words[:-1], str(staging))), say)
-    staging.rename(plan.source)
+    staging.rename(build.source)
 
 
-def _check_source(plan: BuildPlan, request: BuildRequest) -> None:
+def _check_source(build: BuildSteps, request: BuildRequest) -> None:
     for name in ("configure", "compile"):
-        step = _required(plan, name)
-        check_command(plan.source, step.words[2:])
-    wanted, found = request.tag.removeprefix("v"), source_version(plan.source)
+        step = _required(build, name)
+        check_command(build.source, step.words[2:])
+    wanted, found = request.tag.removeprefix("v"), source_version(build.source)
     if found != wanted and not request.other_version:
         is_found = f"ONNX Runtime {found}" if found else "of no version"
         raise UsageProblem(
-            f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {plan.source}"
+            f"The source tree is {is_found}, not {wanted}; --other-version takes it all the same: {build.source}"
         )
 
 
-def _configure(plan: BuildPlan, say: Say) -> None:
-    step = _required(plan, "configure")
-    record = plan.build_dir / RECORD
+def _configure(build: BuildSteps, say: Say) -> None:
+    step = _required(build, "configure")
+    record = build.build_dir / RECORD
     done = record.is_file() and json.loads(record.read_text(encoding="utf-8")) == list(step.words)
-    if done and (plan.build_dir / "Release" / "CMakeCache.txt").is_file():
-        say(f"Configured already: {plan.build_dir}")
+    if done and (build.build_dir / "Release" / "CMakeCache.txt").is_file():
+        say(f"Configured already: {build.build_dir}")
         return
     _run(step, say)
-    plan.build_dir.mkdir(parents=True, exist_ok=True)
+    build.build_dir.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(list(step.words)), encoding="utf-8")
 
 
-def _wheel(plan: BuildPlan) -> Path:
-    wheels = sorted(plan.wheel_folder.glob("onnxruntime*.whl"), key=lambda path: path.stat().st_mtime)
+def _wheel(build: BuildSteps) -> Path:
+    wheels = sorted(build.wheel_folder.glob("onnxruntime*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
-        raise ComponentMissing(f"The build ended without a wheel: {plan.wheel_folder}")
+        raise ComponentMissing(f"The build ended without a wheel: {build.wheel_folder}")
     return wheels[-1]
 
 
-def _install(plan: BuildPlan, wheel: Path, say: Say) -> None:
-    _run(_required(plan, "uninstall"), say)
-    install = _required(plan, "install")
+def _install(build: BuildSteps, wheel: Path, say: Say) -> None:
+    _run(_required(build, "uninstall"), say)
+    install = _required(build, "install")
     _run(Step("install", (*install.words[:-1], str(wheel))), say)
-    check = _required(plan, "check")
+    check = _required(build, "check")
     say("Checking that the provider opens the TensorRT that was set up")
     answer = subprocess.run(check.words, capture_output=True, text=True, check=False)
     if answer.returncode:
@@ -96,8 +96,8 @@ def _install(plan: BuildPlan, wheel: Path, say: Say) -> None:
     say(answer.stdout.strip().splitlines()[-1])
 
 
-def _required(plan: BuildPlan, name: str) -> Step:
-    return next(step for step in plan.steps if step.name == name)
+def _required(build: BuildSteps, name: str) -> Step:
+    return next(step for step in build.steps if step.name == name)
 
 
 def _run(step: Step, say: Say) -> None:

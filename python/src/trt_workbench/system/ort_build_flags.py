@@ -13,7 +13,7 @@ ARGUMENTS = Path("tools/ci_build/build_args.py")
 SCRIPT = Path("tools/ci_build/build.py")
 VERSION_FILE = Path("VERSION_NUMBER")
 
-# Every flag that a plan may hold. A test keeps plans within it, and each run checks it against the tree that is built.
+# Every flag that a build may have. A test keeps them within it, and each run checks it against the tree that is built.
 USED_FLAGS = (
     "--allow_running_as_root",
     "--build",

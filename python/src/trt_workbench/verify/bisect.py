@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.arrays import file_name
+from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.verify.cut import Form, Source, read_source
-from trt_workbench.verify.draw import draw
+from trt_workbench.verify.cut import CutSource, Form, read_source
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.opening import NO_REFERENCE, VerifyRequest, of_model
@@ -147,7 +147,7 @@ class _Search:
         self._request, self._fault = request, fault
         step("bisecting: computing every tensor on ort-cpu")
         inputs = _read(folder / "failures" / f"{fault.number:03d}" / "inputs", request.target)
-        self._source: Source = read_source(request.target, inputs)
+        self._source: CutSource = read_source(request.target, inputs)
         self._trials = Trials(
             request,
             self._source,
@@ -200,7 +200,7 @@ class _Search:
         """Return inputs of the shapes at one end of the ranges, or of the best-tuned ones."""
         space = self._fault.space
         case = space.case({name: getattr(around, size) for name, around in space.ranges.items()})
-        return draw(self._specs, case.shapes, "random", self._request.seed)
+        return random_inputs(self._specs, case.shapes, self._request.seed)
 
     def _narrow(self) -> None:
         self._try(self._source.ancestors(self._wrong.wrong))  # of a crash there are none

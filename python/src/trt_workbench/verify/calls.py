@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.measure.inputs import Kind, random_inputs
 from trt_workbench.verify.data import Data, at
-from trt_workbench.verify.draw import Kind, draw
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.record import RecordedCase
 from trt_workbench.verify.reference import Reference
@@ -77,7 +77,7 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
 
 def _drawn(case: Case, specs: Sequence[TensorSpec], request: VerifyRequest) -> dict[str, Callable[[], Arrays]]:
     def make(kind: Kind, further: int) -> Callable[[], Arrays]:
-        return lambda: draw(specs, case.shapes, kind, request.seed + further, case.values)
+        return lambda: {**random_inputs(specs, case.shapes, request.seed + further, kind), **case.held(specs)}
 
     labels = list(_DRAWN)[: _QUICK if request.quick else None]
     return {label: make(*_DRAWN[label]) for label in labels}
@@ -94,9 +94,9 @@ def _of_record(recorded: RecordedCase, spaces: Sequence[Space], specs: Sequence[
     names = {spec.name for spec in specs}
     shapes = {name: shape for name, shape in recorded.shapes.items() if name in names}
     inputs = {label: partial(recorded.inputs, label, specs) for label in recorded.labels}
-    found = [(space, sizes) for space in spaces if (sizes := space.sizes_of(shapes)) is not None]
-    for space, sizes in found:
-        yield Call(space, space.case(sizes), inputs, recorded)
+    found = [(space, case) for space in spaces if names == shapes.keys() and (case := space.case_of(shapes))]
+    for space, case in found:
+        yield Call(space, case, inputs, recorded)
     if not found:
         text = " ".join(f"{name}={list(shape)}" for name, shape in recorded.shapes.items())
         case = dataclasses.replace(spaces[0].case({}), values={}, shapes=recorded.shapes, name=text)

@@ -64,7 +64,7 @@ class Cut:
 
 
 @dataclass
-class Source:
+class CutSource:
     """A model, and what each of its tensors holds for one set of inputs.
 
     Attributes:
@@ -227,7 +227,7 @@ class Source:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), dims)
 
 
-def read_source(path: Path, inputs: Arrays) -> Source:
+def read_source(path: Path, inputs: Arrays) -> CutSource:
     """Read a model and compute all of its tensors on ort-cpu.
 
     Args:
@@ -250,7 +250,7 @@ def read_source(path: Path, inputs: Arrays) -> Source:
         if follows and not has_subgraph(node):
             folded.add(place)
             fixed.update(node.output)
-    return Source(
+    return CutSource(
         nodes=index.nodes,
         names=[node.name for node in index.nodes],
         values=_every_value(model, inputs),

@@ -20,7 +20,7 @@ from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 from trt_workbench.onnxtools.randomness import random_operators
 from trt_workbench.verify.budget import Budget
-from trt_workbench.verify.record import Record
+from trt_workbench.verify.record import KeptReference
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
 
@@ -148,7 +148,7 @@ class Opened:
         """Close them."""
         self.close()
 
-    def _open_record(self) -> Record | None:
+    def _open_record(self) -> KeptReference | None:
         request = self._request
         if request.reference in (NO_REFERENCE, *backend_names()) or not Path(request.reference).is_dir():
             return None
@@ -156,7 +156,7 @@ class Opened:
             raise UsageProblem(
                 "A record brings its own inputs; leave out --inputs, or name a backend with --reference."
             )
-        record = Record(Path(request.reference))
+        record = KeptReference(Path(request.reference))
         if self.graph and hash_model(self.graph) != record.model_sha256:
             raise UsageProblem(
                 f"The record is of another model; name its own with --model, or record again: {self.graph}"

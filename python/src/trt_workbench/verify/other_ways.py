@@ -15,7 +15,7 @@ _AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Way:
+class OtherWay:
     """What one way to run the target gave.
 
     Attributes:
@@ -31,7 +31,7 @@ class Way:
     reason: str = ""
 
 
-def ways(opened: Opened, trial: Trial, device: int) -> Iterator[Way]:
+def ways(opened: Opened, trial: Trial, device: int) -> Iterator[OtherWay]:
     """Yield every further way to run the target. One that cannot be run does not end the others.
 
     Args:
@@ -43,9 +43,9 @@ def ways(opened: Opened, trial: Trial, device: int) -> Iterator[Way]:
         try:
             findings = worst(run())
         except (UsageProblem, DeviceFailure, MemoryError) as error:
-            yield Way(name, trial, (), f"it could not be run: {str(error) or 'out of memory'}")
+            yield OtherWay(name, trial, (), f"it could not be run: {str(error) or 'out of memory'}")
             continue
-        yield Way(name, trial, findings, "" if findings else "rounding alone turns every output over")
+        yield OtherWay(name, trial, findings, "" if findings else "rounding alone turns every output over")
 
 
 def _ways(opened: Opened, trial: Trial, device: int) -> dict[str, Callable[[], Iterator[Finding]]]:

@@ -66,7 +66,7 @@ class Recorder:
         write_json(self._folder / _INDEX, {**document, "sha256": hash_document(document)})
 
 
-class Record:
+class KeptReference:
     """A record that is read back, as the reference of another run.
 
     Attributes:
@@ -116,7 +116,7 @@ class Record:
 class RecordedCase:
     """The calls of one case of a record: a reference for them alone."""
 
-    def __init__(self, record: Record, calls: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, record: KeptReference, calls: Sequence[Mapping[str, Any]]) -> None:
         """Take the calls, which differ in their inputs' label."""
         self.name = record.name
         self._record = record

@@ -22,7 +22,7 @@ from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.fault import Fault
 from trt_workbench.verify.opening import Opened, VerifyRequest
-from trt_workbench.verify.other_ways import Way, ways
+from trt_workbench.verify.other_ways import OtherWay, ways
 from trt_workbench.verify.properties import EVERY_CALL, Finding, Trial, worst
 from trt_workbench.verify.record import Recorder
 from trt_workbench.verify.reference import Reference
@@ -181,7 +181,7 @@ class _Run:
         if self._recorder:
             self._recorder.finish()
 
-    def _way(self, way: Way) -> dict[str, Any]:
+    def _way(self, way: OtherWay) -> dict[str, Any]:
         for one in way.findings:
             if not one.holds:
                 self._fail(way.trial.case, one.output, f"{way.name}: {one.detail}", {"inputs": way.trial.inputs})

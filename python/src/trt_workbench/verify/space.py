@@ -8,14 +8,17 @@ and every power of two beyond is tried, and of other dimensions the ends, the co
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import sum_parts, symbol_size
 
 Dim = int | str
 Symbols = Mapping[str, Sequence[int | str | None] | None]
@@ -55,6 +58,17 @@ class Case:
     profile: int | None = None
     name: str = ""
 
+    def held(self, specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
+        """Return the inputs that hold sizes of this case: integers whose symbols are in `values`."""
+        arrays = {}
+        for spec in specs:
+            shape, places = self.shapes[spec.name], (spec.name, value_symbol(spec.name, 0))
+            if spec.dtype in ("int32", "int64") and len(shape) < 2 and any(symbol in self.values for symbol in places):
+                one = self.values.get(spec.name, 1)
+                sizes = [self.values.get(value_symbol(spec.name, place), one) for place in range(math.prod(shape))]
+                arrays[spec.name] = np.array(sizes, spec.dtype).reshape(shape)
+        return arrays
+
     @property
     def label(self) -> str:
         """Return the sizes for a person, such as `batch=2 sequence=17`."""
@@ -87,17 +101,18 @@ class Space:
         return Case(sizes, shapes, batch, self.profile)
 
     def sizes_of(self, shapes: Mapping[str, Sequence[int]], *, with_batch: bool = True) -> dict[str, int] | None:
-        """Return the sizes by symbol of shapes; None where they are not offered.
+        """Return the sizes by symbol of the shapes of some or all inputs; None where they are not offered.
 
         Args:
             shapes: by input name.
             with_batch: whether the batch has to be one that is offered too; it is left out of the sizes otherwise.
         """
         sizes: dict[str, int] = {}
-        for name, dims in self.inputs.items():
-            if name not in shapes or len(shapes[name]) != len(dims):
+        for name, shape in shapes.items():
+            dims = self.inputs.get(name, ())
+            if len(dims) != len(shape):
                 return None
-            for dim, size in zip(dims, shapes[name], strict=True):
+            for dim, size in zip(dims, shape, strict=True):
                 if isinstance(dim, int):
                     if dim != size:
                         return None
@@ -113,16 +128,10 @@ class Space:
         Args:
             shapes: by input name.
         """
-        values: dict[str, int] = {}
-        for name, shape in shapes.items():
-            dims = self.inputs.get(name, ())
-            if len(dims) != len(shape):
-                return None
-            values |= {dim: size for dim, size in zip(dims, shape, strict=True) if isinstance(dim, str)}
-        case = self.case({name: size for name, size in values.items() if name in self.ranges})
-        fits = all(tuple(shape) == case.shapes[name] for name, shape in shapes.items())
-        within = all(self.ranges[name].low <= size <= self.ranges[name].high for name, size in case.values.items())
-        return case if fits and within else None
+        sizes = self.sizes_of(shapes)
+        case = None if sizes is None else self.case(sizes)
+        fits = case is not None and all(tuple(shape) == case.shapes[name] for name, shape in shapes.items())
+        return case if fits else None
 
     def is_batched(self, name: str) -> bool:
         """Whether the first dimension of an input is the batch."""
@@ -149,7 +158,7 @@ def model_space(specs: Sequence[TensorSpec], symbols: Symbols, asked: Mapping[st
     ranges, used = {}, set()
     for name, dims in inputs.items():
         for axis, dim in enumerate(dims):
-            if not isinstance(dim, str) or len(_parts(dim)) > 1:
+            if not isinstance(dim, str) or len(sum_parts(dim)) > 1:
                 continue
             default = DEFAULT_BATCH if dim in first and axis == 0 else DEFAULT_DIM
             known = [key for key in (dim, f"{name}.{axis}") if key in asked]
@@ -279,17 +288,8 @@ def _named(name: str, shape: Sequence[int | None], symbols: Sequence[int | str |
     )
 
 
-def _parts(symbol: str) -> list[str]:
-    """Return what a symbolic dimension is the sum of: exporters write `past + 1` into one."""
-    return [part.strip() for part in symbol.split("+")]
-
-
 def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
-    if isinstance(dim, int):
-        return dim
-    if dim in sizes:
-        return sizes[dim]
-    parts = [int(part) if part.isdecimal() else sizes.get(part) for part in _parts(dim)]
-    if None in parts:
+    size = dim if isinstance(dim, int) else symbol_size(dim, sizes)
+    if size is None:
         raise UsageProblem(f"Dimension {dim!r} has no size; give its range with --dim.")
-    return sum(part for part in parts if part is not None)
+    return size

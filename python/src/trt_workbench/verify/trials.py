@@ -20,7 +20,7 @@ from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.runs.output_files import read_outputs, write_outputs
-from trt_workbench.verify.cut import Cut, Form, Source
+from trt_workbench.verify.cut import Cut, CutSource, Form
 from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.isolation import Crashed, Isolated, document_of
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
@@ -92,7 +92,7 @@ class Trials:
     def __init__(
         self,
         request: VerifyRequest,
-        source: Source,
+        source: CutSource,
         inputs: Arrays,
         *,
         precision: str,

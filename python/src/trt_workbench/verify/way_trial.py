@@ -13,8 +13,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.engine.verification import WRONG
+from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.data import Data, at
-from trt_workbench.verify.draw import draw
 from trt_workbench.verify.opening import TENSORRT, Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 
@@ -61,7 +61,7 @@ def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any
     """Return inputs at the best shape: drawn, or the first of the request's own."""
     specs, space = opened.session.inputs, opened.spaces[0]
     if not request.inputs:
-        return draw(specs, space.case({}).shapes, "random", request.seed)
+        return random_inputs(specs, space.case({}).shapes, request.seed)
     fitting, samples = Data(request.inputs, specs).spaces(space)[0]
     return at(samples, fitting, fitting.case({}), 0)
 

@@ -63,7 +63,7 @@ class DecodeSettings:
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class DetectorFacts:
     """What a model says of itself, as far as a family needs it.
 
     Attributes:
@@ -101,7 +101,7 @@ class DoesNotFit(Exception):
     """An output cannot be of a family; the text says why. An answer, not an error: `recognise` collects them."""
 
 
-def refuse_other_heads(family: str, facts: ModelFacts) -> None:
+def refuse_other_heads(family: str, facts: DetectorFacts) -> None:
     """Raise DoesNotFit where the metadata says that the model is of another family than this one of YOLO's."""
     if facts.is_rt_detr:
         text = f"the metadata says that the model is an RT-DETR (head {facts.head or 'not named'})"
@@ -131,11 +131,11 @@ class Family(abc.ABC):
 
     output: TensorSpec
     class_count: int | None
-    facts: ModelFacts
+    facts: DetectorFacts
 
     @classmethod
     @abc.abstractmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family for this output, or raise DoesNotFit."""
 
     @property

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners
+from trt_workbench.pipeline.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners
 from trt_workbench.pipeline.families.rows import row_detections
 
 
@@ -34,7 +34,7 @@ class Detr(Family):
     shape_text: ClassVar[str] = "[N, K, 6] (centre x, centre y, width, height as shares, score, class)"
 
     @classmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit. Its rows look like those of others: metadata or the user name it."""
         if not (facts.forced or facts.is_rt_detr):
             text = "neither `head` nor `description` in the metadata names RT-DETR"

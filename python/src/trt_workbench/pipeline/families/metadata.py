@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem, is_text
-from trt_workbench.pipeline.families.base import ModelFacts
+from trt_workbench.pipeline.families.base import DetectorFacts
 from trt_workbench.system.input_files import parse_json
 
 # What a head of Ultralytics' is for, by a word in its name, where `task` is not told.
@@ -25,7 +25,7 @@ _DTYPES = ("float32", "float16", "uint8")
 
 def read_facts(
     inputs: Sequence[TensorSpec], metadata: Mapping[str, str], imgsz: tuple[int, int] | None, *, forced: bool
-) -> ModelFacts:
+) -> DetectorFacts:
     """Gather what a family needs to know about a model.
 
     Args:
@@ -43,7 +43,7 @@ def read_facts(
     spec, layout = _image_input(inputs)
     dims = spec.shape[2:4] if layout == "nchw" else spec.shape[1:3]
     exporter = f"{metadata.get('author', '')} {metadata.get('description', '')}".lower()
-    return ModelFacts(
+    return DetectorFacts(
         input_size=_resolve_size(dims, _metadata_size(metadata), imgsz),
         fixed_size=None not in dims,
         layout=layout,

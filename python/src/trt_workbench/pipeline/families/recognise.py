@@ -8,7 +8,7 @@ from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.pipeline.families.base import DoesNotFit, Family, ModelFacts
+from trt_workbench.pipeline.families.base import DetectorFacts, DoesNotFit, Family
 from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
@@ -69,7 +69,7 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
         )
 
 
-def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
+def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     if name not in FAMILY_NAMES:
         raise UsageProblem(
             f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
@@ -85,7 +85,7 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFa
     return dataclasses.replace(chosen, encoding=encoding) if encoding and isinstance(chosen, YoloX) else chosen
 
 
-def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
+def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
@@ -103,7 +103,7 @@ def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
 
 
 def _try(
-    families: Mapping[str, type[Family]], outputs: Sequence[TensorSpec], facts: ModelFacts
+    families: Mapping[str, type[Family]], outputs: Sequence[TensorSpec], facts: DetectorFacts
 ) -> tuple[list[Family], list[str]]:
     fits, reasons = [], []
     for output in outputs:

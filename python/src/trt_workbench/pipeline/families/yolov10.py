@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, refuse_other_heads
+from trt_workbench.pipeline.families.base import Detections, DetectorFacts, DoesNotFit, Family, refuse_other_heads
 from trt_workbench.pipeline.families.grid import cell_counts
 from trt_workbench.pipeline.families.rows import row_detections
 
@@ -27,7 +27,7 @@ class YoloV10(Family):
     shape_text: ClassVar[str] = "[N, K, 6] (x1, y1, x2, y2, score, class)"
 
     @classmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit."""
         if not facts.forced:
             refuse_other_heads(cls.name, facts)

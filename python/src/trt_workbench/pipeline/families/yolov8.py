@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners, refuse_other_heads
+from trt_workbench.pipeline.families.base import (
+    Detections,
+    DetectorFacts,
+    DoesNotFit,
+    Family,
+    corners,
+    refuse_other_heads,
+)
 from trt_workbench.pipeline.families.grid import cell_counts
 
 # Candidates that enter suppression, best first: `max_nms` of Ultralytics' `non_max_suppression`.
@@ -35,7 +42,7 @@ class YoloV8(Family):
     transposed: bool = False
 
     @classmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit. `[N, A, 4 + C]` is taken only if names or the user confirm it."""
         if not facts.forced:
             refuse_other_heads(cls.name, facts)
@@ -72,7 +79,7 @@ class YoloV8(Family):
         return Detections(corners(*head[:4, anchors]), found, labels.astype(np.int64, copy=False))
 
 
-def _class_count(channels: int | None, anchors: int | None, facts: ModelFacts, *, any_grid: bool) -> int:
+def _class_count(channels: int | None, anchors: int | None, facts: DetectorFacts, *, any_grid: bool) -> int:
     """Return C if `[N, channels, anchors]` can be this head, or raise DoesNotFit.
 
     `any_grid` takes anchors that are not the cells of a usual grid, as long as there are more of them than channels.

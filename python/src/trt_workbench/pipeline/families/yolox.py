@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families.base import Detections, DoesNotFit, Family, ModelFacts, corners
+from trt_workbench.pipeline.families.base import Detections, DetectorFacts, DoesNotFit, Family, corners
 from trt_workbench.pipeline.families.grid import cell_counts, cells
 
 # Every how-many-th cell is looked at to tell raw boxes from decoded ones; a prime, so as not to stay in one column.
@@ -41,7 +41,7 @@ class YoloX(Family):
     encoding: Literal["by-value", "raw", "decoded"] = "by-value"
 
     @classmethod
-    def create(cls, output: TensorSpec, facts: ModelFacts) -> Self:
+    def create(cls, output: TensorSpec, facts: DetectorFacts) -> Self:
         """Return the family, or raise DoesNotFit."""
         if len(output.shape) != 3:
             text = f"the shape is not {cls.shape_text}"
@@ -114,7 +114,7 @@ def _is_raw(image: NDArray[np.float32], origin: NDArray[np.float32]) -> bool:
     return bool(np.median(np.abs(centres)) < np.median(np.abs(centres - origin[::_SAMPLE])))
 
 
-def _refuse_lookalikes(columns: int | None, facts: ModelFacts) -> None:
+def _refuse_lookalikes(columns: int | None, facts: DetectorFacts) -> None:
     if "ultralytics" in facts.exporter:
         text = "the metadata says that Ultralytics exported the model, which has no YOLOX"
         raise DoesNotFit(text)
@@ -123,7 +123,7 @@ def _refuse_lookalikes(columns: int | None, facts: ModelFacts) -> None:
         raise DoesNotFit(text)
 
 
-def _refuse_other_grids(anchors: int | None, facts: ModelFacts) -> None:
+def _refuse_other_grids(anchors: int | None, facts: DetectorFacts) -> None:
     if anchors is None:
         return
     height, width = facts.input_size

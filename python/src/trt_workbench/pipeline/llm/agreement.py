@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.errors import CheckFailed
-from trt_workbench.pipeline.language.models import CachedModel, Logits, LogitsModel, Tokens
+from trt_workbench.pipeline.llm.models import CachedModel, Logits, LogitsModel, Tokens
 
 LIMITS = {"fp32": 1e-3, "fp16": 0.2}
 """Largest difference of a logit by precision, as a share of the spread: the largest distance of a logit of the
@@ -117,7 +117,7 @@ def _next(model: CachedModel | LogitsModel, sequence: Tokens, *, cached: bool, c
     return model.step(sequence[:, -1]) if started else model.prefill(sequence, capacity)  # type: ignore[union-attr]
 
 
-class Comparison:
+class AgreementCheck:
     """Compares one model with a reference over the same prompts."""
 
     def __init__(self, reference: Trace, name: str, precision: str) -> None:

@@ -15,8 +15,8 @@ from trt_workbench.backends.torch_llm import PRECISIONS, TorchLlm, load_torch_ll
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
-from trt_workbench.pipeline.language.export import ExportSettings, Note, exported_graph, graph_from_export
-from trt_workbench.pipeline.language.models import (
+from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
+from trt_workbench.pipeline.llm.models import (
     CachedModel,
     LogitsModel,
     SessionCache,

@@ -5,7 +5,7 @@ import importlib.metadata
 import pytest
 
 from trt_workbench.errors import ComponentMissing
-from trt_workbench.pipeline.language import export
+from trt_workbench.pipeline.llm import export
 
 
 def test_a_missing_package_is_named_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from trt_workbench.onnxtools.export_llm_model import load_causal_lm
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.pipeline.language.proof import prove_export
+from trt_workbench.pipeline.llm.proof import prove_export
 from trt_workbench.system.input_files import read_json
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root

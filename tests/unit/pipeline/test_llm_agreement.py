@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, trace
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, trace
 
 Logits = NDArray[np.float32]
 VOCABULARY = 8
@@ -38,7 +38,7 @@ class Table:
 def judged(model: Table, precision: str = "fp32", *, cached: bool = True) -> Agreement:
     """Compare logits, then what the model generates by itself."""
     reference = trace(Table(), PROMPTS, 5, cached=False)
-    comparison = Comparison(reference, "the reference", precision)
+    comparison = AgreementCheck(reference, "the reference", precision)
     agreement = comparison.logits(model, PROMPTS, cached=cached, capacity=8)
     return comparison.tokens(agreement, trace(model, PROMPTS, 5, cached=cached, capacity=8).tokens)
 

@@ -15,22 +15,22 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from trt_workbench.backends.measuring import MeasurePlan, Samples
+from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.engine.files import write_bytes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Trace, trace
-from trt_workbench.pipeline.language.generation import Run, generate_cached, generate_uncached
-from trt_workbench.pipeline.language.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, trace
+from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
+from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, open_logits
 from trt_workbench.system.workspace import output_root
 
 _REFERENCE = BackendChoice("torch", "fp32")
 
 
-class LoadedLanguage:
+class LoadedLlm:
     """A language model as it was opened for a point, and how near it is to the reference once that is known.
 
     Attributes:
@@ -54,13 +54,13 @@ class LoadedLanguage:
         self.model.close()
 
 
-class Language:
+class LlmWork:
     """Random prompts to tokens, a whole generation a call; items are tokens.
 
     Prefill counts those of the prompt, generation those that it makes. The first token of a prefill is chosen, too.
     """
 
-    def __init__(self, loaded: LoadedLanguage, folder: Path, work: Work, seed: int) -> None:
+    def __init__(self, loaded: LoadedLlm, folder: Path, work: Work, seed: int) -> None:
         """Draw the prompts, int64 [batch, prompt], and compare the logits with those of PyTorch in fp32.
 
         Raises:
@@ -76,7 +76,7 @@ class Language:
         self.items = self._prompts.size if work.kind == "prefill" else work.batch * self._new_tokens
         self._runs: list[Run] = []
         reference = _reference(directory, self._prompts, self._new_tokens)
-        self._comparison = Comparison(reference, str(_REFERENCE), loaded.precision)
+        self._comparison = AgreementCheck(reference, str(_REFERENCE), loaded.precision)
         cached = work.kind == "generate-cached"
         right = self._comparison.logits(self._model, self._prompts, cached=cached, capacity=_capacity(work))
         loaded.agreement = self._right = right.or_raise()
@@ -88,14 +88,14 @@ class Language:
         else:
             self._runs.append(generate_uncached(self._model, self._prompts, self._new_tokens))
 
-    def measure(self, plan: MeasurePlan) -> Samples:
+    def measure(self, limits: SamplingLimits) -> Samples:
         """Time whole prefills or generations; of a generation, the first token and each further one, too.
 
         Raises:
             Disagreement: a token is not the reference's, and no near tie explains it.
         """
         self._runs.clear()
-        samples = measure_calls(self.once, plan)
+        samples = measure_calls(self.once, limits)
         for run in self._runs:
             self._loaded.agreement = self._comparison.tokens(self._right, run.tokens).or_raise()
         counted = self._runs[-len(samples.latency_ms) :]
@@ -107,7 +107,7 @@ class Language:
         return Samples(samples.latency_ms, samples.wall_s, split)
 
 
-def open_language(point: Point, folder: Path) -> LoadedLanguage:
+def open_llm(point: Point, folder: Path) -> LoadedLlm:
     """Open a language model for the work of a point; runtimes of ONNX files get it exported at its first use.
 
     Raises:
@@ -129,7 +129,7 @@ def open_language(point: Point, folder: Path) -> LoadedLanguage:
         model: Any = open_cached(choice, source, work.batch, work.dims["prompt"], _capacity(work))
     else:
         model = open_logits(choice, source, work.batch, _capacity(work))
-    return LoadedLanguage(model, point.precision)
+    return LoadedLlm(model, point.precision)
 
 
 def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: int) -> Trace:

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.onnxtools.export_llm import GRAPHS
-from trt_workbench.pipeline.language import export
-from trt_workbench.pipeline.language.export import (
+from trt_workbench.pipeline.llm import export
+from trt_workbench.pipeline.llm.export import (
     ExportSettings,
     export_llm,
     exported_graph,

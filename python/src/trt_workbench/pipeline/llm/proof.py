@@ -10,7 +10,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph
-from trt_workbench.pipeline.language.models import (
+from trt_workbench.pipeline.llm.models import (
     CachedModel,
     Logits,
     SessionCache,
@@ -26,7 +26,7 @@ _CASES = ((1, 1), (3, 11), (1, 64))
 _PROMPT_SHARE = 3  # a third of the sequence is the prompt
 
 
-class Reference(Protocol):
+class ExportedModel(Protocol):
     """The model that was exported, on PyTorch."""
 
     def logits(self, input_ids: Tokens) -> Logits:
@@ -34,7 +34,7 @@ class Reference(Protocol):
 
 
 def prove_export(
-    graph: ExportedGraph, reference: Reference, vocabulary: int, positions: int | None, seed: int = 0
+    graph: ExportedGraph, reference: ExportedModel, vocabulary: int, positions: int | None, seed: int = 0
 ) -> dict[str, Any]:
     """Run random tokens through the exported graph and the model it came from.
 

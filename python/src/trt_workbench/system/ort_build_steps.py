@@ -1,4 +1,4 @@
-"""The plan of a build of ONNX Runtime: what is there, what is missing, and every command in order."""
+"""The steps of a build of ONNX Runtime: what is there, what is missing, and every command in order."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class BuildPlan:
+class BuildSteps:
     """Everything that will be done.
 
     Attributes:
@@ -98,12 +98,12 @@ class BuildPlan:
     notes: tuple[str, ...]
 
     def step(self, name: StepName) -> Step | None:
-        """Return the step called `name`, None if the plan has none."""
+        """Return the step called `name`, None if the build has none."""
         return next((step for step in self.steps if step.name == name), None)
 
 
-def make_plan(request: BuildRequest) -> BuildPlan:
-    """Return the plan; changes nothing.
+def prepare_steps(request: BuildRequest) -> BuildSteps:
+    """Return the steps; changes nothing.
 
     Raises:
         UsageProblem: an option is out of range.
@@ -150,7 +150,7 @@ def make_plan(request: BuildRequest) -> BuildPlan:
             Step("install", (*pip, "install", "--no-deps", "--force-reinstall", str(wheels / "onnxruntime_gpu-*.whl"))),
             Step("check", tuple(python_command("-c", CHECK, str(tensorrt), python=request.python))),
         ]
-    return BuildPlan(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
+    return BuildSteps(source, build_dir, tensorrt, wheels, tuple(steps), tuple(missing), tuple(notes))
 
 
 # Which TensorRT does the provider open? Exit code 0 only for the one that was set up.

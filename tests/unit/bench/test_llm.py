@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trt_workbench.backends.measuring import MeasurePlan
+from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.registry import backend_names
-from trt_workbench.bench import language
+from trt_workbench.bench import llm
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import Point, Work, expand
 from trt_workbench.bench.model_files import model_files
@@ -24,10 +24,10 @@ from trt_workbench.bench.worker import Worker
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.serving import serve
-from trt_workbench.pipeline.language.opening import BackendChoice, check_precision
+from trt_workbench.pipeline.llm.opening import BackendChoice, check_precision
 
 Folders = Callable[[str], Path]
-PLAN = MeasurePlan(warmup_ms=0, duration_s=0.0, min_iterations=3)
+PLAN = SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=3)
 
 
 @pytest.fixture(autouse=True)
@@ -170,15 +170,15 @@ class Faulty:
 def test_what_is_wrong_is_a_failure_of_the_worker(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, batch: int, fails: str | None
 ) -> None:
-    real = language.open_cached
-    monkeypatch.setattr(language, "open_cached", lambda *given: Faulty(real(*given), fault))
+    real = llm.open_cached
+    monkeypatch.setattr(llm, "open_cached", lambda *given: Faulty(real(*given), fault))
     one = point("generate-cached", "ort-cpu", {"prompt": 5, "new_tokens": 4})
     document = asdict(one)
     document["work"]["batch"] = batch
     plan = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
     load = {"verb": "load", "point": document, "model": str(llm_folder("llama"))}
     load |= {"ranges": {}, "family": None, "seed": 1}
-    measure = {"verb": "measure", "plan": plan, "samples": str(tmp_path / "samples.npz")}
+    measure = {"verb": "measure", "limits": plan, "samples": str(tmp_path / "samples.npz")}
     answers = io.StringIO()
     serve(Worker(), io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)
     loaded, measured = map(json.loads, answers.getvalue().splitlines())
