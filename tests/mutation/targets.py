@@ -52,4 +52,12 @@ TARGETS = {
         ("tests/unit/tasks/test_taskrunner.py",),
         ("pip_calls", "is_covered", "constraints_file", "ensure"),
     ),
+    "saturation": Target(
+        "python/src/trt_workbench/bench/run.py",
+        ("tests/unit/bench/test_run.py",),
+        ("_run_all", "_is_saturated", "_sweep"),
+    ),
+    "yardstick": Target(f"{_VERIFY}/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
+    "difference": Target(f"{_VERIFY}/difference.py", ("tests/unit/verify/test_difference.py",)),
+    "tolerance": Target(f"{_MEASURE}/tolerance.py", ("tests/unit/measure/test_tolerance.py",)),
 }
