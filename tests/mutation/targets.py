@@ -52,4 +52,30 @@ TARGETS = {
         ("tests/unit/tasks/test_taskrunner.py",),
         ("pip_calls", "is_covered", "constraints_file", "ensure"),
     ),
+    "saturation": Target(
+        "python/src/trt_workbench/bench/run.py",
+        ("tests/unit/bench/test_run.py",),
+        ("_run_all", "_is_saturated", "_sweep"),
+    ),
+    "yardstick": Target(f"{_VERIFY}/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
+    "difference": Target(
+        f"{_VERIFY}/difference.py",
+        ("tests/unit/verify/test_difference.py",),
+        equivalent=dict.fromkeys(
+            (
+                "one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept]) => one = _of_values(found.reshape(count, - 2)[kept], expected.reshape(count, -1)[kept])",
+                "one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept]) => one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, - 2)[kept])",
+                "a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected)) => a, b = (array.astype(np.float64).reshape(count, - 2)[kept] for array in (found, expected))",
+                "changed: NDArray[np.float64] = (found != expected).reshape(count, -1).mean(axis=1) => changed: NDArray[np.float64] = (found != expected).reshape(count, - 2).mean(axis=1)",
+                "a, b = (array.astype(np.float64).reshape(count, -1) for array in (found, expected)) => a, b = (array.astype(np.float64).reshape(count, - 2) for array in (found, expected))",
+                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, - 2)",
+                "a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, -1) => a = np.nan_to_num(found[row].astype(np.float64)).reshape(length, ~1)",
+                "b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1) => b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, - 2)",
+                "a, b = found.reshape(-1, last), expected.reshape(-1, last) => a, b = found.reshape(- 2, last), expected.reshape(-1, last)",
+                "a, b = found.reshape(-1, last), expected.reshape(-1, last) => a, b = found.reshape(-1, last), expected.reshape(- 2, last)",
+            ),
+            "numpy takes any negative length for the rest",
+        ),
+    ),
+    "tolerance": Target(f"{_MEASURE}/tolerance.py", ("tests/unit/measure/test_tolerance.py",)),
 }

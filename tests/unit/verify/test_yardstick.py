@@ -1,16 +1,59 @@
 """Limits follow what a precision and its functions may make of a model."""
 
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 from tests.unit.verify.conftest import save
 
+from trt_workbench.backends.base import Session
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.verify.yardstick import Yardstick
+from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.difference import Difference
+from trt_workbench.verify.yardstick import Limit, Yardstick, limit, precision_of, sensitivity, typed_for
 
 UNIT = 2.0**-24
+FLOOR = 8 * UNIT  # of fp32: what is allowed where the noise changes nothing
+INF, NAN = np.inf, np.nan
+
+
+Open = Callable[..., Yardstick]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Make the yardstick of a model that is one operator after the other, x [N,K] to y [N,K]."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*operators: str) -> Yardstick:
+            names = ["x", *(f"t{number}" for number in range(1, len(operators))), "y"]
+            nodes = [
+                helper.make_node(
+                    operator, [names[place], *(["step"] if "Linear" in operator else [])], [names[place + 1]]
+                )
+                for place, operator in enumerate(operators)
+            ]
+            value: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["N", "K"])
+            step = numpy_helper.from_array(np.float32(10), "step")
+            model = save(tmp_path / "m.onnx", nodes, {"x": value}, {"y": value}, [step])
+            yardstick = Yardstick(model, tmp_path, seed=7)
+            stack.callback(yardstick.close)
+            return yardstick
+
+        yield make
+
+
+def limit_of(yardstick: Yardstick, precision: str, x: Any, y: Any = None, **how: Any) -> Limit:
+    x = np.array(x, np.float32)
+    return yardstick.limits(precision, {"x": x}, {"y": x if y is None else y}, {"y": True}, **how)["y"]
 
 
 @pytest.mark.parametrize(
@@ -29,22 +72,272 @@ UNIT = 2.0**-24
     ],
 )
 def test_approximated_functions_may_be_as_inexact_as_measured(
-    function: str, units: int, allowed: bool, tmp_path: Path
+    opened: Open, tmp_path: Path, function: str, units: int, allowed: bool
 ) -> None:
-    shape: list[int | str] = ["N", 256]
-    node = helper.make_node(function, ["x"], ["y"])
-    model = save(
-        tmp_path / "model.onnx", [node], {"x": (TensorProto.FLOAT, shape)}, {"y": (TensorProto.FLOAT, shape)}, []
-    )
     generator = np.random.default_rng(0)
-    inputs = {"x": generator.uniform(-4, 4, (3, 256)).astype(np.float32)}
-    with OrtCpuBackend().load(model) as session:
-        expected = session.run(inputs)
-    yardstick = Yardstick(model, tmp_path, seed=0)
-    try:
-        limit = yardstick.limits("fp32", inputs, expected, {"y": True}, closely=True)["y"]
-    finally:
-        yardstick.close()
-    clean = expected["y"]
+    x = generator.uniform(-4, 4, (3, 256)).astype(np.float32)
+    yardstick = opened(function)
+    with OrtCpuBackend().load(tmp_path / "m.onnx") as session:
+        clean = session.run({"x": x})["y"]
+    found = limit_of(yardstick, "fp32", x, clean, closely=True)
     error = units * UNIT * np.abs(clean).max() * generator.uniform(-1, 1, clean.shape)
-    assert limit.allows(limit.apart((clean + error).astype(np.float32), clean, rows=True)) is allowed, limit
+    assert found.allows(found.apart((clean + error).astype(np.float32), clean, rows=True)) is allowed, found
+
+
+@pytest.mark.parametrize(
+    ("precision", "most"),
+    # int8 has an error of its own in the inputs, which a root halves
+    [("fp32", 2**-20), ("tf32", 2**-9), ("fp16", 2**-9), ("bf16", 2**-6), ("int8", 1.25**0.5 * 2**-7)],
+)
+def test_a_copy_is_disturbed_by_some_units_of_roundoff(opened: Open, precision: str, most: float) -> None:
+    found = limit_of(opened("Sqrt"), precision, np.ones((1, 100_000)))
+    assert found.noise == pytest.approx(most / 3**0.5, rel=0.05)
+    assert found.decides
+
+
+def test_what_fp16_cannot_hold_is_not_decided_by_it(opened: Open) -> None:
+    yardstick, large = opened("Exp"), np.exp(np.float32([[12]]))  # 162,755
+    decided = [limit_of(yardstick, precision, [[12]], large).decides for precision in ("tf32", "fp16", "bf16", "int8")]
+    assert decided == [True, False, True, True]
+
+
+def test_one_scale_for_a_tensor_costs_its_small_elements_unless_the_model_has_scales(opened: Open) -> None:
+    x = np.float32([[1000] + [100] * 999])
+    assert limit_of(opened("Identity"), "int8", x).noise > 0.03
+    assert limit_of(opened("Identity"), "fp16", x).noise < 0.001
+    quantized = np.minimum(x, 1270)
+    assert limit_of(opened("QuantizeLinear", "DequantizeLinear"), "int8", x, quantized).noise < 0.01
+
+
+def test_before_an_output_is_called_wrong_the_copies_and_weaker_ones_run_again_and_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[Path] = []
+    sessions: list[Session] = []
+    load = OrtCpuBackend.load
+
+    def counted(self: OrtCpuBackend, model: Path, *more: Any) -> Session:
+        session = load(self, model, *more)
+        run = session.run
+        monkeypatch.setattr(session, "run", lambda inputs: (runs.append(model), run(inputs))[1])
+        sessions.append(session)
+        return session
+
+    monkeypatch.setattr(OrtCpuBackend, "load", counted)
+    yardstick = opened("Sqrt")
+    yardstick.prepare("fp32")
+    prepared = len(sessions)
+    limit_of(yardstick, "fp32", [[1]])
+    assert len(runs) == len(set(runs)) == prepared == len(sessions) > 1
+    (runs[0].parent / "m.onnx").unlink()  # it is read once
+    runs.clear()
+    limit_of(yardstick, "fp32", [[1]], closely=True)
+    assert len(set(runs)) == 2 * prepared
+    assert len(runs) >= 10 * len(set(runs))
+    strong, weak = (
+        max(1 - float(one.run({"x": np.ones((1, 5000), np.float32)})["y"].min()) for one in several)
+        for several in (sessions[:prepared], sessions[prepared:])
+    )
+    assert (strong, weak) == (pytest.approx(16 * UNIT, rel=0.07), UNIT)
+    yardstick.close()
+    for session in sessions:
+        with pytest.raises(UsageProblem, match="closed"):
+            session.run({"x": np.ones((1, 1), np.float32)})
+    assert limit_of(yardstick, "fp32", [[1]]).decides
+
+
+def test_inputs_are_given_in_the_types_of_the_session() -> None:
+    wanted: Any = SimpleNamespace(
+        inputs=[SimpleNamespace(name=name, dtype=dtype) for name, dtype in (("ids", np.int32), ("x", np.float32))]
+    )
+    inputs = {"ids": np.arange(3), "x": np.ones(2, np.float32), "other": np.ones(1)}
+    typed = typed_for(wanted, inputs)
+    assert {name: array.dtype for name, array in typed.items()} == {"ids": np.int32, "x": np.float32}
+    assert typed["x"] is inputs["x"]
+
+
+# Four rows of length 5, one vector each.
+CLEAN = np.zeros((4, 1, 20))
+CLEAN[:, 0, :2] = 4, 3
+
+
+def off(*errors: float, at: int = 0) -> NDArray[np.float64]:
+    """Return CLEAN with an error in one element of each row."""
+    noisy = CLEAN.copy()
+    noisy[: len(errors), 0, at] += errors
+    return noisy
+
+
+def test_the_limit_is_twice_the_worst_of_the_copies_and_a_floor() -> None:
+    found = limit("fp32", [off(0.05), off(0, 0.1)], CLEAN, rows=True)
+    assert (found.rel_l2, found.max_rel) == (pytest.approx(0.04 + FLOOR), pytest.approx(0.05 + FLOOR))
+    assert (found.noise, found.changed, found.typical) == (pytest.approx(0.02), 0, FLOOR)
+    assert found.beyond == pytest.approx((2 * 1 + 3) / 20)
+    assert (found.matched, found.left_out, found.decides) == (False, (), True)
+    whole = limit("fp32", [off(0.05), off(0, 0.1)], CLEAN, rows=False)
+    assert (whole.rel_l2, whole.beyond) == (pytest.approx(0.02 + FLOOR), pytest.approx((2 * 1 + 3) / 80))
+    assert limit("fp32", [CLEAN + 0.04], CLEAN, rows=True).typical == pytest.approx(0.02 + FLOOR)
+    silent = limit("fp32", [], CLEAN, rows=True)
+    assert silent == Limit("fp32", FLOOR, FLOOR, 0.0, 0.0, FLOOR, 3 / 20)
+    assert limit("fp16", [CLEAN], CLEAN, rows=True).rel_l2 == 8 * 2**-11
+    nothing = np.zeros((0, 5))
+    assert limit("fp32", [nothing], nothing, rows=False).beyond == 3
+
+
+@pytest.mark.parametrize(
+    ("errors", "left_out", "noise"),
+    [
+        ((0, 0.62), (), 0.124),
+        ((0, 0.625, 0.1), (1,), 0.02),
+        ((3, 0.1, 3), (0, 2), 0.02),
+        ((3, 0.1, 3, NAN), (), INF),
+    ],
+)
+def test_rows_that_rounding_turns_over_are_left_out_if_most_remain(
+    errors: tuple[float, ...], left_out: tuple[int, ...], noise: float
+) -> None:
+    found = limit("fp32", [CLEAN, off(*errors)], CLEAN, rows=True)
+    assert (found.left_out, found.noise) == (left_out, pytest.approx(noise))
+    assert found.decides is (noise < 1)
+    assert limit("fp32", [off(*errors)], CLEAN, rows=False).left_out == ()
+
+
+@pytest.mark.parametrize(("changed", "allowed"), [(1, 0.2), (2, 0.4), (8, 1.0)])
+def test_of_integers_twice_the_share_that_changes_may(changed: int, allowed: float) -> None:
+    clean = np.arange(10)[None, None]
+    noisy = np.where(clean < changed, -1, clean)
+    found = limit("fp32", [clean, noisy], clean, rows=True)
+    assert (found.changed, found.noise, found.rel_l2) == (allowed, changed / 10, FLOOR)
+    assert found.decides is (allowed < 0.25)
+
+
+# Four rows of five boxes.
+BOXES = np.random.default_rng(0).uniform(1, 9, (4, 5, 3))
+
+
+@pytest.mark.parametrize(
+    ("swapped", "broken", "is_matched", "left_out"),
+    [
+        ([], [], False, ()),
+        ([1], [], True, ()),
+        ([0, 1, 2, 3], [], True, ()),
+        ([1], [2], True, (2,)),
+        ([], [2], False, (2,)),
+        ([0, 1, 2], [0, 1, 2], False, ()),
+    ],
+)
+def test_vectors_that_rounding_swaps_are_put_in_order_where_that_helps(
+    swapped: list[int], broken: list[int], is_matched: bool, left_out: tuple[int, ...]
+) -> None:
+    noisy = BOXES.copy()
+    noisy[swapped] = noisy[swapped, ::-1]
+    noisy[broken] *= -20
+    found = limit("fp32", [noisy], BOXES, rows=True)
+    assert (found.matched, found.left_out) == (is_matched, left_out)
+    assert found.decides is (len(broken) < 2)
+    kept = [row for row in range(4) if row not in broken]
+    assert found.allows(found.apart(noisy, BOXES, rows=True))
+    wrong = BOXES.copy()
+    wrong[kept[-1], 2] *= 1.5
+    assert found.allows(found.apart(wrong, BOXES, rows=True)) is not found.decides
+
+
+def test_copies_of_other_shapes_decide_nothing() -> None:
+    for rows in (True, False):
+        found = limit("fp32", [BOXES, BOXES[:3]], BOXES, rows=rows)
+        assert (found.decides, found.left_out, found.matched) == (False, (), False)
+    ordered = Limit("fp32", 1, 1, 0, 0, matched=True)
+    assert ordered.excess(ordered.apart(BOXES[:, :2], BOXES, rows=True)) == "its shape differs"
+
+
+LIMIT = Limit("fp16", rel_l2=0.1, max_rel=0.2, changed=0.05, noise=0.04, typical=0.01, beyond=0.5, left_out=(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("found", "excess"),
+    [
+        (Difference(rel_l2=0.1, max_rel=0.2, changed=0.05, beyond=0.5), ""),
+        (Difference(shape_differs=True), "its shape differs"),
+        (Difference(beyond=0.75, rel_l2=9), "75% of a row's elements differ by more than 0.01 of its largest"),
+        (Difference(rel_l2=0.11), "relative L2 of the difference is 0.11, fp16 explains 0.1"),
+        (Difference(rel_l2=NAN), "relative L2 of the difference is nan, fp16 explains 0.1"),
+        (Difference(max_rel=INF), "the largest element of the difference is inf, fp16 explains 0.2"),
+        (Difference(changed=0.06), "the share of changed elements of the difference is 0.06, fp16 explains 0.05"),
+    ],
+)
+def test_what_is_beyond_a_limit_is_said(found: Difference, excess: str) -> None:
+    assert LIMIT.excess(found) == excess
+    assert LIMIT.allows(found) is (not excess)
+
+
+def test_a_limit_of_few_rows_a_quarter_of_it_and_its_document() -> None:
+    assert LIMIT.of_rows([4, 3, 1]).left_out == (0, 2)
+    assert replace(LIMIT.tighter(), noise=0) == Limit("fp16", 0.025, 0.05, 0.0125, 0, 0.0025, 0.5, left_out=(1, 4))
+    document = {"rel_l2": 0.1, "max_rel": 0.2, "changed": 0.05, "noise": 0.04, "typical": 0.01, "beyond": 0.5}
+    assert json.loads(json.dumps(LIMIT.document())) == {**document, "matched": False, "left_out": [1, 4]}
+    few = Limit("fp16", 0.1, INF, 0.05, 0.04)
+    assert {name for name, value in few.document().items() if value is None} == {"max_rel", "typical"}
+    assert few.allows(Difference(max_rel=9, beyond=1.0))
+
+
+@pytest.mark.parametrize(("rel_l2", "changed", "decides"), [(0.24, 0.24, True), (0.25, 0, False), (0, 0.25, False)])
+def test_a_limit_of_a_quarter_says_nothing(rel_l2: float, changed: float, decides: bool) -> None:
+    assert Limit("fp32", rel_l2, 9, changed, 0).decides is decides
+
+
+class Engine:
+    """An engine y = 1 + gain (x - 1) of ones, whose `wrong` run is another one."""
+
+    def __init__(self, gain: float = 1, wrong: int | None = None) -> None:
+        self._gain, self._wrong = gain, wrong
+        self.given: list[dict[str, NDArray[Any]]] = []
+
+    def run(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        self.given.append(inputs)
+        y = 1 + self._gain * (inputs["x"] - 1)
+        return {"y": y + 0.05 * (len(self.given) == self._wrong)}
+
+
+def sensitivity_of(engine: Any, precision: str) -> Limit:
+    inputs = {"x": np.ones((1, 50_000)), "ids": np.array([2**40])}
+    return sensitivity(engine, inputs, precision, {"y": True}, seed=0)["y"]
+
+
+@pytest.mark.parametrize(
+    ("precision", "least"), [("fp32", 1e-3), ("tf32", 0.02), ("fp16", 0.02), ("bf16", 0.1), ("int8", 0.1)]
+)
+def test_without_a_model_a_least_difference_is_allowed(precision: str, least: float) -> None:
+    found = sensitivity_of(Engine(), precision)
+    assert (found.rel_l2, found.max_rel) == (least, least)
+
+
+def test_without_a_model_the_limit_is_what_rounding_the_inputs_changes() -> None:
+    engine = Engine(gain=1e4)
+    found = sensitivity_of(engine, "fp32")
+    most = 1e4 * 16 * UNIT
+    assert found.rel_l2 == pytest.approx(2 * most / 3**0.5 + FLOOR, rel=0.02)
+    assert found.max_rel == pytest.approx(2 * most + FLOOR, rel=0.02)
+    clean, *disturbed = engine.given
+    assert len(disturbed) > 1
+    for inputs in disturbed:
+        assert inputs["ids"] is clean["ids"]
+        error = inputs["x"] - 1
+        assert (error.min(), error.max()) == (pytest.approx(-16 * UNIT, rel=0.01), pytest.approx(16 * UNIT, rel=0.01))
+
+
+@pytest.mark.parametrize("wrong", [2, 3])
+def test_a_call_that_is_wrong_does_not_pass_for_sensitivity(wrong: int) -> None:
+    assert sensitivity_of(Engine(wrong=wrong), "fp32").rel_l2 == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("text", "loosest"),
+    [("fp32", "fp32"), ("int8+fp16", "int8"), ("fp16, bf16 tf32", "bf16"), ("fp8 fp32+tf32", "tf32")],
+)
+def test_the_loosest_of_several_precisions_counts(text: str, loosest: str) -> None:
+    assert precision_of(text) == loosest
+
+
+def test_a_precision_without_a_yardstick_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="no yardstick for precision 'fp8'; known are fp32, tf32, fp16, bf16, int8"):
+        precision_of("fp8")

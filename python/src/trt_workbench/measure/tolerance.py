@@ -67,7 +67,7 @@ def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: floa
     a, b = a[both], b[both]
     mismatches = int(close.size - np.count_nonzero(close))
     unequal = int(both.size - np.count_nonzero(both))
-    with np.errstate(over="ignore"):  # figures beyond float64 are left out
+    with np.errstate(over="ignore", invalid="ignore"):  # figures beyond float64 are left out
         error = np.abs(a - b)
         relative = error[b != 0] / np.abs(b[b != 0])
         norms = np.linalg.norm(a) * np.linalg.norm(b)

@@ -1,0 +1,118 @@
+"""A batch sweep ends where throughput no longer grows. The worker is real and in this process; its clock is not."""
+
+import json
+import os
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from trt_workbench.bench import run
+from trt_workbench.bench.config import BenchConfig
+from trt_workbench.bench.matrix import expand
+from trt_workbench.bench.worker import Worker
+from trt_workbench.runs.records import Record, read_records, read_samples
+
+# By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
+Rates = dict[str, list[list[float]]]
+SWEEP = {"kind": "arrays", "batch": [1, 2, 4, 8], "saturation": 0.1}
+
+
+class TimedWorker:
+    """Has the interface of `WorkerProcess`; every repetition takes as long as the test says."""
+
+    pid = os.getpid()
+
+    def __init__(self, rates: Rates) -> None:
+        self._worker, self._all = Worker(), rates
+
+    def send(self, request: dict[str, Any]) -> None:
+        self._request = json.loads(json.dumps(request))
+
+    def answer(self, _: float) -> dict[str, Any]:
+        point = self._request["point"]
+        self._items = point["work"]["batch"]
+        self._rates = iter(self._all[point["runtime"]][SWEEP["batch"].index(self._items)])
+        return self._worker.answer(self._request)
+
+    def ask(self, request: dict[str, Any], _: float) -> dict[str, Any]:
+        answer = self._worker.answer(request)
+        calls = len(read_samples(Path(request["samples"]))["latency_ms"])
+        return {**answer, "wall_s": calls * self._items / next(self._rates)}
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run the sweep with runtimes of these rates, and return the records."""
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+
+    def bench(rates: Rates, unavailable: dict[str, str] | None = None, **changes: Any) -> list[Record]:
+        settings = {
+            "models": {"m": {"path": str(tmp_path / "m.onnx")}},
+            "runtimes": [{"backend": "ort-cuda" if name == "gpu" else "ort-cpu", "name": name} for name in rates],
+            "scenarios": {"sweep": SWEEP},
+            "repetitions": len(next(iter(rates.values()))[0]),
+            "measure": {"warmup_ms": 0, "duration_s": 0.001},
+            "compare_outputs": False,
+            **changes,
+        }
+        config = BenchConfig.model_validate(settings)
+        monkeypatch.setattr(run, "start_worker", lambda _: nullcontext(TimedWorker(rates)))
+        run.BenchRun(config, expand(config), tmp_path, unavailable or {}).run()
+        return read_records(tmp_path / "records.jsonl")
+
+    return bench
+
+
+def batches(records: list[Record], status: str = "ok", **of: str) -> list[int]:
+    """The batches with this status, one for each repetition."""
+    wanted = {"status": status, **of}
+    return [one.batch for one in records if wanted.items() <= one.model_dump().items()]
+
+
+@pytest.mark.parametrize(
+    ("rates", "last"),
+    [
+        ([[100], [111], [123], [136]], 8),
+        ([[100], [109], [500], [900]], 2),
+        ([[100], [90], [500], [900]], 2),
+        ([[100], [190], [195], [900]], 4),
+        # the median of the repetitions decides: not one that something else slowed down, nor one that was lucky
+        ([[100, 100, 100], [10, 120, 121], [150, 150, 150], [180, 180, 180]], 8),
+        ([[100, 100, 100], [105, 105, 900], [150, 150, 150], [180, 180, 180]], 2),
+    ],
+)
+def test_a_sweep_ends_at_the_first_batch_that_gains_less_than_the_share(
+    measured: Any, rates: list[list[float]], last: int
+) -> None:
+    records = measured({"ort-cpu": rates})
+    repeated = [batch for batch in (1, 2, 4, 8) for _ in rates[0]]
+    assert batches(records) == [batch for batch in repeated if batch <= last]
+    assert batches(records, "skipped", error="throughput no longer grew at a smaller batch") == [
+        batch for batch in repeated if batch > last
+    ]
+
+
+def test_every_sweep_ends_by_itself(measured: Any) -> None:
+    flat, growing = [[100.0], [100], [100], [100]], [[100.0], [200], [400], [800]]
+    scenarios = {"sweep": SWEEP, "other": SWEEP, "whole": {**SWEEP, "saturation": None}}
+    records = measured({"flat": flat, "growing": growing}, scenarios=scenarios)
+    for scenario, last in (("sweep", 2), ("other", 2), ("whole", 4)):
+        assert len(batches(records, scenario=scenario, runtime="flat")) == last
+        assert len(batches(records, scenario=scenario, runtime="growing")) == 4
+
+
+def test_what_cannot_serve_is_written_off_and_the_others_are_measured_a_few_at_a_time(measured: Any) -> None:
+    growing = [[100.0], [200], [400], [800]]
+    records = measured(dict.fromkeys(("a", "gpu", "b", "c"), growing), {"ort-cuda": "no GPU"}, processes=2)
+    absent = {"runtime": "gpu", "error": "no GPU", "error_kind": "ComponentMissing"}
+    assert batches(records, "unavailable", **absent) == [1, 2, 4, 8]
+    together: dict[str | None, set[str]] = {}
+    for record in records:
+        together.setdefault(record.group, set()).add(record.runtime)
+    assert sorted(map(sorted, together.values())) == [["a", "b"]] * 4 + [["c"]] * 4 + [["gpu"]]

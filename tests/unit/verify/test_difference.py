@@ -1,0 +1,169 @@
+"""How far one output is from another: figures of small arrays, worked out by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from trt_workbench.verify.difference import can_match, difference, matched, row_sizes, typical_error
+
+INF, NAN = np.inf, np.nan
+# Three rows of 2x2, of length 5, 0 and 50.
+ROWS = np.array([[[3, 0], [0, 4]], [[0, 0], [0, 0]], [[30, 0], [0, -40]]], np.float32)
+# Off by 0.5 in each of the first two rows, and by 1 in the last.
+OFF = ROWS + np.array([[[0, 0], [0, 0.5]], [[0, 0], [0.5, 0]], [[0, 0], [0, -1]]], np.float32)
+
+
+def figures(found: Any, expected: Any, *, rows: bool = True, **asked: Any) -> dict[str, Any]:
+    """Those figures of a difference that are neither zero nor absent."""
+    document = difference(np.asarray(found), np.asarray(expected), rows=rows, **asked).document()
+    return {name: value for name, value in document.items() if value}
+
+
+def test_rows_are_measured_each_by_its_own_size_and_the_worst_one_counts() -> None:
+    found = difference(OFF[[1, 0, 2]], ROWS[[1, 0, 2]], rows=True)
+    assert (found.rel_l2, found.max_abs, found.max_rel, found.worst_row) == (0.1, 1, 0.125, 1)
+    assert (found.argmax_agreement, found.near_ties, found.nonfinite, found.changed) == (1, 0, 0, 0)
+    whole = difference(OFF, ROWS, rows=False)
+    assert (whole.rel_l2, whole.max_rel, whole.worst_row) == (pytest.approx((1.5 / 2525) ** 0.5), 1 / 40, 0)
+    small = difference(OFF[[2, 0]], ROWS[[2, 0]] * [[[1]], [[0.1]]], rows=True)
+    assert (small.rel_l2, small.max_rel) == (pytest.approx((2.7**2 + 4.1**2) ** 0.5 / 0.5), pytest.approx(4.1 / 0.4))
+
+
+def test_a_row_of_zeros_is_measured_by_the_others_and_by_nothing_where_all_are_zeros() -> None:
+    found = difference(OFF[1:] * [[[1], [8]], [[1], [1]]], ROWS[1:], rows=True)
+    assert (found.rel_l2, found.max_rel, found.worst_row) == (4 / 50, 4 / 40, 0)
+    zeros = difference(OFF[1:], ROWS[1:], rows=True, left_out=[1])
+    assert (zeros.rel_l2, zeros.max_rel, zeros.cosine) == (0.5, 0.5, None)
+
+
+def test_rows_that_are_left_out_are_not_compared() -> None:
+    found = difference(OFF, ROWS, rows=True, left_out=[0])
+    assert (found.rel_l2, found.worst_row) == (0.02, 2)
+    assert figures(OFF, ROWS, left_out=range(3)) == figures(np.zeros((3, 0)), np.zeros((3, 0))) == {}
+
+
+@pytest.mark.parametrize(("typical", "beyond"), [(0.12, 0.25), (0.125, 0.0), (0.0, 0.25), (-1.0, 1.0)])
+def test_elements_further_apart_than_was_asked_are_counted_in_the_worst_row(typical: float, beyond: float) -> None:
+    assert difference(OFF, ROWS, rows=True, typical=typical).beyond == beyond
+
+
+@pytest.mark.parametrize(("found", "cosine"), [([2, 4], 1), ([-1, -2], -1), ([-2, 1], 0), ([3, 1], 0.5**0.5)])
+def test_cosine(found: list[float], cosine: float) -> None:
+    assert difference(np.array([found]), np.array([[1.0, 2.0]]), rows=True).cosine == pytest.approx(cosine)
+
+
+def test_the_largest_elements_of_vectors_are_compared_and_what_changed_places_by_noise_is_a_near_tie() -> None:
+    expected = np.tile([0, 1, 0.5, 0], (2, 5, 1))
+    found = expected + np.array([0, 0, 0, 0.05])
+    assert difference(found, expected, rows=True).argmax_agreement == 1
+    expected[0, :3, 2] = 0.92, 0.88, 0.92
+    found[0, :3] = [0, 0.95, 0.97, 0.05], [0, 1, 1.1, 0.05], [9, 1, 0.92, 0.05]
+    for rows in (True, False):
+        one = difference(found, expected, rows=rows)
+        assert (one.argmax_agreement, one.near_ties) == (0.7, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "known"), [((4,), True, False), ((4,), False, True), ((4, 1), True, False), ((2, 2), True, True)]
+)
+def test_single_elements_have_no_largest(shape: tuple[int, ...], rows: bool, known: bool) -> None:
+    array = np.arange(4.0).reshape(shape)
+    assert difference(array, array, rows=rows).argmax_agreement == (1.0 if known else None)
+
+
+def test_nan_and_infinity_are_equal_to_themselves_alone() -> None:
+    expected = np.array([[NAN, INF, 3, 4], [NAN, INF, 1, 0], [NAN, 2, 0, 0]])
+    found = np.array([[NAN, INF, 3, 4.5], [INF, -INF, 1, 0], [0, 2, 0, 0]])
+    one = difference(found, expected, rows=True)
+    assert (one.nonfinite, one.worst_row, one.rel_l2, one.max_abs, one.max_rel) == (3, 1, INF, INF, INF)
+    assert row_sizes(found, expected, rows=True).tolist() == [0.1, INF, INF]
+    finite = difference(found[:1], expected[:1], rows=True)
+    assert (finite.nonfinite, finite.rel_l2, finite.cosine) == (0, 0.1, pytest.approx(27 / 5 / 29.25**0.5))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "rows", "apart"),
+    [
+        ([[1, 2], [3, 4], [5, 6]], [[1, 2], [3, 9], [5, 6]], True, {"changed": 0.5, "max_abs": 5, "worst_row": 1}),
+        ([[1, 2], [3, 4], [5, 6]], [[1, 2], [3, 9], [5, 6]], False, {"changed": 1 / 6, "max_abs": 5}),
+        ([True, False], [True, True], False, {"changed": 0.5, "max_abs": 1}),
+        (np.uint8([0]), np.uint8([255]), True, {"changed": 1, "max_abs": 255}),
+        (["a", "b"], ["a", "c"], True, {"changed": 1, "worst_row": 1}),
+        (3, 4, True, {"changed": 1, "max_abs": 1}),
+        ([[1.0]], [1.0], True, {"rel_l2": INF, "max_abs": INF, "max_rel": INF, "shape_differs": True}),
+    ],
+)
+def test_integers_strings_and_other_shapes(found: Any, expected: Any, rows: bool, apart: dict[str, Any]) -> None:
+    assert figures(found, expected, rows=rows) == apart
+    size = difference(np.asarray(found), np.asarray(expected), rows=rows).size
+    assert row_sizes(np.asarray(found), np.asarray(expected), rows=rows).max() == size
+    assert typical_error(np.asarray(found), np.asarray(expected)) == 0
+
+
+VALUES = st.sampled_from([0.0, 0.5, -0.25, 2.0, 40.0, NAN, INF, -INF])
+ARRAYS = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3).flatmap(
+    lambda shape: st.tuples(*(hnp.arrays(np.float64, shape, elements=VALUES),) * 2)
+)
+
+
+@given(ARRAYS, st.booleans(), st.sampled_from([np.float16, np.float64, np.int32]))
+def test_the_size_of_each_row_is_that_of_the_row_alone(
+    pair: tuple[NDArray[np.float64], NDArray[np.float64]], rows: bool, dtype: type
+) -> None:
+    found, expected = (
+        np.nan_to_num(one, posinf=7, neginf=8).astype(dtype) if dtype is np.int32 else one.astype(dtype) for one in pair
+    )
+    alone = (
+        [difference(found[[row]], expected[[row]], rows=True).size for row in range(len(expected))]
+        if rows and expected.ndim
+        else [difference(found, expected, rows=False).size]
+        if expected.ndim
+        else [difference(found[None], expected[None], rows=True).size]
+    )
+    assert row_sizes(found, expected, rows=rows) == pytest.approx(alone)
+
+
+def test_one_element_in_ten_does_not_make_the_typical_error() -> None:
+    expected = np.array([5, -10, 0, 1, 1, 1, 1, 1, 1, 1, 1.0])
+    error = np.arange(11) / 10
+    assert typical_error(expected - error, expected) == pytest.approx(0.9 / 10)
+    assert typical_error(error / 4, np.zeros(11)) == pytest.approx(0.9 / 4)
+    assert typical_error(error / 4, np.full(11, 0.25)) == pytest.approx(0.9)
+    odd = np.array([NAN, INF, NAN, 5.0])
+    assert typical_error(np.append(expected - error, odd), np.append(expected, [NAN, 1, 3, INF])) == pytest.approx(0.09)
+    assert typical_error(odd[:3], odd[:3]) == typical_error(np.zeros(0), np.zeros(0)) == 0
+    assert typical_error(np.ones((1, 2)), np.zeros((2, 1))) == 0
+
+
+@given(st.integers(0, 99), st.sampled_from([(2, 5, 3), (3, 4), (1, 2, 2, 2)]))
+def test_vectors_that_rounding_swapped_are_put_back(seed: int, shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(seed)
+    expected = generator.permuted(np.arange(np.prod(shape)), axis=0).reshape(shape).astype(np.float32)
+    expected[..., 0] *= 1e-6 if len(shape) > 2 else 1  # such as a class beside coordinates in pixels
+    found = np.stack([generator.permutation(row) for row in expected])
+    if len(shape) > 2:
+        expected[..., -1] = found[..., -1] = 0
+    ordered = matched(found, expected)
+    assert np.array_equal(ordered, expected)
+    assert ordered.dtype == found.dtype
+
+
+def test_each_column_of_the_vectors_weighs_the_same() -> None:
+    expected = np.array([[[1000.0, 0.001, 0, NAN], [1001, 0.002, 0, 5]]])
+    found = np.array([[[1001.5, 0.001, 0, NAN], [1000, 0.002, 0, 5]]])
+    assert np.array_equal(matched(found, expected), found, equal_nan=True)
+    found[..., 3] = 0
+    assert np.array_equal(matched(found, expected), found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "can"),
+    [((2, 512), True), ((2, 513), False), ((600, 2), True), ((2, 1), False), ((5,), False), ((3, 2, 900), True)],
+)
+def test_what_can_be_put_in_order(shape: tuple[int, ...], can: bool) -> None:
+    assert can_match(np.zeros(shape)) is can
