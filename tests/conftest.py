@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,40 @@ def started_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(sys, "argv", [f"/somewhere/bin/{argv[0]}", *argv[1:]] if argv else ["pytest"])
 
     return set_up
+
+
+@pytest.fixture
+def outside_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Let a package look installed, here and in worker processes, as its metadata on the import path make it.
+
+    `outside_package({"trt_workbench.backends": {"mine": "my_module:Mine"}}, folder_of_my_module, name="my-package")`
+    """
+
+    def install(entry_points: Mapping[str, Mapping[str, str]], *folders: Path, name: str = "addon") -> None:
+        metadata = tmp_path / f"site-{name}" / f"{name.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        with (metadata / "entry_points.txt").open("w") as file:
+            for group, found in entry_points.items():
+                file.writelines([f"[{group}]\n", *(f"{key} = {value}\n" for key, value in found.items())])
+        for folder in (*folders, metadata.parent, Path(__file__).parents[1]):
+            monkeypatch.syspath_prepend(folder)
+            monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        for value in [value for found in entry_points.values() for value in found.values()]:
+            if not value.startswith("tests."):  # of the same name in another folder
+                monkeypatch.delitem(sys.modules, value.split(":")[0], raising=False)
+
+    return install
+
+
+@pytest.fixture
+def outside_backend(outside_package: Callable[..., None]) -> Callable[..., None]:
+    """Add a backend by an installed package: `outside_backend("mine", "my_module:Mine", folder_of_my_module)`."""
+
+    def add(name: str, where: str, *folders: Path) -> None:
+        outside_package({"trt_workbench.backends": {name: where}}, *folders, name=f"with-{name}")
+
+    return add
 
 
 LLM_VOCABULARY, LLM_POSITIONS = 300, 64
