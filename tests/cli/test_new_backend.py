@@ -50,6 +50,7 @@ def test_eval_coco_and_report(tmp_path: Path) -> None:
     result = trtw("eval-coco", "--backend", "my-runtime", "--limit", 4, "--output", run, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads((run / "metrics.json").read_text())["backend"] == "my-runtime"
+    assert json.loads((run / "env.json").read_text())["packages"]["trtw-my-runtime"] == "1.0"
     assert trtw("report", run, "--output", tmp_path / "overview").exit_code == 0
     assert "my-runtime" in (run / "report.html").read_text()
 

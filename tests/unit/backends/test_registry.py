@@ -109,6 +109,12 @@ def test_a_package_that_cannot_be_used_is_one_sentence(
         registry.require_backend(name)
 
 
+def test_which_backends_run_plans() -> None:
+    assert [name for name in ("auto", *NAMES) if registry.runs_plans(name)] == ["trt"]
+    with pytest.raises(UsageProblem, match="no backend called 'auto'; there are: trt"):
+        registry.get_backend("auto")
+
+
 def test_unknown_backend_names_near_matches() -> None:
     with pytest.raises(UsageProblem, match="did you mean ort-cpu"):
         registry.get_backend("ort_cpu")

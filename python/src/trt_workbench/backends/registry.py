@@ -54,6 +54,15 @@ def get_backend(name: str) -> Backend:
         raise _cannot_serve(name, Availability(ok=False, reason=str(problem))) from problem
 
 
+def runs_plans(name: str) -> bool:
+    """Say whether the backend called `name` executes TensorRT engines; "auto" never chooses one that builds.
+
+    Raises:
+        UsageProblem: there is no such backend.
+    """
+    return name != AUTO and get_backend(name).plans
+
+
 def availability(name: str) -> Availability:
     """Say whether the backend called `name` can serve here.
 
@@ -105,7 +114,7 @@ def check_name(name: str, also: Sequence[str] = ()) -> None:
 
 
 def _entry(name: str) -> EntryPoint:
-    check_name(name, also=[AUTO])
+    check_name(name, also=[AUTO] if name != AUTO else [])
     return _BACKENDS.get(name) or extensions(BACKENDS, _BACKENDS)[name]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.sanitize import save_model
@@ -52,7 +52,7 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         UsageProblem: a size or shape is of nothing in the model, no inputs can be drawn, or the first model does not
             run on them.
     """
-    backend = require_backend("ort-cpu")
+    backend = require_backend(REFERENCE)
 
     def run(path: Path, arrays: Arrays) -> Arrays:
         with backend.load(path) as session:

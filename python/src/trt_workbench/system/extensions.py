@@ -27,6 +27,12 @@ def extensions(group: str, taken: Container[str]) -> dict[str, EntryPoint]:
     return found
 
 
+def extension_packages() -> dict[str, str]:
+    """Return the versions of the packages that add something."""
+    found = (entry.dist for group in (BACKENDS, FAMILIES) for entry in _entries(group, tuple(sys.path)))
+    return {package.name: package.version for package in found if package}
+
+
 @functools.cache
 def _entries(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 - where they are found
     return tuple(entry_points(group=group))
