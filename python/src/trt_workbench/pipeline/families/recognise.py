@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.pipeline.families.base import DoesNotFit, Family, ModelFacts
 from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
 from trt_workbench.pipeline.families.yolov10 import YoloV10
 from trt_workbench.pipeline.families.yolox import YoloX
+from trt_workbench.system.extensions import FAMILIES, extensions, load_extension
 
 _FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
 # Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
@@ -21,8 +22,11 @@ _DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "l
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
-FAMILY_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
-"""Values of `--family`."""
+
+def family_names() -> tuple[str, ...]:
+    """Return the values of `--family`, those of other packages last."""
+    own = (*_FAMILIES, *_YOLOX_ENCODINGS)
+    return (*own, *extensions(FAMILIES, own))
 
 
 def recognise(
@@ -37,16 +41,18 @@ def recognise(
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
     Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
+    Those of other packages are asked where none of our own fits.
 
     Args:
         inputs: the session's inputs.
         outputs: the session's outputs.
         metadata: the model's own key-value metadata.
-        family: one of FAMILY_NAMES, or None to recognise it.
+        family: one of `family_names()`, or None to recognise it.
         imgsz: (height, width) in pixels for a model that takes any size.
 
     Raises:
         UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
+        ComponentMissing: the package that the named family comes from cannot be used.
     """
     _refuse_separate_logits(outputs)
     asked = family or metadata.get("family")
@@ -70,12 +76,11 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
-    if name not in FAMILY_NAMES:
-        raise UsageProblem(
-            f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
-        )
+    if name not in (known := family_names()):
+        raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
     encoding = _YOLOX_ENCODINGS.get(name)
-    fits, reasons = _try({name: YoloX if encoding else _FAMILIES[name]}, outputs, facts)
+    kind = YoloX if encoding else _FAMILIES.get(name) or _outside(name)
+    fits, reasons = _try({name: kind}, outputs, facts)
     if len(fits) != 1:
         why = "; ".join(reasons) if reasons else "more than one output could be it"
         raise UsageProblem(
@@ -87,6 +92,10 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFa
 
 def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
+    if not fits:
+        others, broken = _all_outside()
+        fits, more = _try(others, outputs, facts)
+        reasons += [*more, *broken]
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
     if len(outputs) > 1:
@@ -98,8 +107,27 @@ def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
         f"It is not certain which detector family the model is of: {why}. "
-        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(FAMILY_NAMES)}."
+        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(family_names())}."
     )
+
+
+def _outside(name: str) -> type[Family]:
+    entry = extensions(FAMILIES, (*_FAMILIES, *_YOLOX_ENCODINGS))[name]
+    try:
+        return load_extension(entry, Family, name)  # type: ignore[type-abstract]
+    except ComponentMissing as problem:
+        raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
+
+
+def _all_outside() -> tuple[dict[str, type[Family]], list[str]]:
+    """Return the families of other packages, and why some cannot be had."""
+    found, broken = {}, []
+    for name in family_names()[len(_FAMILIES) + len(_YOLOX_ENCODINGS) :]:
+        try:
+            found[name] = _outside(name)
+        except ComponentMissing as problem:
+            broken.append(str(problem))
+    return found, broken
 
 
 def _try(
