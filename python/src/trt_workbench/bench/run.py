@@ -98,8 +98,8 @@ class BenchRun:
 
     def _load_all(self, points: Sequence[Point], stack: contextlib.ExitStack) -> dict[str, _Loaded]:
         """Return those that could be loaded, by key; the others become failed records."""
-        may = self.config.loading == "together"
-        together = [one for one in points if may and not get_backend(one.backend).times_kernels]
+        alone = self.config.loading == "apart"
+        together = [one for one in points if not (alone or get_backend(one.backend).times_kernels)]
         loaded = {}
         for batch in [*([one] for one in points if one not in together), together]:
             begun = []
