@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trt_workbench.backends.registry import AUTO, runs_plans
+from trt_workbench.backends.registry import AUTO
 from trt_workbench.measure.queries import MeasureSettings
 from trt_workbench.measure.random_arrays import Shapes
 
@@ -81,6 +81,8 @@ class InferRequest:
     @property
     def is_native(self) -> bool:
         """Whether TensorRT runs it through the core, which has a bench of its own."""
+        from trt_workbench.backends.registry import runs_plans
+
         return not self.is_model or runs_plans(self.backend)
 
 
