@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
@@ -23,10 +23,12 @@ _DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "l
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
 
+_OWN_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
+
+
 def family_names() -> tuple[str, ...]:
     """Return the values of `--family`, those of other packages last."""
-    own = (*_FAMILIES, *_YOLOX_ENCODINGS)
-    return (*own, *extensions(FAMILIES, own))
+    return (*_OWN_NAMES, *extensions(FAMILIES, _OWN_NAMES))
 
 
 def recognise(
@@ -79,8 +81,8 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFa
     if name not in (known := family_names()):
         raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
     encoding = _YOLOX_ENCODINGS.get(name)
-    kind = YoloX if encoding else _FAMILIES.get(name) or _outside(name)
-    fits, reasons = _try({name: kind}, outputs, facts)
+    _kind(name)  # says at once what its package lacks
+    fits, reasons = _try([name], outputs, facts)
     if len(fits) != 1:
         why = "; ".join(reasons) if reasons else "more than one output could be it"
         raise UsageProblem(
@@ -93,9 +95,8 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: ModelFa
 def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
     if not fits:
-        others, broken = _all_outside()
-        fits, more = _try(others, outputs, facts)
-        reasons += [*more, *broken]
+        fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts)
+        reasons += more
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
     if len(outputs) > 1:
@@ -111,37 +112,25 @@ def _guessed(outputs: Sequence[TensorSpec], facts: ModelFacts) -> Family:
     )
 
 
-def _outside(name: str) -> type[Family]:
-    entry = extensions(FAMILIES, (*_FAMILIES, *_YOLOX_ENCODINGS))[name]
+def _kind(name: str) -> type[Family]:
+    if name in _OWN_NAMES:
+        return _FAMILIES.get(name, YoloX)
     try:
-        return load_extension(entry, Family, name)  # type: ignore[type-abstract]
+        return load_extension(extensions(FAMILIES, _OWN_NAMES)[name], Family, name)  # type: ignore[type-abstract]
     except ComponentMissing as problem:
         raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
 
 
-def _all_outside() -> tuple[dict[str, type[Family]], list[str]]:
-    """Return the families of other packages, and why some cannot be had."""
-    found, broken = {}, []
-    for name in family_names()[len(_FAMILIES) + len(_YOLOX_ENCODINGS) :]:
-        try:
-            found[name] = _outside(name)
-        except ComponentMissing as problem:
-            broken.append(str(problem))
-    return found, broken
-
-
-def _try(
-    families: Mapping[str, type[Family]], outputs: Sequence[TensorSpec], facts: ModelFacts
-) -> tuple[list[Family], list[str]]:
+def _try(names: Iterable[str], outputs: Sequence[TensorSpec], facts: ModelFacts) -> tuple[list[Family], list[str]]:
     fits, reasons = [], []
     for output in outputs:
-        for name, kind in families.items():
+        for name in names:
             try:
                 if not output.dtype.startswith("float"):
                     text = f"it holds {output.dtype}, not floating-point numbers"
                     raise DoesNotFit(text)
-                fits.append(kind.create(output, facts))
-            except DoesNotFit as reason:
+                fits.append(_kind(name).create(output, facts))
+            except (DoesNotFit, ComponentMissing) as reason:
                 reasons.append(f"not {name} from {output.name}, because {reason}")
     return fits, reasons
 
