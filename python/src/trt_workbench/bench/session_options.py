@@ -74,13 +74,15 @@ def _asked(point: Point, extra: Mapping[str, Any], shapes: Profile | None = None
 def _profile(point: Point, model: Path, ranges: Ranges) -> Profile | None:
     """Return the shapes; None for a plan, and for a model without dynamic inputs."""
     symbols = dimension_symbols(model)
-    sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
     dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
+    if not dynamic:
+        return None
+    sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
     shapes = {}
     for name, shape in dynamic.items():
         low, best, high = (tuple(_value(side, name, axis, dim) for axis, dim in enumerate(shape)) for side in sides)
         shapes[name] = ShapeRange(min=low, opt=best, max=high)
-    return Profile(shapes=shapes) if shapes else None
+    return Profile(shapes=shapes)
 
 
 def _values(point: Point, symbols: Symbols, ranges: Ranges, which: int | None) -> dict[str, int]:
