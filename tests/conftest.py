@@ -1,5 +1,6 @@
 """What tests of several folders share."""
 
+import importlib
 import os
 import signal
 import sys
@@ -77,11 +78,13 @@ def started_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def outside_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+def outside_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
     """Let a package look installed, here and in worker processes, as its metadata on the import path make it.
 
     `outside_package({"trt_workbench.backends": {"mine": "my_module:Mine"}}, folder_of_my_module, name="my-package")`
     """
+
+    added: list[str] = []
 
     def install(entry_points: Mapping[str, Mapping[str, str]], *folders: Path, name: str = "addon") -> None:
         metadata = tmp_path / f"site-{name}" / f"{name.replace('-', '_')}-1.0.dist-info"
@@ -91,13 +94,17 @@ def outside_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable
             for group, found in entry_points.items():
                 file.writelines([f"[{group}]\n", *(f"{key} = {value}\n" for key, value in found.items())])
         for folder in (*folders, metadata.parent, Path(__file__).parents[1]):
-            monkeypatch.syspath_prepend(folder)
-            monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+            added.append(str(folder))
+            sys.path.insert(0, added[-1])  # not monkeypatch's way: it would take away what libraries add meanwhile
+            monkeypatch.setenv("PYTHONPATH", added[-1], prepend=os.pathsep)
+        importlib.invalidate_caches()
         for value in [value for found in entry_points.values() for value in found.values()]:
             if not value.startswith("tests."):  # of the same name in another folder
                 monkeypatch.delitem(sys.modules, value.split(":")[0], raising=False)
 
-    return install
+    yield install
+    for folder in added:
+        sys.path.remove(folder)
 
 
 @pytest.fixture
