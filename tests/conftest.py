@@ -1,9 +1,10 @@
 """What tests of several folders share."""
 
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,46 @@ def started_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(sys, "argv", [f"/somewhere/bin/{argv[0]}", *argv[1:]] if argv else ["pytest"])
 
     return set_up
+
+
+@pytest.fixture
+def outside_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Let a package look installed, here and in worker processes, as its metadata on the import path make it.
+
+    `outside_package({"trt_workbench.backends": {"mine": "my_module:Mine"}}, folder_of_my_module, name="my-package")`
+    """
+
+    added: list[str] = []
+
+    def install(entry_points: Mapping[str, Mapping[str, str]], *folders: Path, name: str = "addon") -> None:
+        metadata = tmp_path / f"site-{name}" / f"{name.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        with (metadata / "entry_points.txt").open("w") as file:
+            for group, found in entry_points.items():
+                file.writelines([f"[{group}]\n", *(f"{key} = {value}\n" for key, value in found.items())])
+        for folder in (*folders, metadata.parent, Path(__file__).parents[1]):
+            added.append(str(folder))
+            sys.path.insert(0, added[-1])  # not monkeypatch's way: it would take away what libraries add meanwhile
+            monkeypatch.setenv("PYTHONPATH", added[-1], prepend=os.pathsep)
+        importlib.invalidate_caches()
+        for value in [value for found in entry_points.values() for value in found.values()]:
+            if not value.startswith("tests."):  # of the same name in another folder
+                monkeypatch.delitem(sys.modules, value.split(":")[0], raising=False)
+
+    yield install
+    for folder in added:
+        sys.path.remove(folder)
+
+
+@pytest.fixture
+def outside_backend(outside_package: Callable[..., None]) -> Callable[..., None]:
+    """Add a backend by an installed package: `outside_backend("mine", "my_module:Mine", folder_of_my_module)`."""
+
+    def add(name: str, where: str, *folders: Path) -> None:
+        outside_package({"trt_workbench.backends": {name: where}}, *folders, name=f"with-{name}")
+
+    return add
 
 
 LLM_VOCABULARY, LLM_POSITIONS = 300, 64

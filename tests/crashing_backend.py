@@ -8,7 +8,6 @@ graphs with that operator are wrong.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -22,17 +21,6 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import DeviceFailure
 
 NAME = "crashing"
-# The worker of verify, in a process that knows this backend.
-WORKER = (
-    sys.executable,
-    "-c",
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
-    "from trt_workbench.backends import registry\n"
-    "from trt_workbench.measure.serving import run_worker\n"
-    "from trt_workbench.verify.worker import Verifier\n"
-    f"registry._BACKENDS[{NAME!r}] = registry._Entry('tests.crashing_backend', 'CrashingBackend')\n"
-    "run_worker(Verifier())\n",
-)
 
 
 class CrashingSession(Session):

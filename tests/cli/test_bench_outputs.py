@@ -1,15 +1,13 @@
 """What `trtw bench` times is compared with a reference: a backend that is wrong at batch 2 alone is never ranked."""
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
-from trt_workbench.backends import registry
-from trt_workbench.bench import worker
 from trt_workbench.cli.app import app
 from trt_workbench.runs.records import Record, read_records
 
@@ -34,12 +32,6 @@ class FakeBackend(OrtCpuBackend):
         session._infer = wrong
         return session
 """
-WORKER = """
-from trt_workbench.backends import registry
-from trt_workbench.bench import worker
-registry._BACKENDS["fake"] = registry._Entry("fake_backend", "FakeBackend")
-worker.main()
-"""
 
 
 def trtw(*arguments: object) -> Result:
@@ -51,14 +43,11 @@ def measured(directory: Path) -> list[Record]:
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register a backend that nothing in the package names, here and in worker processes."""
+def fake(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
+    """Install a backend that nothing in the package names."""
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "fake_backend.py").write_text(FAKE)
-    monkeypatch.syspath_prepend(tmp_path / "lib")
-    monkeypatch.setitem(registry._BACKENDS, "fake", registry._Entry("fake_backend", "FakeBackend"))
-    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'lib')!r})\n{WORKER}"
-    monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", program))
+    outside_backend("fake", "fake_backend:FakeBackend", tmp_path / "lib")
 
 
 @pytest.fixture

@@ -16,7 +16,12 @@ from trt_workbench.engine.options import BuildSettings
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs" / "guides").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "guides").glob("*.md"),
+        *(ROOT / "docs" / "reference").glob("*.md"),
+    ]
 )
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -1,6 +1,7 @@
 """`trtw verify` as a program: exit codes, its page, its run in the overview."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from tests.onnx_text import write_onnx
 from tests.unit.onnxtools.test_sanitize_attention import attention
 from typer.testing import CliRunner, Result
 
-from trt_workbench.backends import registry
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.cli.app import app
 from trt_workbench.verify import isolation
@@ -25,8 +25,8 @@ DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yol
 
 
 @pytest.fixture(autouse=True)
-def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
+def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
     monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
 
@@ -115,9 +115,8 @@ def bisect(model: Path, output: Path, fault: str, *more: object) -> Result:
 
 
 @pytest.fixture
-def masked_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    entry = registry._Entry("tests.graph_fault_backend", "GraphFaultBackend")
-    monkeypatch.setitem(registry._BACKENDS, "graph-fault", entry)
+def masked_attention(tmp_path: Path, outside_backend: Callable[..., None]) -> Path:
+    outside_backend("graph-fault", "tests.graph_fault_backend:GraphFaultBackend")
     return attention_model(tmp_path / "attention.onnx", layers=1)
 
 

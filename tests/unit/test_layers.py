@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import trt_workbench
+from trt_workbench.backends.registry import backend_names
 
 PACKAGE = Path(trt_workbench.__file__).parent
 LAYERS = (
@@ -29,6 +30,8 @@ LAYERS = (
 LEAVES = ("errors",)
 RUNTIMES = ("onnxruntime", "tensorrt", "torch", "transformers", "trt_workbench_native")
 HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "pycocotools")
+# They name PyTorch, the package.
+PACKAGES_NAMED = ("runs/machines.py", "system/environment.py", "system/launcher.py", "pipeline/language/export.py")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -71,6 +74,33 @@ def test_only_backends_and_the_engine_import_a_runtime(module: Path) -> None:
     if module.parts[0] == "onnxtools" and module.stem.startswith("export_"):
         allowed = {"torch", "transformers"}  # where a model comes from, not what executes it
     assert used <= allowed
+
+
+def names_compared(text: str) -> list[str]:
+    """Names of backends that code compares with, or keeps a table of."""
+    tree = ast.parse(text)
+    compared: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            compared += [node.left, *node.comparators]
+        elif isinstance(node, ast.Dict):
+            compared += node.keys
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.Tuple | ast.Set | ast.List):
+            compared.append(node.value)
+    parts = [part for one in compared if one is not None for part in [one, *ast.iter_child_nodes(one)]]
+    return sorted({part.value for part in parts if isinstance(part, ast.Constant)} & set(backend_names()))
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.parts[0] != "backends"], ids=str)
+def test_no_module_goes_by_the_name_of_a_backend(module: Path) -> None:
+    """What a backend can do stands in its class: a new one is a module and a line of the registry."""
+    packages = {"torch"} if module.as_posix() in PACKAGES_NAMED else set()
+    assert set(names_compared((PACKAGE / module).read_text(encoding="utf-8"))) <= packages
+
+
+@pytest.mark.parametrize("text", ['a == "trt"', 'a in ("torch",)', '{"ort-trt": 1}', 'A = ("x", "trt")', 'A = "trt"'])
+def test_a_name_would_be_found(text: str) -> None:
+    assert names_compared(text)
 
 
 def test_an_upward_import_is_found() -> None:

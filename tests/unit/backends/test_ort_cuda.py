@@ -8,9 +8,10 @@ import onnxruntime as ort
 import pytest
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, load_gpu_session
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"

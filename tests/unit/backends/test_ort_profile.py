@@ -7,6 +7,7 @@ import numpy as np
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_profile import profiled_runs
 
 
@@ -16,7 +17,7 @@ def test_the_trace_is_found_in_a_folder_whose_name_is_no_text(tmp_path: Path) ->
     folder.mkdir()
     for runs in (1, 2):
         trace, _ = profiled_runs(
-            "ort-cpu", model, SessionOptions(), lambda _: {"x": np.ones(2, np.float32)}, runs, folder
+            OrtCpuBackend(), model, SessionOptions(), lambda _: {"x": np.ones(2, np.float32)}, runs, folder
         )
         assert trace.parent == folder
         assert trace.read_text().count("model_run") == runs

@@ -11,7 +11,8 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, LoadRequest, _shape_keys, load_gpu_session
+from trt_workbench.backends.ort_backend import LoadRequest
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, _shape_keys, load_gpu_session
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.proto import operator_name

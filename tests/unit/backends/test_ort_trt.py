@@ -9,7 +9,7 @@ import pytest
 
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
-from trt_workbench.backends.ort_gpu import LoadRequest
+from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.backends.ort_trt_options import LEFT_OUT, TRT_OPTIONS
 from trt_workbench.errors import ComponentMissing, UsageProblem

@@ -7,7 +7,10 @@ import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends import partitions
+from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_assignment import AssignedGroup, Assignment
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.ort_trt import OrtTrtBackend
 from trt_workbench.backends.partitions import PartitionRequest, find_partitions
 from trt_workbench.engine import native
 from trt_workbench.errors import DeviceFailure
@@ -64,7 +67,8 @@ def test_what_the_runtime_says_counts_and_reasons_are_added(
         AssignedGroup(CPU, (("Shape", "shape_of_x"), ("Gather", "batch_of_x"))),
     )
     monkeypatch.setattr(partitions, "_ask", lambda *_: Assignment(groups))
-    monkeypatch.setattr(partitions, "gpu_availability", lambda _: SimpleNamespace(ok=True))
+    for backend in (OrtTrtBackend, OrtCudaBackend):
+        monkeypatch.setattr(backend, "availability", lambda _: Availability(ok=True))
     found = find_partitions(PartitionRequest(model))
     assert found.source == "assigned"
     assert found.counts() == {CPU: 2, CUDA: 2, TRT: 2}

@@ -1,4 +1,4 @@
-import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.backends import registry
-from trt_workbench.backends.base import Availability, Backend
+from trt_workbench.backends.base import Availability
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
@@ -49,21 +49,70 @@ def test_a_precision_is_refused_without_a_model(name: str, served: str, unknown:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_backend_has_the_name_it_is_asked_by(name: str) -> None:
-    if importlib.util.find_spec(registry._BACKENDS[name].module) is None:
-        with pytest.raises(ComponentMissing, match="not part of this version"):
-            registry.get_backend(name)
-    else:
-        backend = registry.get_backend(name)
-        assert isinstance(backend, Backend)
-        assert backend.name == name
+    assert registry.get_backend(name).name == name
 
 
-def test_a_module_that_is_absent_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = registry._Entry("trt_workbench.backends.nowhere", "Nowhere")
-    monkeypatch.setitem(registry._BACKENDS, "torch", entry)
-    assert not registry.availabilities()["torch"].ok
-    with pytest.raises(ComponentMissing, match="torch cannot serve here: It is not part of this version"):
-        registry.require_backend("torch")
+MODULE = """
+from trt_workbench.backends.base import Availability, Backend
+
+class Silent(Backend):
+    name, file_kinds = "silent", (".onnx",)
+
+    def availability(self):
+        return Availability(ok=True)
+
+    def _load(self, model, options):
+        raise NotImplementedError
+
+class Raises(Silent):
+    name = "raises"
+
+    def availability(self):
+        raise RuntimeError("no licence")
+
+class Unfinished(Backend):
+    name = "unfinished"
+"""
+
+
+def test_backends_of_other_packages_stand_after_our_own(tmp_path: Path, outside_package: Callable[..., None]) -> None:
+    (tmp_path / "silent_module.py").write_text(MODULE)
+    outside_package({"trt_workbench.backends": {"silent": "silent_module:Silent"}}, tmp_path)
+    assert registry.backend_names() == (*NAMES, "silent")
+    assert registry.require_backend("silent").name == "silent"
+    with pytest.raises(UsageProblem, match="did you mean silent"):
+        registry.get_backend("silnet")
+    assert isinstance(registry.get_backend("ort-cpu"), OrtCpuBackend)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "why"),
+    [
+        ("absent", "no_such_module:Nothing", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("nothing", "silent_module:Nothing", "AttributeError.*'Nothing'"),
+        ("other-class", "silent_module:Availability", "silent_module:Availability is no Backend that can be used"),
+        ("unfinished", "silent_module:Unfinished", "silent_module:Unfinished is no Backend that can be used"),
+        ("other", "silent_module:Silent", "silent_module:Silent calls itself 'silent', not 'other'"),
+        ("raises", "silent_module:Raises", "RuntimeError: no licence"),
+        ("addon:ort-cpu", "silent_module:Silent", "the name ort-cpu is taken"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, outside_package: Callable[..., None], name: str, where: str, why: str
+) -> None:
+    (tmp_path / "silent_module.py").write_text(MODULE)
+    outside_package({"trt_workbench.backends": {name.removeprefix("addon:"): where}}, tmp_path)
+    found = registry.availabilities()
+    assert found["ort-cpu"].ok
+    assert re.fullmatch(rf"Its package addon 1\.0 cannot be used here \({why}.*\); .*", found[name].reason)
+    with pytest.raises(ComponentMissing, match=f"Backend {name} cannot serve here: Its package addon 1"):
+        registry.require_backend(name)
+
+
+def test_which_backends_run_plans() -> None:
+    assert [name for name in ("auto", *NAMES) if registry.runs_plans(name)] == ["trt"]
+    with pytest.raises(UsageProblem, match="no backend called 'auto'; there are: trt"):
+        registry.get_backend("auto")
 
 
 def test_unknown_backend_names_near_matches() -> None:
@@ -113,8 +162,7 @@ def test_auto_says_first_which_environment_is_made_for_the_gpu(
 def test_auto_candidates_load_the_kind_they_stand_for() -> None:
     for suffix, names in registry._AUTO.items():
         for name in names:
-            if registry._BACKENDS[name].is_part:
-                assert suffix in registry.get_backend(name).file_kinds
+            assert suffix in registry.get_backend(name).file_kinds
 
 
 def test_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None
         (SessionOptions(extra={"devise": "cpu"}), "did you mean device"),
         (SessionOptions(extra={"device": "tpu"}), "cpu, cuda or cuda:N"),
         (SessionOptions(extra={"device": "meta"}), "cpu, cuda or cuda:N"),
-        (SessionOptions(precision="int8", extra=CPU), "fp32, fp16, bf16"),
+        (SessionOptions(precision="int8", extra=CPU), "fp32, fp16 or bf16"),
         (SessionOptions(concurrency=0, extra=CPU), "at least 1"),
     ],
 )

@@ -23,6 +23,7 @@ from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.engine import native
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.pipeline.letterbox import preprocess
 
@@ -72,7 +73,7 @@ def test_fp16_where_types_come_from_the_graph(
     weights = np.random.default_rng(0).standard_normal((16, 5), np.float32)
     write_onnx(path, "linear (float[4,16] x) => (float[4,5] y) { y = MatMul(x, w) }", {"w": weights})
     x = np.random.default_rng(1).standard_normal((4, 16), np.float32)
-    options = SessionOptions(precision="fp16", extra={"note": notes.append, **extra})
+    options = SessionOptions(precision="fp16", extra=extra, note=notes.append)
     with TrtBackend().load(path, options) as session:
         assert {spec.dtype for spec in (*session.inputs, *session.outputs)} == {"float32"}
         difference = np.abs(session.run({"x": x})["y"] - x @ weights).max()
@@ -107,9 +108,29 @@ def test_a_session_takes_the_state_of_another(tmp_path: Path) -> None:
         assert once.run({"x": x})["told"].tolist() == [2.0, 20.0]
 
 
+@pytest.mark.parametrize(
+    ("extra", "config", "profile"),
+    [
+        ({}, "", "images:2x3x8x8"),
+        ({}, "optimization_level: 1", "images:2x3x8x8"),
+        ({"max_batch": 4}, "", "images:1x3x8x8/4x3x8x8/4x3x8x8"),
+        ({"profiles": ["images:3x3x8x8"]}, "", "images:3x3x8x8"),
+        ({}, "profiles: ['images:3x3x8x8']", "images:3x3x8x8"),
+    ],
+)
+def test_an_engine_is_built_for_the_shapes_of_the_caller_unless_options_name_others(
+    model: Path, tmp_path: Path, extra: dict[str, Any], config: str, profile: str
+) -> None:
+    (tmp_path / "build.yaml").write_text(config)
+    options = {**extra, **({"config": tmp_path / "build.yaml"} if config else {})}
+    shapes = Profile.model_validate("images:2x3x8x8")
+    with TrtBackend().load(model, SessionOptions(extra=options, shapes=shapes)) as session:
+        assert session.provenance["manifest"]["options"]["profiles"] == [profile]
+
+
 def test_a_model_is_built_kept_and_run(model: Path) -> None:
     notes: list[str] = []
-    options = SessionOptions(extra={"max_batch": 4, "note": notes.append})
+    options = SessionOptions(extra={"max_batch": 4}, note=notes.append)
     inputs = {"images": np.random.default_rng(1).random((3, 3, 8, 8), np.float32)}
     with TrtBackend().load(model, options) as session, OrtCpuBackend().load(model) as reference:
         np.testing.assert_array_equal(session.run(inputs)["means"], reference.run(inputs)["means"])

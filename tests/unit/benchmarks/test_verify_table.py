@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,15 +101,16 @@ def test_a_fixed_batch_is_verified_at_that_batch(tmp_path: Path) -> None:
     assert (record["verdict"], record["cases"]) == ("right", ["fixed shapes"])
 
 
-def test_a_wrong_one_keeps_its_model_inputs_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_one_keeps_its_model_inputs_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
+) -> None:
     from tests import faulty_backend
     from zoo import jobs
 
-    from trt_workbench.backends import registry
     from trt_workbench.verify import isolation
 
     monkeypatch.setattr(isolation, "WorkerProcess", InProcessWorker)
-    monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
     monkeypatch.setattr(jobs, "_options", lambda _: {"fault": "rows after the first"})
     record = jobs.run(jobs.Job("generated-001", "faulty", "fp32"), tmp_path)

@@ -96,7 +96,7 @@ class DeviceSession(StateSession):
 
     def __init__(self, session: Session, options: SessionOptions) -> None:
         self._session, self._into = session, dict(options.extra["state"])
-        self._longest = 6 if options.extra.get("profiles") else 1
+        self._longest = 6 if options.shapes else 1
         self.inputs = tuple(spec for spec in session.inputs if spec.name not in self._into.values())
         self.outputs = tuple(spec for spec in session.outputs if spec.name not in self._into)
         self.held: dict[str, Any] = {
@@ -125,13 +125,13 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     """What is asked of `trt`, from a double of its backend that runs the graph on ONNX Runtime."""
     from trt_workbench.pipeline.llm import opening
 
-    seen: list[Any] = []
+    seen: list[SessionOptions] = []
     loaded: list[DeviceSession] = []
 
     class Double:
         def load(self, path: Path, options: SessionOptions) -> DeviceSession:
-            seen.append(options.extra)
-            split_options(options)  # the backend itself knows every option and can read the profiles
+            seen.append(options)
+            split_options(options)  # the backend itself knows every option
             loaded.append(DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options))
             return loaded[-1]
 
@@ -139,11 +139,11 @@ def test_state_that_stays_on_the_device(llm_folder: Folders, monkeypatch: pytest
     directory, prompts = examine_llm_directory(llm_folder("llama")), TOKENS[:12].reshape(2, 6)
     model = open_cached(BackendChoice("trt", "fp16"), source(llm_folder("llama")), 2, 6, 26)
     # one for prompts, and one whose every shape is fixed
-    assert [extra["profiles"] for extra in seen] == [["input_ids:2x1/2x6/2x6"], []]
+    assert [str(options.shapes) for options in seen] == ["input_ids:2x1/2x6/2x6", "None"]
     assert [[spec.shape for spec in session.inputs] for session in loaded] == [[(2, None), (1,)], [(2, 1), (1,)]]
-    for extra in seen:
-        assert extra["state"]["present.1.value"] == "past_key_values.1.value"
-        assert len(extra["state"]) == 4
+    for options in seen:
+        assert options.extra["state"]["present.1.value"] == "past_key_values.1.value"
+        assert len(options.extra["state"]) == 4
     expected = generate_cached(load_torch_llm(directory, device="cpu"), prompts, 20).tokens
     for _ in range(2):
         assert (generate_cached(model, prompts, 20).tokens == expected).all()

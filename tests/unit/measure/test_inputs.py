@@ -111,10 +111,9 @@ def test_profiles_of_a_point_and_of_its_sweep(tmp_path: Path) -> None:
     assert dimension_symbols(model) == {"x": ("batch", 3, "height", "width")}
     work = Work("s", "arrays", "m", batch=4, imgsz=(320, 640))
     ranges = {"batch": (1, 8), "height": (160, 640), "width": (320, 1280)}
-    static = session_options(point(work), model, ranges).extra
-    assert static["profiles"] == ["x:4x3x320x640/4x3x320x640/4x3x320x640"]
-    dynamic = session_options(point(work, profile_shape="dynamic"), model, ranges).extra
-    assert dynamic["profiles"] == ["x:1x3x160x320/4x3x320x640/8x3x640x1280"]
+    assert str(session_options(point(work), model, ranges).shapes) == "x:4x3x320x640"
+    dynamic = session_options(point(work, profile_shape="dynamic"), model, ranges)
+    assert (str(dynamic.shapes), dynamic.extra) == ("x:1x3x160x320/4x3x320x640/8x3x640x1280", {})
     with pytest.raises(UsageProblem, match="static or dynamic, not 'wide'"):
         session_options(point(work, profile_shape="wide"), model, ranges)
     # another backend does not know the option, and says so when it loads
@@ -122,11 +121,11 @@ def test_profiles_of_a_point_and_of_its_sweep(tmp_path: Path) -> None:
         "profile_shape": "dynamic"
     }
     fixed = write(tmp_path / "fixed.onnx", [1, 3, 8, 8])
-    assert "profiles" not in session_options(point(Work("s", "arrays", "m")), fixed, {}).extra
+    assert session_options(point(Work("s", "arrays", "m")), fixed, {}).shapes is None
 
 
 def test_sequence_lengths_of_a_sweep(tmp_path: Path) -> None:
     model = write(tmp_path / "m.onnx", ["batch", "sequence"])
     work = Work("s", "arrays", "m", batch=2, dims={"sequence": 64})
     options = session_options(point(work, profile_shape="dynamic"), model, {"batch": (1, 2), "sequence": (16, 512)})
-    assert options.extra["profiles"] == ["x:1x16/2x64/2x512"]
+    assert str(options.shapes) == "x:1x16/2x64/2x512"

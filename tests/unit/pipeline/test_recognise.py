@@ -5,7 +5,7 @@ import pytest
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
-from trt_workbench.pipeline.families import FAMILY_NAMES, recognise
+from trt_workbench.pipeline.families import family_names, recognise
 
 COCO = str({index: f"class {index}" for index in range(80)})
 # What ultralytics 8.4's exporter writes beside `head`, `end2end` and, of other tasks, `kpt_shape` and `kpt_names`.
@@ -158,7 +158,7 @@ def test_the_users_family_goes_before_that_of_the_metadata() -> None:
 def test_an_unknown_family_gets_near_matches() -> None:
     with pytest.raises(UsageProblem, match="did you mean yolox"):
         recognise([image()], [out(1, 300, 6)], {}, family="yolo-x")
-    with pytest.raises(UsageProblem, match=FAMILY_NAMES[0]):
+    with pytest.raises(UsageProblem, match=family_names()[0]):
         recognise([image()], [out(1, 300, 6)], {}, family="ssd")
 
 

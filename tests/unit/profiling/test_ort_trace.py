@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.backends.ort_profile import profiled_runs
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
@@ -44,7 +45,9 @@ def convolutions(tmp_path: Path) -> Path:
 def traced(model: Path, folder: Path, level: str = "all", runs: int = 5) -> OrtTrace:
     work = Workload(path=model, backend="ort-cpu")
     options = SessionOptions(threads=1, extra={"graph_optimization_level": level})
-    file, provenance = profiled_runs("ort-cpu", model, options, lambda specs: feed_for(specs, work), runs + 2, folder)
+    file, provenance = profiled_runs(
+        OrtCpuBackend(), model, options, lambda specs: feed_for(specs, work), runs + 2, folder
+    )
     assert provenance["providers"] == ["CPUExecutionProvider"]
     return read_trace(file, 2, read_nodes(model))
 

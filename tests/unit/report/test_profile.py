@@ -13,7 +13,14 @@ from trt_workbench.report.profile import write_report
 from trt_workbench.report.profile_view import role_rows, side_views, summary
 from trt_workbench.system.environment import collect_environment
 
-FACTS = {"path": "/models/<b>.plan", "backend": "trt", "precision": "fp16", "own_ms": 0.4, "commands": ["ncu --x"]}
+FACTS = {
+    "path": "/models/<b>.plan",
+    "plan": "b",
+    "backend": "trt",
+    "precision": "fp16",
+    "own_ms": 0.4,
+    "commands": ["ncu --x"],
+}
 
 
 def layer(name: str, ms: float | None, side: str = "target", **more: Any) -> Operation:

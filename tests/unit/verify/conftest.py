@@ -1,5 +1,6 @@
 """Small models, and a backend that is wrong on demand."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,13 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from tests.in_process_worker import InProcessWorker
 
-from trt_workbench.backends import registry
 from trt_workbench.verify import isolation
 
 
 @pytest.fixture(autouse=True)
-def faulty(monkeypatch: pytest.MonkeyPatch) -> None:
+def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
     """Register the backend `faulty`."""
-    monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
     monkeypatch.setattr(faulty_backend.FaultySession, "opened", 0)
 
 

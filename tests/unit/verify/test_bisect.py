@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tests.attention_model import attention_model
 from tests.graph_fault_backend import GraphFaultBackend
 
-from trt_workbench.backends import registry
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import DeviceFailure, UsageProblem
@@ -33,9 +32,8 @@ PATTERN = ["Add", "Softmax", "MatMul"]
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = registry._Entry("tests.graph_fault_backend", "GraphFaultBackend")
-    monkeypatch.setitem(registry._BACKENDS, "graph-fault", entry)
+def _registered(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:
+    outside_backend("graph-fault", "tests.graph_fault_backend:GraphFaultBackend")
     monkeypatch.setattr(GraphFaultBackend, "loaded", 0)
 
 
@@ -183,8 +181,7 @@ def test_progress_is_reported(search: Search) -> None:
     assert any(text.startswith("bisecting: ") and " nodes left, " in text for text in said)
 
 
-def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._BACKENDS, "faulty", registry._Entry("tests.faulty_backend", "FaultyBackend"))
+def test_a_fault_that_is_not_in_the_graph_is_called_so(search: Search) -> None:
     found = search("every second call", backend="faulty")
     assert found.nodes == ()
     assert "not in its graph" in found.reason

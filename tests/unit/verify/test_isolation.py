@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from tests.attention_model import attention_model
-from tests.crashing_backend import NAME, WORKER
+from tests.crashing_backend import NAME
 
-from trt_workbench.backends import registry
 from trt_workbench.errors import DeviceFailure, UsageProblem
 from trt_workbench.measure.worker_process import WorkerProcess
 from trt_workbench.verify import isolation, trials, workarounds
@@ -27,10 +26,9 @@ from trt_workbench.verify.workarounds import fixed
 
 
 @pytest.fixture(autouse=True)
-def _processes(in_process: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it comes first
+def _processes(in_process: None, monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]) -> None:  # noqa: ARG001 - it comes first
     monkeypatch.setattr(isolation, "WorkerProcess", WorkerProcess)
-    monkeypatch.setattr(isolation, "COMMAND", WORKER)
-    monkeypatch.setitem(registry._BACKENDS, NAME, registry._Entry("tests.crashing_backend", "CrashingBackend"))
+    outside_backend(NAME, "tests.crashing_backend:CrashingBackend")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trt_workbench.engine.profiles import Profile
     from trt_workbench.onnxtools.precision import Precision
 
 
@@ -55,6 +56,9 @@ class SessionOptions:
         precision: "fp32", "fp16", … as the backend defines it; a backend that cannot honour it raises.
         tf32: whether fp32 matrix products may use TF32, the same knob on every runtime.
         extra: options of one backend only, checked by that backend.
+        shapes: that the caller will use; a backend that builds for ranges of shapes builds for these, unless its own
+            options name others. The rest ignore them.
+        note: called with what a person should know, such as a long build that starts.
     """
 
     threads: int | None = None
@@ -62,6 +66,13 @@ class SessionOptions:
     precision: str = "fp32"
     tf32: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Profile | None = None
+    note: Callable[[str], None] | None = None
+
+    def say(self, text: str) -> None:
+        """Pass `text` to whoever listens."""
+        if self.note:
+            self.note(text)
 
 
 class Session(abc.ABC):
@@ -190,20 +201,43 @@ def check_index(name: str, shape: Sequence[int], index: int) -> None:
 class Backend(abc.ABC):
     """One way to execute a model. Stateless: `load` makes the session.
 
+    The attributes are what the rest of the program asks; no other module goes by a backend's name. Reading them imports
+    no runtime.
+
     Attributes:
         name: the stable name used on the command line and in records.
         file_kinds: suffixes of the files it loads.
+        precisions: that it can be asked for, "fp32" being a model as it was exported; empty where `check_precision` or
+            the load decides.
+        devices: "cpu", "cuda" or both: what sessions can compute on.
+        plans: whether it executes TensorRT engines through the native core: it builds them for ranges of shapes, and
+            takes the fields of `BuildSettings` and `RunnerChoice` as options.
+        times_kernels: whether loading chooses kernels by timing them, so that nothing else should use the GPU then.
+        state: whether the option `state` keeps tensors on its device between calls.
     """
 
     name: ClassVar[str]
     file_kinds: ClassVar[tuple[str, ...]]
+    precisions: ClassVar[tuple[str, ...]] = ()
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    plans: ClassVar[bool] = False
+    times_kernels: ClassVar[bool] = False
+    state: ClassVar[bool] = False
 
     @abc.abstractmethod
     def availability(self) -> Availability:
         """Say whether this backend can serve here. Never raises; may import the runtime."""
 
-    def check_precision(self, precision: str) -> None:  # noqa: B027 - a backend may leave it to the load
+    def check_precision(self, precision: str) -> None:
         """Raise UsageProblem for a precision that this backend serves with no model; needs neither model nor device."""
+        if self.precisions and precision not in self.precisions:
+            if self.precisions == ("fp32",):
+                raise UsageProblem(
+                    f"Backend {self.name} runs a model in the precision it was exported in and cannot be asked for "
+                    f"{precision!r}; leave the precision out or name a file that has it."
+                )
+            *others, last = self.precisions
+            raise UsageProblem(f"Backend {self.name} runs {', '.join(others)} or {last}, not {precision!r}.")
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for options that this backend serves with no model; needs neither runtime nor device."""
@@ -221,6 +255,7 @@ class Backend(abc.ABC):
             raise UsageProblem(f"Backend {self.name} loads {' or '.join(self.file_kinds)} files, not this one: {model}")
         if not model.is_file():
             raise UsageProblem(f"The model file does not exist: {model}")
+        self.check_precision((options or SessionOptions()).precision)
         return self._load(model, options or SessionOptions())
 
     @abc.abstractmethod

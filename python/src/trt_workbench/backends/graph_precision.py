@@ -39,7 +39,6 @@ def model_in_precision(
         UsageProblem: the precision is unknown here, or the file cannot be had in it.
         ComponentMissing: ONNX Runtime is absent, or the converter is not part of it.
     """
-    check_known(backend, precision)
     if precision == "fp32":
         return model, {"precision": "as exported"}
     if precision == "int8":
@@ -48,16 +47,12 @@ def model_in_precision(
                 f"The model has no QuantizeLinear nodes, so {backend} cannot run it in int8; quantize it: {model}"
             )
         return model, {"precision": "as exported", "quantized": True}
+    if precision != "fp16":
+        raise UsageProblem(f"A model can be had in fp32 (as exported), fp16 or int8 for {backend}, not {precision!r}.")
     if _float_types(model) == {"float16"}:
         return model, {"precision": "as exported", "exported_in": "fp16"}
     converted, record = _converted(model, facts, keep_fp32)
     return converted, {"precision": "fp16", **record}
-
-
-def check_known(backend: str, precision: str) -> None:
-    """Raise UsageProblem for a precision that no model can be had in."""
-    if precision not in ("fp32", "fp16", "int8"):
-        raise UsageProblem(f"Backend {backend} runs fp32 (as exported), fp16 or int8, not {precision!r}.")
 
 
 def _float_types(model: Path) -> set[str]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions, closed
+from trt_workbench.backends.base import Availability, Session, SessionOptions, closed
 from trt_workbench.backends.extra_options import Option, checked_extra
+from trt_workbench.backends.ort_backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort_common import (
     CPU_PROVIDER,
     LEVELS,
@@ -18,7 +19,7 @@ from trt_workbench.backends.ort_common import (
     tensor_spec,
     translated,
 )
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.launcher import package
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ CPU_OPTIONS = {
 }
 
 
-class OrtCpuBackend(Backend):
+class OrtCpuBackend(OrtBackend):
     """ONNX Runtime on the CPU, running the model in the precision it was exported in.
 
     Extra options: `allow_spinning` (bool, off unless asked for) and `graph_optimization_level` ("disable", "basic",
@@ -43,7 +44,9 @@ class OrtCpuBackend(Backend):
     """
 
     name: ClassVar[str] = "ort-cpu"
-    file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
+    precisions: ClassVar[tuple[str, ...]] = ("fp32",)
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    provider: ClassVar[str] = CPU_PROVIDER
 
     def availability(self) -> Availability:
         """Say whether ONNX Runtime can be imported here and is new enough."""
@@ -58,14 +61,6 @@ class OrtCpuBackend(Backend):
             return Availability(ok=False, reason=reason, mend=package("onnxruntime"), versions=versions)
         return Availability(ok=True, versions=versions)
 
-    def check_precision(self, precision: str) -> None:
-        """Raise UsageProblem unless `precision` stands for "as exported"."""
-        if precision != "fp32":
-            raise UsageProblem(
-                f"Backend ort-cpu runs a model in the precision it was exported in and cannot be asked for "
-                f"{precision!r}; leave the precision out or name a file that has it."
-            )
-
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an unknown or wrong option."""
         self._checked(options)
@@ -75,6 +70,15 @@ class OrtCpuBackend(Backend):
         check_counts(options)
         return checked_extra(self.name, CPU_OPTIONS, options.extra)
 
+    def request(self, model: Path, options: SessionOptions) -> LoadRequest:
+        """Return what a session would be made with, as `OrtBackend` says."""
+        from trt_workbench.onnxtools.preflight import examine_model
+
+        extra = self._checked(options)
+        examine_model(model)
+        record = {"precision": "as exported"}
+        return LoadRequest(self.name, model, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
+
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
             import onnxruntime as ort
@@ -82,14 +86,10 @@ class OrtCpuBackend(Backend):
             raise ComponentMissing(
                 f"Backend ort-cpu needs onnxruntime, which cannot be imported ({error}). {package('onnxruntime')}"
             ) from error
-        from trt_workbench.onnxtools.preflight import examine_model
-
-        extra = self._checked(options)
-        examine_model(model)
-        config, provenance = session_config(
-            ort, options, extra["graph_optimization_level"], allow_spinning=extra["allow_spinning"]
-        )
-        provenance["precision"] = "as exported"
+        request = self.request(model, options)
+        level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
+        config, record = session_config(ort, options, level, allow_spinning=spinning)
+        provenance = {**record, **request.provenance}
         try:
             session = ort.InferenceSession(model, config, providers=[CPU_PROVIDER])
         except Exception as error:

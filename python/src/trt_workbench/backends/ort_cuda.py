@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.base import Availability, Session, SessionOptions
 from trt_workbench.backends.extra_options import Option
-from trt_workbench.backends.graph_precision import check_known, model_in_precision
+from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.ort_backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER
-from trt_workbench.backends.ort_gpu import LoadRequest, checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.tf32 import check_tf32_allowed
-from trt_workbench.errors import ComponentMissing
 
 # The names are ONNX Runtime's; what is left at None is its own default. `use_tf32` and `enable_cuda_graph` follow from
 # the session's options.
@@ -36,7 +36,7 @@ CUDA_OPTIONS: Mapping[str, Option] = {
 }
 
 
-class OrtCudaBackend(Backend):
+class OrtCudaBackend(OrtBackend):
     """ONNX Runtime on a CUDA device; every node that computes data must run there.
 
     Extra options: those of ONNX Runtime's CUDA provider by their own names (CUDA_OPTIONS), and `allow_fallback`,
@@ -45,15 +45,14 @@ class OrtCudaBackend(Backend):
     """
 
     name: ClassVar[str] = "ort-cuda"
-    file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp16", "int8")
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    state: ClassVar[bool] = True
+    provider: ClassVar[str] = CUDA_PROVIDER
 
     def availability(self) -> Availability:
         """Say whether the CUDA provider and the libraries that it links can be opened, and whether a GPU answers."""
         return gpu_availability(CUDA_PROVIDER)
-
-    def check_precision(self, precision: str) -> None:
-        """Raise UsageProblem for an unknown precision."""
-        check_known(self.name, precision)
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
@@ -61,11 +60,7 @@ class OrtCudaBackend(Backend):
         checked_options(self.name, CUDA_OPTIONS, options)
 
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
-        """Return what a session would be made with. Needs no GPU; converts the model where the precision needs it.
-
-        Raises:
-            UsageProblem: an option is unknown or does not fit the others, or the model cannot be had as asked.
-        """
+        """Return what a session would be made with, as `OrtBackend` says."""
         from trt_workbench.onnxtools.preflight import examine_model
 
         extra = checked_options(self.name, CUDA_OPTIONS, options)
@@ -86,8 +81,4 @@ class OrtCudaBackend(Backend):
         )
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
-        request = self.request(model, options)
-        found = self.availability()
-        if not found.ok:
-            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
-        return load_gpu_session(request, options)
+        return load_gpu_session(self.prepare(model, options), options)

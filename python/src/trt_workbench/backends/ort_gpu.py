@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, check_assignment, read_assignment
+from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_bound import BoundSession
 from trt_workbench.backends.ort_common import (
     CPU_PROVIDER,
@@ -41,33 +40,6 @@ SESSION_OPTIONS: Mapping[str, Option] = {
     "keep_fp32": Option(str, default="", help="Operators left in fp32 by a conversion to fp16, separated by commas."),
     "state": Option(dict, help="Output name to input name, for tensors that stay on the device between calls."),
 }
-
-ProviderOptions = dict[str, str]
-
-
-@dataclass(frozen=True)
-class LoadRequest:
-    """What a GPU session will be made with; nothing of it needs a GPU.
-
-    Attributes:
-        backend: name of the backend, for messages.
-        model: the file to load, after a conversion if one was needed.
-        source: the file that was named.
-        providers: in order of preference, with their options as ONNX Runtime takes them.
-        accepted: providers on which nodes may be without it being a fallback.
-        extra: the checked options of SESSION_OPTIONS.
-        provenance: what is known before loading.
-        may_choose: precisions that the provider may take beside those of the graph.
-    """
-
-    backend: str
-    model: Path
-    source: Path
-    providers: tuple[tuple[str, ProviderOptions], ...]
-    accepted: tuple[str, ...]
-    extra: Mapping[str, Any]
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    may_choose: tuple[str, ...] = ()
 
 
 def provider_text(value: Any) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
+from trt_workbench.backends.base import Availability, Session, SessionOptions
 from trt_workbench.backends.graph_precision import model_in_precision
+from trt_workbench.backends.ort_backend import LoadRequest, OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER
-from trt_workbench.backends.ort_gpu import LoadRequest, checked_options, load_gpu_session, provider_text
+from trt_workbench.backends.ort_gpu import checked_options, load_gpu_session, provider_text
 from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_trt_options import PROFILE_OPTIONS, TRT_OPTIONS
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
 from trt_workbench.system.workspace import output_root
 
@@ -29,7 +31,7 @@ _NOT_IN_KEY = ("trt_engine_cache_path", "trt_timing_cache_path", "trt_detailed_b
 _PROFILE = re.compile(r"^[^,]+:\d+(x\d+)*(,[^,]+:\d+(x\d+)*)*$")
 
 
-class OrtTrtBackend(Backend):
+class OrtTrtBackend(OrtBackend):
     """ONNX Runtime with TensorRT engines; nodes may be on TensorRT alone unless `allow_fallback` is set.
 
     Extra options: those of ONNX Runtime's TensorRT provider by their own names (TRT_OPTIONS), and `allow_fallback`,
@@ -38,16 +40,15 @@ class OrtTrtBackend(Backend):
     """
 
     name: ClassVar[str] = "ort-trt"
-    file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
+    precisions: ClassVar[tuple[str, ...]] = ("fp32", *_FLAGS)
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    times_kernels: ClassVar[bool] = True
+    state: ClassVar[bool] = True
+    provider: ClassVar[str] = TENSORRT_PROVIDER
 
     def availability(self) -> Availability:
         """Say whether the TensorRT provider and what it links can be opened, and whether a GPU answers."""
         return gpu_availability(TENSORRT_PROVIDER)
-
-    def check_precision(self, precision: str) -> None:
-        """Raise UsageProblem for an unknown precision."""
-        if precision not in ("fp32", *_FLAGS):
-            raise UsageProblem(f"Backend {self.name} runs fp32, fp16, bf16 or int8, not {precision!r}.")
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an option that is unknown, wrong or does not fit the others."""
@@ -94,20 +95,20 @@ class OrtTrtBackend(Backend):
             may_choose=(options.precision,) if path == model and extra.get(_FLAGS.get(options.precision, "")) else (),
         )
 
-    def _load(self, model: Path, options: SessionOptions) -> Session:
-        found = self.availability()
-        if not found.ok:
-            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
+    def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
+        """Return the request, its cache folders made; without TF32 the process is told, as the provider has no option."""
+        found = self.require()
         request = self.request(model, options, found.versions)
-        # TensorRT allows TF32 unless told otherwise, and the provider has no option for it
+        # TensorRT allows TF32 unless told otherwise
         record = {} if options.tf32 else {"tf32_how": forbid_tf32()}
         for option in ("trt_engine_cache_path", "trt_timing_cache_path"):
             if folder := request.providers[0][1].get(option):
                 # engines are code: whoever can write here can run code
                 Path(folder).mkdir(parents=True, exist_ok=True, mode=0o700)
-        session = load_gpu_session(request, options)
-        session.provenance = {**session.provenance, **record, "tensorrt": found.versions.get("tensorrt")}
-        return session
+        return replace(request, provenance={**request.provenance, **record, "tensorrt": found.versions.get("tensorrt")})
+
+    def _load(self, model: Path, options: SessionOptions) -> Session:
+        return load_gpu_session(self.prepare(model, options), options)
 
     def _precision(
         self, model: Path, facts: ModelFacts, options: SessionOptions, extra: dict[str, Any], tensorrt: int

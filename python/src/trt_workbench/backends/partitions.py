@@ -9,9 +9,10 @@ from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, Assignment, read_assignment
+from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_common import CPU_PROVIDER, CUDA_PROVIDER, TENSORRT_PROVIDER, session_config, translated
-from trt_workbench.backends.ort_libraries import gpu_availability
 from trt_workbench.backends.ort_preload import preload
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, WorkbenchError, did_you_mean
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import Partitions, make_partitions, split_small
@@ -19,7 +20,6 @@ from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.shape_nodes import shape_nodes
 from trt_workbench.onnxtools.tensorrt_operators import SOURCE, why_not
 
-PROVIDERS = {"ort-trt": TENSORRT_PROVIDER, "ort-cuda": CUDA_PROVIDER, "ort-cpu": CPU_PROVIDER}
 _FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
 
 
@@ -29,7 +29,7 @@ class PartitionRequest:
 
     Attributes:
         model: ONNX file.
-        backend: "ort-trt", "ort-cuda" or "ort-cpu".
+        backend: one of ONNX Runtime's.
         predict: use documents where the runtime cannot be asked; for ort-trt alone.
         minimum: fewest nodes of a TensorRT subgraph.
         exclude: operators kept from TensorRT.
@@ -49,9 +49,10 @@ def find_partitions(request: PartitionRequest) -> Partitions:
         UsageProblem: the backend is none of ONNX Runtime's, the model is not accepted, or there is nothing to predict.
         ComponentMissing: the provider cannot serve here and no prediction was asked for.
     """
-    if request.backend not in PROVIDERS:
-        raise UsageProblem(f"Partitions exist on {', '.join(PROVIDERS)}, not on {request.backend!r}.")
-    provider = PROVIDERS[request.backend]
+    backend = get_backend(request.backend)
+    if not isinstance(backend, OrtBackend):
+        raise UsageProblem(f"Partitions are made by ONNX Runtime's backends, such as ort-trt, not by {backend.name}.")
+    provider = backend.provider
     if provider != TENSORRT_PROVIDER and (request.exclude or request.minimum > 1):
         raise UsageProblem(f"--exclude and --min-subgraph-size are of ort-trt; {request.backend} takes neither.")
     examine_model(request.model)
@@ -64,7 +65,7 @@ def find_partitions(request: PartitionRequest) -> Partitions:
     if request.predict:
         return _predicted(request, index, provider)
     if provider != CPU_PROVIDER:
-        found = gpu_availability(provider)
+        found = backend.availability()
         if not found.ok:
             hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
             raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.mend}{hint}")

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from importlib.metadata import EntryPoint
 
 from trt_workbench.backends.base import Availability, Backend
 from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
+from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension
 from trt_workbench.system.launcher import task
 from trt_workbench.system.unused_gpu import other_environment, unused_gpu
 
 AUTO = "auto"
-
-
-class _Entry(NamedTuple):
-    """Where a backend's class is."""
-
-    module: str
-    attribute: str
-
-    @property
-    def is_part(self) -> bool:
-        """Whether this version of the package has the module."""
-        return importlib.util.find_spec(self.module) is not None
-
+# What results are compared with where nothing else is asked for: it takes nearly every operator and needs no device.
+REFERENCE = "ort-cpu"
 
 _BACKENDS = {
-    "trt": _Entry("trt_workbench.backends.trt", "TrtBackend"),
-    "ort-trt": _Entry("trt_workbench.backends.ort_trt", "OrtTrtBackend"),
-    "ort-cuda": _Entry("trt_workbench.backends.ort_cuda", "OrtCudaBackend"),
-    "ort-cpu": _Entry("trt_workbench.backends.ort_cpu", "OrtCpuBackend"),
-    "torch": _Entry("trt_workbench.backends.torch", "TorchBackend"),
-    "torch-compile": _Entry("trt_workbench.backends.torch", "TorchCompileBackend"),
+    name: EntryPoint(name, f"trt_workbench.backends.{where}", BACKENDS)
+    for name, where in {
+        "trt": "trt:TrtBackend",
+        "ort-trt": "ort_trt:OrtTrtBackend",
+        "ort-cuda": "ort_cuda:OrtCudaBackend",
+        "ort-cpu": "ort_cpu:OrtCpuBackend",
+        "torch": "torch:TorchBackend",
+        "torch-compile": "torch:TorchCompileBackend",
+    }.items()
 }
 
 # What `auto` chooses from, best first, by the kind of file: backends that load it at once. Building an engine or
@@ -44,26 +35,32 @@ _AUTO = {
     ".engine": ("trt",),
 }
 
-_NOT_PART = Availability(ok=False, reason="It is not part of this version.", mend="Use another backend.")
-
 
 def backend_names() -> tuple[str, ...]:
-    """Return the names of all backends."""
-    return tuple(_BACKENDS)
+    """Return the names of all backends, our own first."""
+    return (*_BACKENDS, *extensions(BACKENDS, _BACKENDS))
 
 
 def get_backend(name: str) -> Backend:
-    """Return the backend called `name`.
+    """Return the backend called `name`. Its traits can be read without its runtime.
 
     Raises:
         UsageProblem: there is no such backend; the message names near matches.
-        ComponentMissing: this version does not have it.
+        ComponentMissing: the package that it comes from cannot be used.
     """
-    entry = _entry(name)
-    if not entry.is_part:
-        raise _cannot_serve(name, _NOT_PART)
-    backend: Backend = getattr(importlib.import_module(entry.module), entry.attribute)()
-    return backend
+    try:
+        return _load(name)
+    except ComponentMissing as problem:
+        raise _cannot_serve(name, Availability(ok=False, reason=str(problem))) from problem
+
+
+def runs_plans(name: str) -> bool:
+    """Say whether the backend called `name` executes TensorRT engines; "auto" never chooses one that builds.
+
+    Raises:
+        UsageProblem: there is no such backend.
+    """
+    return name != AUTO and get_backend(name).plans
 
 
 def availability(name: str) -> Availability:
@@ -72,12 +69,20 @@ def availability(name: str) -> Availability:
     Raises:
         UsageProblem: there is no such backend.
     """
-    return get_backend(name).availability() if _entry(name).is_part else _NOT_PART
+    entry = _entry(name)
+    try:
+        return _load(name).availability()
+    except Exception as error:  # another package must not take `trtw backends` down
+        if entry.dist is None:
+            raise
+        return Availability(
+            ok=False, reason=str(error if isinstance(error, ComponentMissing) else broken(entry, error))
+        )
 
 
 def availabilities() -> dict[str, Availability]:
     """Ask every backend whether it can serve here."""
-    return {name: availability(name) for name in _BACKENDS}
+    return {name: availability(name) for name in backend_names()}
 
 
 def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None] | None = None) -> Backend:
@@ -104,13 +109,18 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
 
 def check_name(name: str, also: Sequence[str] = ()) -> None:
     """Raise UsageProblem, which tells the names, those of `also` too, unless a backend is called `name`."""
-    if name not in _BACKENDS:
-        raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *_BACKENDS])}")
+    if name not in _BACKENDS and name not in (known := backend_names()):
+        raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *known])}")
 
 
-def _entry(name: str) -> _Entry:
-    check_name(name, also=[AUTO])
-    return _BACKENDS[name]
+def _entry(name: str) -> EntryPoint:
+    check_name(name, also=[AUTO] if name != AUTO else [])
+    return _BACKENDS.get(name) or extensions(BACKENDS, _BACKENDS)[name]
+
+
+def _load(name: str) -> Backend:
+    kind: type[Backend] = load_extension(_entry(name), Backend, name)  # type: ignore[type-abstract]
+    return kind()
 
 
 def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
@@ -123,7 +133,7 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     for name in _AUTO[suffix]:
         found = availability(name)
         if found.ok:
-            better = refused.get("ort-cuda")
+            better = next(iter(refused.values()), None)
             if note := unused_gpu(better.reason, better.mend) if better else other_environment():
                 say(note)
             return get_backend(name)

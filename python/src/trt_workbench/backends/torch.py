@@ -13,9 +13,8 @@ from trt_workbench.backends.base import Availability, Backend, Session, SessionO
 from trt_workbench.backends.extra_options import Option, checked_extra
 from trt_workbench.backends.ort_common import check_counts
 from trt_workbench.backends.torch_common import (
-    check_known_precision,
+    PRECISIONS,
     chosen_device,
-    chosen_precision,
     common_record,
     torch_availability,
 )
@@ -47,20 +46,22 @@ class TorchBackend(Backend):
     """PyTorch, operator by operator. ONNX files are converted to torch.fx; .pt2 files are what torch.export saves.
 
     Extra options: `device`, `channels_last`, `trust` (for .pt2). Precision fp32, fp16 or bf16: weights and activations
-    are held in it, inputs and outputs keep the types of the file.
+    are held in it, inputs and outputs keep the types of the file. A language model is loaded from its own folder
+    (`torch_llm.py`).
+
+    Attributes:
+        compiled: whether torch.compile makes the code that runs.
     """
 
     name: ClassVar[str] = "torch"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
+    precisions: ClassVar[tuple[str, ...]] = tuple(PRECISIONS)
+    compiled: ClassVar[bool] = False
     _options: ClassVar[Mapping[str, Option]] = _OPTIONS
 
     def availability(self) -> Availability:
         """Say whether PyTorch can be imported and is new enough; versions tell the device."""
         return torch_availability()
-
-    def check_precision(self, precision: str) -> None:
-        """Raise UsageProblem for an unknown precision."""
-        check_known_precision(self.name, precision)
 
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for an unknown or wrong option."""
@@ -87,8 +88,7 @@ class TorchBackend(Backend):
 
         check_counts(options)
         device = chosen_device(extra["device"])
-        precision = chosen_precision(self.name, options.precision)
-        loaded = load_model(model, precision, trust=extra["trust"])
+        loaded = load_model(model, getattr(torch, PRECISIONS[options.precision]), trust=extra["trust"])
         record = common_record(options, device, extra["device"])
         try:
             loaded.module.to(device)
@@ -123,6 +123,7 @@ class TorchCompileBackend(TorchBackend):
     """
 
     name: ClassVar[str] = "torch-compile"
+    compiled: ClassVar[bool] = True
     _options: ClassVar[Mapping[str, Option]] = _COMPILE_OPTIONS
 
     def availability(self) -> Availability:

@@ -62,21 +62,6 @@ def chosen_device(name: str | None) -> torch.device:
     return device
 
 
-def check_known_precision(backend: str, precision: str) -> None:
-    """Raise UsageProblem for an unknown precision."""
-    if precision not in PRECISIONS:
-        raise UsageProblem(f"Backend {backend} runs {', '.join(PRECISIONS)}, not {precision!r}.")
-
-
-def chosen_precision(backend: str, precision: str) -> torch.dtype:
-    """Return the type that fp32 weights and activations are held in. Raises UsageProblem for an unknown one."""
-    import torch
-
-    check_known_precision(backend, precision)
-    dtype: torch.dtype = getattr(torch, PRECISIONS[precision])
-    return dtype
-
-
 def set_tf32(allowed: bool) -> None:
     """Allow or forbid TF32 in matrix products and convolutions; a switch of the process, so set before each run."""
     import torch

@@ -23,6 +23,10 @@ class TrtBackend(Backend):
 
     name: ClassVar[str] = "trt"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".plan", ".engine")
+    devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    plans: ClassVar[bool] = True
+    times_kernels: ClassVar[bool] = True
+    state: ClassVar[bool] = True
 
     def availability(self) -> Availability:
         """Say whether the native core, TensorRT of its version and a GPU are here."""
@@ -52,8 +56,8 @@ class TrtBackend(Backend):
         conversion: dict[str, Any] = {}
         plan = model
         if is_model:
-            model, conversion = _typed(model, settings, choice)
-            plan = _build(model, settings, choice)
+            model, conversion = _typed(model, settings, options)
+            plan = _build(model, settings, choice, options)
         loaded = load_engine(
             plan,
             trust=choice.trust,
@@ -65,11 +69,11 @@ class TrtBackend(Backend):
         if not is_model:
             _check_precision(loaded, options)
         for text in loaded.notes:
-            choice.say(text)
+            options.say(text)
         return open_engine(loaded, choice, options.concurrency, conversion)
 
 
-def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[Path, dict[str, Any]]:
+def _typed(model: Path, settings: BuildSettings, options: SessionOptions) -> tuple[Path, dict[str, Any]]:
     """Return an fp16 copy of the model, and how it was made, where TensorRT takes types from the graph; else the model.
 
     So that the same request means the same on every version: before 11 a flag lets TensorRT choose fp16.
@@ -81,17 +85,17 @@ def _typed(model: Path, settings: BuildSettings, choice: RunnerChoice) -> tuple[
         return model, {}
     typed, record = model_in_precision(TrtBackend.name, model, examine_model(model), "fp16")
     if typed != model:
-        choice.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
+        options.say(f"TensorRT {version} takes types from the graph; {model.name} was converted to fp16: {typed}")
     return typed, record
 
 
-def _build(model: Path, settings: BuildSettings, choice: RunnerChoice) -> Path:
-    facts = examine_model(model)
+def _build(model: Path, settings: BuildSettings, choice: RunnerChoice, options: SessionOptions) -> Path:
     if not settings.profiles:
-        inputs = [(tensor.name, tensor.shape) for tensor in facts.inputs]
-        if profile := batch_profile(inputs, choice.max_batch):
+        profile = options.shapes if choice.max_batch is None else None
+        inputs = [(tensor.name, tensor.shape) for tensor in examine_model(model).inputs]
+        if profile := profile or batch_profile(inputs, choice.max_batch or 1):
             settings = settings.model_copy(update={"profiles": (profile,)})
-    return build(prepare_build(model, settings), force=choice.force, note=choice.say).path
+    return build(prepare_build(model, settings), force=choice.force, note=options.say).path
 
 
 def _refuse_build_options(plan: Path, options: SessionOptions) -> None:

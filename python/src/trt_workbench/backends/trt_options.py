@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,9 +30,9 @@ class RunnerChoice(BaseModel):
             or "auto"; None keeps all weights on the device.
         rows: most rows of one call; larger batches are split. None for what the manifest says, else no limit.
         force: build even if the cache holds the engine.
-        max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic.
+        max_batch: largest batch of the profile that is made for a model whose batch alone is dynamic; None for the
+            shapes that the session's options name, else for a batch of 1.
         config: YAML file with build settings.
-        note: called with what a person should know, such as a long build that starts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,14 +48,8 @@ class RunnerChoice(BaseModel):
     weight_streaming_budget: Annotated[int, Field(ge=0, lt=1 << 63)] | Literal["auto"] | None = None
     rows: Annotated[int, Field(ge=1)] | None = None
     force: bool = False
-    max_batch: Annotated[int, Field(ge=1)] = 1
+    max_batch: Annotated[int, Field(ge=1)] | None = None
     config: Path | None = None
-    note: Callable[[str], None] | None = None
-
-    def say(self, text: str) -> None:
-        """Pass `text` to whoever listens."""
-        if self.note:
-            self.note(text)
 
 
 _RUNNER_KEYS = tuple(RunnerChoice.model_fields)

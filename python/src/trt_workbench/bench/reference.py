@@ -9,12 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.bench.config import LLM_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
-
-BACKEND = "ort-cpu"
 
 
 class ReferenceRuns:
@@ -60,7 +59,7 @@ class ReferenceRuns:
             return {"state": "not compared", "reason": made}
         request = {"verb": "check", "reference": str(made), "model": str(self._models[point.work.model])}
         found = worker.ask({**request, "point": asdict(point)}, self._config.timeout_s)
-        return {**found["outputs"], "reference": f"{BACKEND} {_point(point.work).precision}"}
+        return {**found["outputs"], "reference": f"{REFERENCE} {_point(point.work).precision}"}
 
     def _outputs(self, work: Work) -> Path | str:
         """Return the file with the outputs of the reference, or why there are none."""
@@ -107,6 +106,6 @@ class ReferenceRuns:
 def _point(work: Work) -> Point:
     """Return the reference as a point: the model as it was exported, on the processor."""
     return Point(
-        work=work, runtime=BACKEND, entry=BACKEND, swept={}, backend=BACKEND, precision="fp32", tf32=False,
+        work=work, runtime=REFERENCE, entry=REFERENCE, swept={}, backend=REFERENCE, precision="fp32", tf32=False,
         threads=None, concurrency=1, options={},
     )  # fmt: skip

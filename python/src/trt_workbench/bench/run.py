@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files
@@ -31,9 +32,6 @@ from trt_workbench.verify.unverified import Unverified
 
 Progress = Callable[[int, int, str], None]
 Done = frozenset[tuple[str, int]]
-# They choose kernels by timing them: nothing else should run on the GPU while they build an engine.
-TENSORRT = "trt"
-_TIME_KERNELS = (TENSORRT, "ort-trt")
 
 
 @dataclass
@@ -100,7 +98,8 @@ class BenchRun:
 
     def _load_all(self, points: Sequence[Point], stack: contextlib.ExitStack) -> dict[str, _Loaded]:
         """Return those that could be loaded, by key; the others become failed records."""
-        together = [one for one in points if self.config.loading == "together" and one.backend not in _TIME_KERNELS]
+        alone = self.config.loading == "apart"
+        together = [one for one in points if not (alone or get_backend(one.backend).times_kernels)]
         loaded = {}
         for batch in [*([one] for one in points if one not in together), together]:
             begun = []
@@ -116,13 +115,14 @@ class BenchRun:
 
     def _verified(self, loaded: dict[str, _Loaded]) -> dict[str, _Loaded]:
         """Return those that the gate lets pass, by key, with its mark; the others become records that say so."""
-        if self.gate is None or all(one.point.backend != TENSORRT for one in loaded.values()):
+        plans = {key for key, one in loaded.items() if get_backend(one.point.backend).plans}
+        if self.gate is None or not plans:
             return loaded
         passed = {}
         with self.gate.opened(self.folder / "logs" / "verify.log", self.config.timeout_s) as check:
             for key, one in loaded.items():
                 point, facts = one.point, one.facts
-                if point.backend == TENSORRT:
+                if key in plans:
                     self._say(f"verifying {point.label}")
                     device = int(point.options.get("device", 0))
                     try:

@@ -10,6 +10,7 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import LLM_KINDS
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
+from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import Symbols, dimension_symbols, with_image_size
 
@@ -42,8 +43,8 @@ def _problem(point: Point) -> UsageProblem | None:
 def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions:
     """Return the options of a session for `point`.
 
-    TensorRT builds for ranges of shapes: unless the options name profiles, it gets one for this point's shapes. With
-    `profile_shape: dynamic` among the options of `trt` the range spans the whole sweep and is tuned for this point.
+    What builds for ranges of shapes gets this point's. With `profile_shape: dynamic` among its options the range spans
+    the whole sweep and is tuned for this point.
 
     Args:
         point: what is measured.
@@ -51,40 +52,37 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
         ranges: smallest and largest batch, named dimensions, `height` and `width` in the sweep.
     """
     extra = _without_shape(point)
-    if point.backend == "trt":
-        shape = point.options.get("profile_shape")
-        made = "profiles" not in extra and "config" not in extra
-        if made and (profile := _profile(point, model, ranges if shape == "dynamic" else {})):
-            extra["profiles"] = [profile]
-    return _asked(point, extra)
+    if not get_backend(point.backend).plans:
+        return _asked(point, extra)
+    is_dynamic = point.options.get("profile_shape") == "dynamic"
+    return _asked(point, extra, _profile(point, model, ranges if is_dynamic else {}))
 
 
 def _without_shape(point: Point) -> dict[str, Any]:
     """Return the options that the backend itself knows."""
     extra = dict(point.options)
-    if point.backend == "trt" and (shape := extra.pop("profile_shape", "static")) not in ("static", "dynamic"):
+    shape = extra.pop("profile_shape", "static") if get_backend(point.backend).plans else "static"
+    if shape not in ("static", "dynamic"):
         raise UsageProblem(f"profile_shape is static or dynamic, not {shape!r}.")
     return extra
 
 
-def _asked(point: Point, extra: Mapping[str, Any]) -> SessionOptions:
-    return SessionOptions(
-        threads=point.threads, concurrency=point.concurrency, precision=point.precision, tf32=point.tf32, extra=extra
-    )
+def _asked(point: Point, extra: Mapping[str, Any], shapes: Profile | None = None) -> SessionOptions:
+    return SessionOptions(point.threads, point.concurrency, point.precision, point.tf32, extra, shapes)
 
 
-def _profile(point: Point, model: Path, ranges: Ranges) -> str:
-    """Return a profile as text, `name:min/opt/max,…`; empty for a plan, and for a model without dynamic inputs."""
+def _profile(point: Point, model: Path, ranges: Ranges) -> Profile | None:
+    """Return the shapes; None for a plan, and for a model without dynamic inputs."""
     symbols = dimension_symbols(model)
-    if all(isinstance(dim, int) for shape in symbols.values() for dim in shape):
-        return ""
-    sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
     dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
-    parts = []
+    if not dynamic:
+        return None
+    sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
+    shapes = {}
     for name, shape in dynamic.items():
-        shapes = ["x".join(_value(side, name, axis, dim) for axis, dim in enumerate(shape)) for side in sides]
-        parts.append(f"{name}:{'/'.join(shapes)}")
-    return ",".join(parts)
+        low, best, high = (tuple(_value(side, name, axis, dim) for axis, dim in enumerate(shape)) for side in sides)
+        shapes[name] = ShapeRange(min=low, opt=best, max=high)
+    return Profile(shapes=shapes)
 
 
 def _values(point: Point, symbols: Symbols, ranges: Ranges, which: int | None) -> dict[str, int]:
@@ -97,9 +95,9 @@ def _values(point: Point, symbols: Symbols, ranges: Ranges, which: int | None) -
     return {"batch": chosen["batch"], **dims}
 
 
-def _value(values: Mapping[str, int], name: str, axis: int, dim: int | str | None) -> str:
+def _value(values: Mapping[str, int], name: str, axis: int, dim: int | str | None) -> int:
     """Return one dimension. What has no value is left to the scenario's own check: 1."""
     if isinstance(dim, int):
-        return str(dim)
+        return dim
     keys = [key for key in (str(dim), f"{name}.{axis}") if key in values]
-    return str(values[keys[0]] if keys else values["batch"] if axis == 0 else 1)
+    return values[keys[0]] if keys else values["batch"] if axis == 0 else 1

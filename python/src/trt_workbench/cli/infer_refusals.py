@@ -48,12 +48,13 @@ def refuse_misplaced(context: typer.Context, model: Path, backend: str) -> None:
         model: the plan or the model.
         backend: as it was given.
     """
-    from trt_workbench.backends.registry import AUTO
-    from trt_workbench.measure.request import MODEL_SUFFIXES, TENSORRT
+    from trt_workbench.backends.registry import AUTO, runs_plans
+    from trt_workbench.measure.request import MODEL_SUFFIXES
 
     given = [name for name in context.params if _is_given(context, name)]
     is_model = model.suffix in MODEL_SUFFIXES
-    if not is_model and backend not in (AUTO, TENSORRT):
+    is_native = runs_plans(backend)
+    if not is_model and not is_native and backend != AUTO:
         raise UsageProblem(
             f"A plan runs on TensorRT alone, not on {backend}; leave --backend out, or name the ONNX file: {model}"
         )
@@ -62,11 +63,11 @@ def refuse_misplaced(context: typer.Context, model: Path, backend: str) -> None:
         raise UsageProblem(
             f"{flag} is for models, and this is a plan, built as it is; leave it out, or name the ONNX file: {model}"
         )
-    if backend == TENSORRT and "cpu_threads" in given:
+    if is_native and "cpu_threads" in given:
         raise UsageProblem(
             "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
         )
-    if is_model and backend != TENSORRT and (misplaced := [name for name in given if name in _NATIVE]):
+    if is_model and not is_native and (misplaced := [name for name in given if name in _NATIVE]):
         flags, instead = _NATIVE[misplaced[0]]
         which = f"Backend {backend}" if backend != AUTO else "Backend auto, which never builds an engine,"
         instead = f"; {instead}" if instead else ""

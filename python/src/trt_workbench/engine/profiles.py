@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_serializer, model_validator
@@ -116,6 +116,12 @@ def parse_profile(text: str) -> dict[str, dict[str, str]]:
             raise ValueError(f"input {name!r} occurs twice in one profile")
         found["shapes" if separator == ":" else "values"][name] = shape
     return found
+
+
+def fixed_profile(shapes: Mapping[str, Dims]) -> Profile | None:
+    """Return a profile for one shape of every input; None without any."""
+    ranges = {name: ShapeRange(min=dims, opt=dims, max=dims) for name, dims in shapes.items()}
+    return Profile(shapes=ranges) if ranges else None
 
 
 def batch_profile(inputs: Iterable[tuple[str, tuple[int | str | None, ...] | None]], batch: int) -> Profile | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.base import Backend, Session, SessionOptions
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.hashing import hash_model
@@ -37,8 +37,7 @@ COMPARABLE_CONF = 0.05
 # Threads beyond these bring nothing: readers share the interpreter, runs share the memory bandwidth.
 _MOST_WORKERS, _MOST_CONCURRENT = 8, 16
 # One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
-_DYNAMIC_BATCH = {"ort-cpu": 1}
-_DYNAMIC_BATCH_ELSEWHERE = 8
+_DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
 
 Progress = Callable[[int, int], None]
 
@@ -60,7 +59,7 @@ class CocoRequest:
         max_dets: boxes per image.
         workers: reading threads; None for one per processor, at most 8.
         threads: processors that the runtime may use; None for all.
-        concurrency: inferences in flight; None for one per processor on `ort-cpu`, else 1.
+        concurrency: inferences in flight; None for one per processor on a backend of the CPU alone, else 1.
         imgsz: (height, width), only for a model that takes any.
         precision: "fp32", … as the backend defines it.
         options: further options of the backend, by name.
@@ -137,7 +136,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
-        self.session: Session = backend.load(request.model, _session_options(request, backend.name, on_note))
+        self._backend = backend
+        self.session: Session = backend.load(request.model, _session_options(request, backend, on_note))
         self._model_sha256 = hash_model(request.model)
         try:
             self.family: Family = recognise(
@@ -158,7 +158,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 request.model,
                 self._shapes(),
                 allow_unverified=request.allow_unverified,
-                device=int(request.options.get("device", 0)) if self.backend == "trt" else 0,
+                device=int(request.options.get("device", 0)) if backend.plans else 0,
                 note=on_note or (lambda _: None),
             )
         except BaseException:
@@ -214,7 +214,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
                 f"batch: {self.request.model}"
             )
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
-        return LoopSettings(_batch(self.request, self.backend, fixed), workers)
+        return LoopSettings(_batch(self.request, self._backend, fixed), workers)
 
     def _shapes(self) -> list[Shapes]:
         """Return the input shapes that are used: of whole batches, and of the last one."""
@@ -229,7 +229,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _notes(self) -> list[str]:
         notes = []
-        if self.request.backend == AUTO and self.backend == "ort-cuda":
+        if self.request.backend == AUTO and "cuda" in self._backend.devices and not self._backend.plans:
             notes.append("auto starts no engine build; pass --backend trt to evaluate the model in TensorRT.")
         if self.request.conf > COMPARABLE_CONF:
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
@@ -290,18 +290,23 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         }
 
 
-def _batch(request: CocoRequest, backend: str, fixed: int | None = None) -> int:
+def _batch(request: CocoRequest, backend: Backend, fixed: int | None = None) -> int:
     """Return the images per inference of a model that takes `fixed` images, or any number."""
-    return request.batch or fixed or _DYNAMIC_BATCH.get(backend, _DYNAMIC_BATCH_ELSEWHERE)
+    return request.batch or fixed or (_DYNAMIC_BATCH_ON_CPU if backend.devices == ("cpu",) else _DYNAMIC_BATCH)
 
 
-def _session_options(request: CocoRequest, backend: str, on_note: Callable[[str], None] | None) -> SessionOptions:
+def _session_options(request: CocoRequest, backend: Backend, on_note: Callable[[str], None] | None) -> SessionOptions:
     concurrency = request.concurrency
     if concurrency is None:
         # N runs of one thread each outrun one run of N threads: no layer waits for its slowest thread.
         processors = request.threads or available_processors()
-        concurrency = min(_MOST_CONCURRENT, processors) if backend == "ort-cpu" else 1
-    extra = dict(request.options)
-    if backend == "trt":
-        extra = {"max_batch": _batch(request, backend), "note": on_note, **extra}
-    return SessionOptions(threads=request.threads, concurrency=concurrency, precision=request.precision, extra=extra)
+        concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
+    # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
+    extra = {"max_batch": _batch(request, backend)} if backend.plans else {}
+    return SessionOptions(
+        threads=request.threads,
+        concurrency=concurrency,
+        precision=request.precision,
+        extra={**extra, **request.options},
+        note=on_note,
+    )

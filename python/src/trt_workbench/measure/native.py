@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine
+from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.queries import Measurement, MeasureSettings, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
-from trt_workbench.measure.request import TENSORRT, InferRequest, Note
+from trt_workbench.measure.request import InferRequest, Note
 from trt_workbench.measure.state import initial_state
 
 
@@ -29,7 +31,7 @@ class NativeEngine:
         session: one slot, for calls from Python.
     """
 
-    backend = TENSORRT
+    backend = TrtBackend.name
 
     def __init__(self, request: InferRequest, session: TrtSession, free_before: int | None) -> None:
         """Take the session over.
@@ -122,9 +124,10 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
         raise UsageProblem(
             f"Option {taken[0]} of backend trt has a flag of its own here: --{taken[0].replace('_', '-')}."
         )
-    extra = {"note": say, **_profiles(request), **request.options, **own}
-    backend = require_backend(TENSORRT, request.model.suffix)
-    session = backend.load(request.model, SessionOptions(precision=request.precision, extra=extra))
+    options = SessionOptions(
+        precision=request.precision, extra={**request.options, **own}, shapes=fixed_profile(request.shapes), note=say
+    )
+    session = require_backend(request.backend, request.model.suffix).load(request.model, options)
     if not isinstance(session, TrtSession):
         session.close()
         raise UsageProblem("infer-engine times whole calls of an engine; leave out --option rows, which splits them.")
@@ -138,13 +141,6 @@ def _running(request: InferRequest) -> dict[str, Any]:
         "profile": request.profile,
         "state": request.state,
     }
-
-
-def _profiles(request: InferRequest) -> dict[str, Any]:
-    """Let the engine be built for the shapes of the random inputs, unless an option says for which."""
-    if not request.shapes or {"profiles", "config", "max_batch"} & request.options.keys():
-        return {}
-    return {"profiles": [",".join(f"{name}:{'x'.join(map(str, dims))}" for name, dims in request.shapes.items())]}
 
 
 def _free_bytes(device: int) -> int | None:

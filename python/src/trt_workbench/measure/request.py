@@ -12,7 +12,6 @@ from trt_workbench.measure.queries import MeasureSettings
 from trt_workbench.measure.random_arrays import Shapes
 
 SCHEMA_VERSION = 1
-TENSORRT = "trt"
 # Every other file is taken for a plan, whatever its suffix.
 MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]
@@ -82,7 +81,9 @@ class InferRequest:
     @property
     def is_native(self) -> bool:
         """Whether TensorRT runs it through the core, which has a bench of its own."""
-        return not self.is_model or self.backend == TENSORRT
+        from trt_workbench.backends.registry import runs_plans
+
+        return not self.is_model or runs_plans(self.backend)
 
 
 @dataclass(frozen=True)

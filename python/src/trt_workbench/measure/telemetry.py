@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import psutil
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.measure.contention import Contention, ContentionWatch, own_processes
 from trt_workbench.runs.statistics import percentile
 from trt_workbench.system.gpu import nvml_name
@@ -82,7 +83,7 @@ def gpu_in_use(backend: str, options: Mapping[str, Any], provenance: Mapping[str
         provenance: of the session.
     """
     on_processor = provenance.get("device") == "cpu" or provenance.get("providers") == ["CPUExecutionProvider"]
-    if backend == "ort-cpu" or on_processor:
+    if get_backend(backend).devices == ("cpu",) or on_processor:
         return None
     named = re.fullmatch(r"(?:cuda:)?(\d+)", str(options.get("device_id", options.get("device", 0))))
     return int(named[1]) if named else 0

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.ort_profile import BACKENDS
-from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.backends.registry import AUTO, get_backend, require_backend
+from trt_workbench.backends.trt import TrtBackend
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
 from trt_workbench.profiling.records import Kernel, ProfileLine, Side, write_records
-from trt_workbench.profiling.sources import ProfiledSide, earlier_run, kernels_alone, profile_workload
+from trt_workbench.profiling.sources import ProfiledSide, earlier_run, has_profiler, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
 
@@ -125,7 +125,7 @@ class _Filling:
         """Profile a workload and record its kernels."""
         self._say(f"Profiling {work.path.name} on {work.backend}.")
         folder = self._directory.path / "captures" / side
-        if work.backend in ("trt", *BACKENDS) or not self._request.tools:
+        if has_profiler(work.backend) or not self._request.tools:
             found = profile_workload(work, self._nodes(work), side, folder)
         else:
             found = kernels_alone(work)
@@ -178,17 +178,17 @@ def _workload(
 ) -> Workload:
     if not path.is_file():
         raise UsageProblem(f"The engine or model does not exist: {path}")
-    is_plan = path.suffix in (".plan", ".engine")
-    if is_plan and backend not in (AUTO, "trt"):
-        raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
-    serving = require_backend("trt" if is_plan else backend, path.suffix, say)
+    if path.suffix in (".plan", ".engine"):
+        backend = TrtBackend.name if backend == AUTO else backend
+        if not get_backend(backend).plans:
+            raise UsageProblem(f"A plan runs on the backend trt, not on {backend}: {path}")
+    serving = require_backend(backend, path.suffix, say)
     if path.suffix not in serving.file_kinds:
         raise UsageProblem(
             f"Backend {serving.name} loads {' or '.join(serving.file_kinds)} files, not this one: {path}"
         )
     serving.check_precision(precision)
-    on_tensorrt = serving.name == "trt"
-    if request.profile is not None and not on_tensorrt:
+    if request.profile is not None and not serving.plans:
         raise UsageProblem(
             f"--profile chooses among a TensorRT engine's profiles; {serving.name} has none. Leave it out: {path}"
         )
@@ -197,12 +197,12 @@ def _workload(
         path=path.absolute(),
         backend=serving.name,
         precision=precision,
-        options={**loading, **request.options} if on_tensorrt else request.options,
+        options={**loading, **request.options} if serving.plans else request.options,
         shapes=request.shapes,
         seed=request.seed,
         warmup=request.warmup,
         iterations=request.iterations,
-        profile=request.profile if on_tensorrt else None,
+        profile=request.profile,
     )
 
 
@@ -218,7 +218,7 @@ def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
     """Raise UsageProblem if an option says how to load an engine, and there is none."""
     given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
     flag = next((flag for flag, value in given.items() if value), None)
-    if flag and all(side.backend != "trt" for side in sides):
+    if flag and not any(get_backend(side.backend).plans for side in sides):
         instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if flag == "--device" else ""
         raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}.")
 

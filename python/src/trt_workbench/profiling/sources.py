@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from trt_workbench.backends.measuring import SamplingLimits
-from trt_workbench.backends.ort_profile import BACKENDS, profiled_runs
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.ort_backend import OrtBackend
+from trt_workbench.backends.ort_profile import profiled_runs
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.trt_options import RunnerChoice
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.layer_times import time_layers
@@ -31,7 +32,7 @@ from trt_workbench.system.environment import collect_environment
 # Enough to set the profiler's cost against; a bench measures with care.
 _BRIEFLY = SamplingLimits(warmup_ms=100.0, duration_s=0.3)
 # What a plan is loaded and run with, once a model is built.
-_PLAN_KEYS = (frozenset(RunnerChoice.model_fields) | {"device"}) - {"note", "config", "force", "max_batch"}
+_PLAN_KEYS = (frozenset(RunnerChoice.model_fields) | {"device"}) - {"config", "force", "max_batch"}
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,20 @@ def profile_workload(work: Workload, nodes: ModelNodes, side: Side, folder: Path
         ComponentMissing: the backend cannot serve here.
         DeviceFailure: the device failed or is out of memory.
     """
-    if work.backend == "trt":
+    backend = get_backend(work.backend)
+    if backend.plans:
         return _tensorrt(work, nodes, side)
-    if work.backend in BACKENDS:
-        return _onnxruntime(work, nodes, side, folder)
+    if isinstance(backend, OrtBackend):
+        return _onnxruntime(backend, work, nodes, side, folder)
     raise UsageProblem(
-        f"Backend {work.backend} has no profiler by layer; use {', '.join(('trt', *BACKENDS))}, or --nsys or --ncu."
+        f"Backend {work.backend} has no profiler by layer; use trt or one of ONNX Runtime's, or --nsys or --ncu."
     )
+
+
+def has_profiler(backend: str) -> bool:
+    """Say whether `profile_workload` has a profiler for a backend."""
+    found = get_backend(backend)
+    return found.plans or isinstance(found, OrtBackend)
 
 
 class _Times(BaseModel):
@@ -142,13 +150,13 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> ProfiledSide:
     )
 
 
-def _onnxruntime(work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
-    require_backend(work.backend, work.path.suffix)
+def _onnxruntime(backend: OrtBackend, work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
+    backend.require()
     if work.path.suffix != ".onnx":
         raise UsageProblem(f"Backend {work.backend} loads .onnx files, not this one: {work.path}")
     folder.mkdir(parents=True, exist_ok=True)
     file, provenance = profiled_runs(
-        work.backend, work.path, work.session_options(), lambda specs: feed_for(specs, work),
+        backend, work.path, work.session_options(), lambda specs: feed_for(specs, work),
         work.warmup + work.iterations, folder,
     )  # fmt: skip
     trace = read_trace(file, work.warmup, nodes, side)
@@ -174,7 +182,7 @@ def _facts(work: Workload) -> dict[str, Any]:
     return {
         "path": str(work.path),
         "backend": work.backend,
-        "precision": work.precision if work.backend != "ort-cpu" else "as exported",
+        "precision": work.precision if get_backend(work.backend).precisions != ("fp32",) else "as exported",
         "iterations": work.iterations,
         "warmup": work.warmup,
     }

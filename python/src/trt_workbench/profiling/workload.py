@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import get_backend, require_backend
+from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.measure.random_arrays import SHAPE_HINT, engine_inputs, engine_shapes
 
@@ -44,15 +45,12 @@ class Workload(BaseModel):
 
     def session_options(self) -> SessionOptions:
         """Return what a session is asked for; TensorRT runs without CUDA graphs, which hide the layers."""
-        extra = dict(self.options)
-        if self.backend == "trt":
-            extra["cuda_graph"] = False
-            if self.profile is not None:
-                extra["profile"] = self.profile
-            if self.path.suffix == ".onnx" and self.shapes and "profiles" not in extra:
-                dims = {name: "x".join(map(str, shape)) for name, shape in self.shapes.items()}
-                extra["profiles"] = [",".join(f"{name}:{dim}/{dim}/{dim}" for name, dim in dims.items())]
-        return SessionOptions(precision=self.precision, extra=extra)
+        own = {} if self.profile is None else {"profile": self.profile}
+        if get_backend(self.backend).plans:
+            own["cuda_graph"] = False
+        return SessionOptions(
+            precision=self.precision, extra={**self.options, **own}, shapes=fixed_profile(self.shapes)
+        )
 
 
 def open_session(work: Workload) -> Session:
@@ -66,11 +64,11 @@ def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
     Raises:
         UsageProblem: a dynamic dimension has no value, or a shape does not fit.
     """
-    from trt_workbench.backends.trt_session import TrtSession
+    from trt_workbench.backends.trt_opening import engine_session
 
-    if isinstance(session, TrtSession):
-        shapes = engine_shapes(session.loaded, work.shapes, work.profile)
-        return engine_inputs(session.loaded, session.inputs, shapes, work.seed, work.profile)
+    if engine := engine_session(session):
+        shapes = engine_shapes(engine.loaded, work.shapes, work.profile)
+        return engine_inputs(engine.loaded, session.inputs, shapes, work.seed, work.profile)
     return feed_for(session.inputs, work)
 
 

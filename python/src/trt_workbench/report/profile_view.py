@@ -43,7 +43,7 @@ class SideView:
     @property
     def noun(self) -> str:
         """What its operations are called."""
-        return "layers" if self.facts["backend"] == "trt" else "nodes"
+        return "layers" if "plan" in self.facts else "nodes"
 
     @property
     def longest(self) -> list[Operation]:

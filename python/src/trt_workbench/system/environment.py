@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from trt_workbench import __version__
+from trt_workbench.system.extensions import extension_packages
 from trt_workbench.system.git import ask_git
 from trt_workbench.system.gpu import driver_report
 
@@ -66,7 +67,7 @@ def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
 
 def installed_packages() -> dict[str, str]:
     """Return the versions of the packages that matter here, those that are installed."""
-    versions = {}
+    versions = extension_packages()
     for name in PACKAGES:
         try:
             versions[name] = importlib.metadata.version(name)

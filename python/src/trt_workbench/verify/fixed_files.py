@@ -12,7 +12,7 @@ from trt_workbench.engine.manifest import WayAround, check_destination, read_man
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.input_files import refuse_special
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.workarounds import Fixed, Tried
 
 
@@ -23,8 +23,8 @@ def check_output(request: VerifyRequest, output: Path) -> None:
         UsageProblem: it is a folder, or a file of another kind than what is made.
     """
     is_model = output.suffix == MODEL_SUFFIX
-    if is_model == (request.backend == TENSORRT):
-        kind = "a plan, such as model.plan" if request.backend == TENSORRT else "a model, such as model.onnx"
+    if is_model == request.runs_plans:
+        kind = "a plan, such as model.plan" if request.runs_plans else "a model, such as model.onnx"
         raise UsageProblem(f"--fix-out on {request.backend} takes the name of {kind}, not {output}")
     refuse_special(output)
     sources = [path for path in (request.target, request.model) if path]
@@ -33,7 +33,7 @@ def check_output(request: VerifyRequest, output: Path) -> None:
 
 def result_name(request: VerifyRequest) -> str:
     """Return what the result is called in a run directory."""
-    return f"{request.target.stem}-fixed{'.plan' if request.backend == TENSORRT else MODEL_SUFFIX}"
+    return f"{request.target.stem}-fixed{'.plan' if request.runs_plans else MODEL_SUFFIX}"
 
 
 def write_fixed(found: Fixed, request: VerifyRequest, output: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import backend_names, require_backend
+from trt_workbench.backends.registry import REFERENCE, backend_names, require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
@@ -26,7 +26,6 @@ from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
 
 MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"
-TENSORRT = "trt"
 # What keeps tensors on the device: a way to run the target, which is verified with them as inputs and outputs first.
 _STATE = "state"
 
@@ -55,9 +54,9 @@ class VerifyRequest:
 
     target: Path
     model: Path | None = None
-    backend: str = TENSORRT
+    backend: str = "trt"
     precision: str = "fp32"
-    reference: str = "ort-cpu"
+    reference: str = REFERENCE
     inputs: tuple[str, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +66,11 @@ class VerifyRequest:
     trust: bool = False
     device: int = 0
     budget: Budget | None = None
+
+    @property
+    def runs_plans(self) -> bool:
+        """Whether the target is, or becomes, a TensorRT engine."""
+        return runs_plans(self.backend)
 
 
 class Opened:
@@ -96,8 +100,8 @@ class Opened:
             if model and model.suffix == MODEL_SUFFIX:
                 _refuse_random(model)
         self.record = self._open_record()
-        if request.target.suffix != MODEL_SUFFIX and request.backend != TENSORRT:
-            raise UsageProblem(f"A plan is executed by backend {TENSORRT}, not {request.backend}: {request.target}")
+        if request.target.suffix != MODEL_SUFFIX and not request.runs_plans:
+            raise UsageProblem(f"A plan is executed by backend trt, not {request.backend}: {request.target}")
         self._note = note
         self._in_profile: tuple[int, Session] | None = None
         try:
@@ -112,12 +116,14 @@ class Opened:
         """Open the target once more, with further options of its backend; closed with the others."""
         request = self._request
         given = {name: value for name, value in request.options.items() if name != _STATE}
-        options: dict[str, Any] = {**self._profiles(), **given, **extra}
-        if request.backend == TENSORRT:
-            options |= {"device": request.device, "note": self._note}
+        options: dict[str, Any] = {**given, **extra}
+        if request.runs_plans:
+            options["device"] = request.device
             if request.target.suffix != MODEL_SUFFIX:
                 options["trust"] = request.trust
-        chosen = SessionOptions(precision=request.precision, concurrency=concurrency, extra=options)
+        chosen = SessionOptions(
+            precision=request.precision, concurrency=concurrency, extra=options, shapes=self._shapes(), note=self._note
+        )
         session = require_backend(request.backend, request.target.suffix).load(request.target, chosen)
         self._sessions.append(session)
         return session
@@ -202,12 +208,10 @@ class Opened:
             return spaces if chosen is None or len(spaces) == 1 else [one for one in spaces if one.profile == chosen]
         return [model_space(self.session.inputs, symbols, self.ranges)]
 
-    def _profiles(self) -> dict[str, Any]:
-        """Return the profile that a build needs for the ranges, unless the user names profiles."""
-        request = self._request
-        named = {"profiles", "config", "max_batch"} & request.options.keys()
-        if request.backend != TENSORRT or request.target.suffix != MODEL_SUFFIX or named or self.facts is None:
-            return {}
+    def _shapes(self) -> Profile | None:
+        """Return the ranges that a build is for."""
+        if not self._request.runs_plans or self._request.target.suffix != MODEL_SUFFIX or self.facts is None:
+            return None
         from trt_workbench.backends.base import TensorSpec
 
         specs = [
@@ -218,7 +222,7 @@ class Opened:
         ]
         space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, self.ranges)
         if not space.ranges:
-            return {}
+            return None
         ends = [
             space.case({name: getattr(around, end) for name, around in space.ranges.items()}).shapes
             for end in ("low", "best", "high")
@@ -229,7 +233,7 @@ class Opened:
         for name in (spec.name for spec in specs if spec.name in space.ranges):
             around, count = space.ranges[name], math.prod(space.case({}).shapes[name])
             values[name] = ShapeRange(min=(around.low,) * count, opt=(around.best,) * count, max=(around.high,) * count)
-        return {"profiles": [str(Profile(shapes=ranges, values=values))]}
+        return Profile(shapes=ranges, values=values)
 
 
 def own_model(target: Path) -> Path | None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.backends.trt_session import TrtSession
+from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.cache import engines_dir
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -40,9 +40,9 @@ def run_part(
         WorkbenchError: as the backend raises it; runtimes raise others too.
     """
     options = {name: value for name, value in request.options.items() if name not in _OF_WHOLE}
-    if request.backend == TENSORRT:
-        options |= {"device": request.device}
-        options |= {"profiles": [profile]} if profile else {}
+    if request.runs_plans:
+        options["device"] = request.device
+        options |= {"profiles": [profile]} if profile else {}  # in place of those of a settings file
     chosen = SessionOptions(precision=request.precision, extra=options)
     session = require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)
     try:
@@ -56,7 +56,7 @@ def run_part(
 
 def _forget(session: Session) -> None:
     """Remove the engine of a trial from the cache: hundreds of them would stay there, never asked for again."""
-    if isinstance(session, TrtSession):
-        plan = session.loaded.plan.path
+    if engine := engine_session(session):
+        plan = engine.loaded.plan.path
         if plan.is_relative_to(engines_dir()):
             shutil.rmtree(plan.parent, ignore_errors=True)

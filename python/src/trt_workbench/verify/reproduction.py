@@ -11,21 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.ort_backend import OrtBackend
+from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.engine.files import write_json, write_text
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.verify.bisect import FOLDER, Bisected
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 
 SCHEMA_VERSION = 1
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
-_PROVIDERS = {
-    "ort-cpu": "CPUExecutionProvider",
-    "ort-cuda": "CUDAExecutionProvider",
-    "ort-trt": "TensorrtExecutionProvider",
-}
 
 _BEGIN = '''"""{title}. Needs {needs}; exit code 1 where the result is wrong."""
 import pathlib, sys, urllib.parse
@@ -133,19 +129,19 @@ def script(request: VerifyRequest, found: Bisected) -> str:
     extra = {name: value for name, value in request.options.items() if name != "profiles"}
     if outcome.cut.profile:
         extra["profiles"] = [str(outcome.cut.profile)]
-    provider = _PROVIDERS.get(request.backend) if request.precision == "fp32" and not extra else None
-    settings = _settings(request, found) if request.backend == TENSORRT else None
+    backend = None if request.backend == AUTO else get_backend(request.backend)
+    settings = _settings(request, found) if request.runs_plans else None
     if settings is not None:
         needs, imports = "tensorrt, torch and numpy", "import numpy as np, tensorrt as trt, torch"
         body = _TENSORRT.format(settings="\n".join(settings))
-    elif provider:
+    elif isinstance(backend, OrtBackend) and request.precision == "fp32" and not extra:
         needs, imports = "onnxruntime and numpy", "import numpy as np, onnxruntime as ort"
-        body = _ONNX_RUNTIME.format(provider=provider)
+        body = _ONNX_RUNTIME.format(provider=backend.provider)
     else:
         needs = "trt-workbench"
         imports = (
             "import numpy as np\nfrom trt_workbench.backends.base import SessionOptions\n"
-            "from trt_workbench.backends.registry import require_backend"
+            "from trt_workbench.backends.registry import AUTO, get_backend, require_backend"
         )
         body = _WORKBENCH.format(backend=request.backend, precision=request.precision, extra=extra)
     explained = max((one.max_rel for one in outcome.limits.values()), default=0.0)
@@ -260,7 +256,7 @@ def _tensors(names: Any, shapes: Mapping[str, list[int]], constant: Mapping[str,
 
 def _runtime(request: VerifyRequest) -> str:
     versions = require_backend(request.backend, MODEL_SUFFIX).availability().versions
-    name, key = ("TensorRT", "tensorrt") if request.backend == TENSORRT else (request.backend, "onnxruntime")
+    name, key = ("TensorRT", "tensorrt") if request.runs_plans else (request.backend, "onnxruntime")
     return f"{name} {versions[key]}" if versions.get(key) else name
 
 

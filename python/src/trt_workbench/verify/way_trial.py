@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.data import Data, at
-from trt_workbench.verify.opening import TENSORRT, Opened, VerifyRequest
+from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
 
 _WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
@@ -33,7 +33,7 @@ def judged(request: VerifyRequest, note: Note = lambda _: None) -> dict[str, Any
     if not request.quick and not _why_wrong(result):
         result = _verified(request, note)
     reason = _why_wrong(result)
-    plan = result.document["provenance"].get("plan") if request.backend == TENSORRT else None
+    plan = result.document["provenance"].get("plan") if request.runs_plans else None
     took = None if reason else milliseconds(request, note)
     return {"verdict": str(result.document["verdict"]), "reason": reason, "milliseconds": took, "plan": plan}
 

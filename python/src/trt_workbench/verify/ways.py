@@ -16,7 +16,7 @@ from trt_workbench.onnxtools.fences import fences
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_attention import candidates
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes
-from trt_workbench.verify.opening import TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest
 
 _LEVELS = (0, 3, 5)
 _TYPED = ("Add", "Div", "MatMul", "Mul", "Softmax")  # of which the parser makes a layer with the node's name
@@ -56,7 +56,7 @@ def ways(
     if not is_large:
         for name, rewritten in candidates(model):
             yield WayAround(name, rewritten, rewritten=True)
-    if request.backend != TENSORRT:
+    if not request.runs_plans:
         return
     if not is_large:
         for name, fenced in fences(model, nodes):

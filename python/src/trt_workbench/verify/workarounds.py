@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.sanitize import save_model
@@ -216,13 +216,13 @@ def _check_same(request: VerifyRequest, rewritten: Path) -> None:
         CheckFailed: they differ.
         UsageProblem: one of them does not run.
     """
-    backend = require_backend("ort-cpu")
+    backend = require_backend(REFERENCE)
 
     def run(path: Path, arrays: Arrays) -> Mapping[str, Any]:
         with backend.load(path) as session:
             return session.run(arrays)
 
-    plain = replace(request, backend="ort-cpu", precision="fp32", options={}, reference="none", model=None)
+    plain = replace(request, backend=REFERENCE, precision="fp32", options={}, reference="none", model=None)
     with Opened(plain, lambda _: None) as opened:
         inputs = best_inputs(plain, opened)
     compare(request.target, rewritten, run, [inputs], rtol=_RTOL, atol=_ATOL)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.noise import with_rounding
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
@@ -192,7 +192,7 @@ class Yardstick:
         path = self._folder / f"noisy-{precision}-{strength:g}-{number}.onnx"
         big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
         onnx.save(noisy, path, save_as_external_data=big, location=f"{path.name}.data" if big else None)
-        return require_backend("ort-cpu").load(path, SessionOptions())
+        return require_backend(REFERENCE).load(path, SessionOptions())
 
 
 def typed_for(session: Session, inputs: Arrays) -> dict[str, NDArray[Any]]:

@@ -2,9 +2,9 @@
 
 from trt_workbench.pipeline.families.base import DecodeSettings, Detections, Family
 from trt_workbench.pipeline.families.detr import Detr
-from trt_workbench.pipeline.families.recognise import FAMILY_NAMES, recognise
+from trt_workbench.pipeline.families.recognise import family_names, recognise
 from trt_workbench.pipeline.families.yolov8 import YoloV8
 from trt_workbench.pipeline.families.yolov10 import YoloV10
 from trt_workbench.pipeline.families.yolox import YoloX
 
-__all__ = ["FAMILY_NAMES", "DecodeSettings", "Detections", "Detr", "Family", "YoloV8", "YoloV10", "YoloX", "recognise"]
+__all__ = ["DecodeSettings", "Detections", "Detr", "Family", "YoloV8", "YoloV10", "YoloX", "family_names", "recognise"]

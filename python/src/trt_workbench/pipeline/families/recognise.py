@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.pipeline.families.base import DetectorFacts, DoesNotFit, Family
 from trt_workbench.pipeline.families.detr import Detr
 from trt_workbench.pipeline.families.metadata import read_facts
 from trt_workbench.pipeline.families.yolov8 import YoloV8
 from trt_workbench.pipeline.families.yolov10 import YoloV10
 from trt_workbench.pipeline.families.yolox import YoloX
+from trt_workbench.system.extensions import FAMILIES, extensions, load_extension
 
 _FAMILIES: dict[str, type[Family]] = {family.name: family for family in (YoloV10, YoloV8, YoloX, Detr)}
 # Outputs of DETR models as their own repositories and transformers export them: boxes and class logits apart.
@@ -21,8 +22,13 @@ _DETR_BOXES, _DETR_LOGITS = ("pred_boxes", "dets"), ("logits", "pred_logits", "l
 # YOLOX, with the reading of its boxes fixed instead of decided by their values.
 _YOLOX_ENCODINGS: dict[str, Literal["raw", "decoded"]] = {"yolox-raw": "raw", "yolox-decoded": "decoded"}
 
-FAMILY_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
-"""Values of `--family`."""
+
+_OWN_NAMES = (*_FAMILIES, *_YOLOX_ENCODINGS)
+
+
+def family_names() -> tuple[str, ...]:
+    """Return the values of `--family`, those of other packages last."""
+    return (*_OWN_NAMES, *extensions(FAMILIES, _OWN_NAMES))
 
 
 def recognise(
@@ -37,16 +43,18 @@ def recognise(
 
     A family named by the user, else by the metadata key `family`, is taken if the outputs can be of it at all.
     Otherwise the model must have a single output whose shape, together with the metadata, fits exactly one family.
+    Those of other packages are asked where none of our own fits.
 
     Args:
         inputs: the session's inputs.
         outputs: the session's outputs.
         metadata: the model's own key-value metadata.
-        family: one of FAMILY_NAMES, or None to recognise it.
+        family: one of `family_names()`, or None to recognise it.
         imgsz: (height, width) in pixels for a model that takes any size.
 
     Raises:
         UsageProblem: the family is unknown, does not fit or is not certain; the message says what was seen.
+        ComponentMissing: the package that the named family comes from cannot be used.
     """
     _refuse_separate_logits(outputs)
     asked = family or metadata.get("family")
@@ -70,12 +78,11 @@ def _refuse_separate_logits(outputs: Sequence[TensorSpec]) -> None:
 
 
 def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
-    if name not in FAMILY_NAMES:
-        raise UsageProblem(
-            f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, FAMILY_NAMES)}"
-        )
+    if name not in (known := family_names()):
+        raise UsageProblem(f"There is no detector family called {name!r} (from {source}); {did_you_mean(name, known)}")
     encoding = _YOLOX_ENCODINGS.get(name)
-    fits, reasons = _try({name: YoloX if encoding else _FAMILIES[name]}, outputs, facts)
+    _kind(name)  # says at once what its package lacks
+    fits, reasons = _try([name], outputs, facts)
     if len(fits) != 1:
         why = "; ".join(reasons) if reasons else "more than one output could be it"
         raise UsageProblem(
@@ -87,6 +94,9 @@ def _named(name: str, source: str, outputs: Sequence[TensorSpec], facts: Detecto
 
 def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     fits, reasons = _try(_FAMILIES, outputs, facts)
+    if not fits:
+        fits, more = _try(extensions(FAMILIES, _OWN_NAMES), outputs, facts)
+        reasons += more
     if len(outputs) == 1 and len(fits) == 1:
         return fits[0]
     if len(outputs) > 1:
@@ -98,22 +108,29 @@ def _guessed(outputs: Sequence[TensorSpec], facts: DetectorFacts) -> Family:
     named = f" and {len(facts.names)} class names in its metadata" if facts.names else " and no class names"
     raise UsageProblem(
         f"It is not certain which detector family the model is of: {why}. "
-        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(FAMILY_NAMES)}."
+        f"It has outputs {_show(outputs)}{named}. Pass --family with one of {', '.join(family_names())}."
     )
 
 
-def _try(
-    families: Mapping[str, type[Family]], outputs: Sequence[TensorSpec], facts: DetectorFacts
-) -> tuple[list[Family], list[str]]:
+def _kind(name: str) -> type[Family]:
+    if name in _OWN_NAMES:
+        return _FAMILIES.get(name, YoloX)
+    try:
+        return load_extension(extensions(FAMILIES, _OWN_NAMES)[name], Family, name)  # type: ignore[type-abstract]
+    except ComponentMissing as problem:
+        raise ComponentMissing(f"The detector family {name} cannot be had: {problem}") from problem
+
+
+def _try(names: Iterable[str], outputs: Sequence[TensorSpec], facts: DetectorFacts) -> tuple[list[Family], list[str]]:
     fits, reasons = [], []
     for output in outputs:
-        for name, kind in families.items():
+        for name in names:
             try:
                 if not output.dtype.startswith("float"):
                     text = f"it holds {output.dtype}, not floating-point numbers"
                     raise DoesNotFit(text)
-                fits.append(kind.create(output, facts))
-            except DoesNotFit as reason:
+                fits.append(_kind(name).create(output, facts))
+            except (DoesNotFit, ComponentMissing) as reason:
                 reasons.append(f"not {name} from {output.name}, because {reason}")
     return fits, reasons
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from trt_workbench.backends.registry import availability
+from trt_workbench.backends.registry import REFERENCE, availability
 from trt_workbench.backends.torch_llm import TorchLlm
 from trt_workbench.engine.files import write_json
 from trt_workbench.engine.hashing import hash_document
@@ -163,7 +163,7 @@ def exported_graph(
     Raises:
         As `export_llm`.
     """
-    found = availability("ort-cpu")
+    found = availability(REFERENCE)
     settings = dataclasses.replace(settings, graphs=(kind,), prove=settings.prove and found.ok)
     key = {
         "recipe": _RECIPE,

@@ -11,7 +11,9 @@ from typing import Any
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
 from trt_workbench.backends.state_session import StateSession
-from trt_workbench.backends.torch_llm import PRECISIONS, TorchLlm, load_torch_llm
+from trt_workbench.backends.torch import TorchBackend
+from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
+from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -25,17 +27,9 @@ from trt_workbench.pipeline.llm.models import (
     TwoSessionSlots,
 )
 
-_TORCH = {"torch": False, "torch-compile": True}
-# Where a cache may grow by a token a step; elsewhere buffers, graphs or engines are made for one shape.
-_GROWING = ("ort-cpu",)
-# What these backends can run an exported graph in, which is fp32 and holds no scales for int8. They refuse the rest
-# themselves, but only once they have the graph, and to export a large model takes minutes.
-_PRECISIONS = {
-    **dict.fromkeys(_TORCH, PRECISIONS),
-    "ort-cpu": ("fp32",),
-    "ort-cuda": ("fp32", "fp16"),
-    "ort-trt": ("fp32", "fp16", "bf16"),
-}
+# An exported graph is fp32 and holds no scales for int8: backends refuse that themselves, but only once they have the
+# graph, and to export a large model takes minutes.
+_WITH_SCALES = "int8"
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
 
 def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
     """Raise UsageProblem if a folder of graphs is given and no backend runs graphs."""
-    if graphs is not None and all(choice.name in _TORCH for choice in choices):
+    if graphs is not None and all(isinstance(get_backend(choice.name), TorchBackend) for choice in choices):
         names = ", ".join(map(str, choices))
         raise UsageProblem(
             f"--graphs is for backends that run exported graphs; {names} loads the model itself: {graphs}"
@@ -116,9 +110,11 @@ def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
 
 def check_precision(choice: BackendChoice) -> None:
     """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
-    if choice.name not in _PRECISIONS:
-        get_backend(choice.name).check_precision(choice.precision)
-    elif choice.precision not in (known := _PRECISIONS[choice.name]):
+    backend = get_backend(choice.name)
+    known = [name for name in backend.precisions if name != _WITH_SCALES]
+    if not known:
+        backend.check_precision(choice.precision)
+    elif choice.precision not in known:
         raise UsageProblem(
             f"Backend {choice.name} runs language models in {', '.join(known)}, not {choice.precision!r}."
         )
@@ -134,15 +130,14 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
         DeviceFailure: there is not enough memory.
     """
     check_precision(choice)
-    if choice.name in _TORCH:
-        return _open_torch(choice, source)
+    traits = get_backend(choice.name)
+    if isinstance(traits, TorchBackend):
+        return _open_torch(choice, source, compiled=traits.compiled)
     backend = require_backend(choice.name)
     graph = source.graph("logits")
-    extra: dict[str, Any] = {}
-    if choice.name == "trt":
-        shapes = f"1x1/{batch}x{length}/{batch}x{length}"
-        extra = {"profiles": [f"input_ids:{shapes},attention_mask:{shapes}"], "note": source.say}
-    return SessionLogits(backend.load(graph.path, _options(choice, source, extra)))
+    lengths = ShapeRange(min=(1, 1), opt=(batch, length), max=(batch, length))
+    shapes = Profile(shapes={"input_ids": lengths, "attention_mask": lengths})
+    return SessionLogits(backend.load(graph.path, _options(choice, source, shapes)))
 
 
 def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: int, capacity: int) -> CachedModel:
@@ -155,42 +150,55 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
         As `open_logits`.
     """
     check_precision(choice)
-    if choice.name in _TORCH:
-        return _open_torch(choice, source)
+    traits = get_backend(choice.name)
+    if isinstance(traits, TorchBackend):
+        return _open_torch(choice, source, compiled=traits.compiled)
     backend = require_backend(choice.name)
-    if choice.name in _GROWING:
+    # without state on the device the cache may grow by a token a step; else buffers and engines are made for one shape
+    if not traits.state:
         graph = source.graph("cached")
-        return SessionCache(backend.load(graph.path, _options(choice, source, {})), graph)
+        return SessionCache(backend.load(graph.path, _options(choice, source)), graph)
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
     extra: dict[str, Any] = {"state": dict(zip(after, before, strict=True))}
-    if choice.name != "trt":
-        return SessionSlots(backend.load(graph.path, _options(choice, source, extra)), graph)
-    extra["note"] = source.say
+    if not traits.plans:
+        return SessionSlots(backend.load(graph.path, _options(choice, source, extra=extra)), graph)
     single = source.graph("step", slots=capacity, batch=batch)
-    lengths = {"profiles": [f"input_ids:{batch}x1/{batch}x{prompt}/{batch}x{prompt}"]}
+    lengths = ShapeRange(min=(batch, 1), opt=(batch, prompt), max=(batch, prompt))
+    shapes = Profile(shapes={"input_ids": lengths})
     with ExitStack() as opened:
-        prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, {**extra, **lengths})))
+        prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, shapes, extra)))
         # profiles of the options or their settings file are for prompts: a step has one shape
         fixed = replace(source, options={**source.options, "profiles": []})
-        steps = opened.enter_context(backend.load(single.path, _options(choice, fixed, extra)))
+        steps = opened.enter_context(backend.load(single.path, _options(choice, fixed, extra=extra)))
         assert isinstance(prompts, StateSession)
         assert isinstance(steps, StateSession)
         opened.pop_all()
     return TwoSessionSlots(prompts, steps, graph)
 
 
-def _open_torch(choice: BackendChoice, source: ModelSource) -> TorchLlm:
+def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
     if source.options:
         raise UsageProblem(f"{choice.name} has no option {next(iter(source.options))!r} for language models.")
     return load_torch_llm(
         source.directory,
         device=source.device,
         precision=choice.precision,
-        compiled=_TORCH[choice.name],
+        compiled=compiled,
         threads=source.threads,
     )
 
 
-def _options(choice: BackendChoice, source: ModelSource, extra: Mapping[str, Any]) -> SessionOptions:
-    return SessionOptions(threads=source.threads, precision=choice.precision, extra={**extra, **source.options})
+def _options(
+    choice: BackendChoice,
+    source: ModelSource,
+    shapes: Profile | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> SessionOptions:
+    return SessionOptions(
+        threads=source.threads,
+        precision=choice.precision,
+        extra={**(extra or {}), **source.options},
+        shapes=shapes,
+        note=source.say,
+    )

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import require_backend
+from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.export_llm import ExportedGraph
 from trt_workbench.pipeline.llm.models import (
@@ -58,7 +58,7 @@ def prove_export(
     random = np.random.default_rng(seed)
     limit = min(size for size in (positions, graph.cache_length, _CASES[-1][1]) if size)
     cases = []
-    with require_backend("ort-cpu").load(graph.path, SessionOptions()) as session:
+    with require_backend(REFERENCE).load(graph.path, SessionOptions()) as session:
         fixed = session.inputs[0].shape[0]
         for batch, length in dict.fromkeys((fixed or rows, min(tokens, limit)) for rows, tokens in _CASES):
             tokens = random.integers(0, vocabulary, (batch, length))
@@ -72,7 +72,7 @@ def prove_export(
             cases.append(case)
             if not difference <= RELATIVE_TOLERANCE * max(1.0, size):  # `not`: NaN fails
                 raise _wrong(graph, case)
-    return {"backend": "ort-cpu", "relative_tolerance": RELATIVE_TOLERANCE, "cases": cases}
+    return {"backend": REFERENCE, "relative_tolerance": RELATIVE_TOLERANCE, "cases": cases}
 
 
 def _both_logits(graph: ExportedGraph, session: Session, tokens: Tokens, expected: Logits) -> tuple[Logits, Logits]:

@@ -1,0 +1,26 @@
+"""`trtw count-nodes`: what a model is made of."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+
+
+@handled
+def count_nodes(
+    model: Annotated[Path, typer.Argument(help="ONNX file.")],
+    *,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Count the nodes of a model by operator."""
+    from trt_workbench.onnxtools.preflight import examine_model  # here, so that --help stays quick
+
+    operators = examine_model(model).operators
+    if as_json:
+        print_json(operators)
+        return
+    for name, count in sorted(operators.items()):
+        print_line(stdout_console(quiet=False), f"{count:6} {name}")
