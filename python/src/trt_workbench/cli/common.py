@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
     INTERRUPTED,
     ComponentMissing,
@@ -93,8 +94,10 @@ DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback o
 def handled(command: Callable[P, R]) -> Callable[P, R]:
     """Turn the errors of a command into one paragraph on stderr and the exit code of their kind.
 
-    The command takes a `debug` keyword argument; with it, the traceback is shown as well.
+    Its settings become options (`cli/settings.py`). It takes a `debug` keyword argument; with it, the traceback is
+    shown as well.
     """
+    command = expanded(command)
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:

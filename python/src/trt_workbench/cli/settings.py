@@ -1,0 +1,133 @@
+"""The options of a command, made from the settings that its request classes declare (`system/settings.py`)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from types import NoneType
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+
+from trt_workbench.system.settings import Setting
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Given:
+    """Marks a parameter, as `Annotated[dict[str, Any], Given(…)]`, that takes by field the settings that were given.
+
+    Attributes:
+        declared: class whose fields are settings.
+        prefix: of the options' names.
+    """
+
+    declared: type
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class _Option:
+    """An option, and the field or the parameter of the command that it is for."""
+
+    field: str
+    name: str
+    hint: Any
+    setting: Setting
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """The option as errors name it."""
+        return self.setting.flags.split()[0].split("/")[0] if self.setting.flags else f"--{self.name.replace('_', '-')}"
+
+    def parameter(self, *, no_default: bool) -> inspect.Parameter:
+        """Return the parameter that typer makes the option of."""
+        said, kind = self.setting, self.setting.kind or _typed(get_args(self.hint)[0])
+        default = self.default if said.default is None else said.default
+        if no_default or (default is not _EMPTY and get_origin(kind) is list):
+            default = None
+        more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
+        more |= {"min": said.min, "max": said.max}
+        if said.argument:
+            info, place = typer.Argument(**more), inspect.Parameter.POSITIONAL_OR_KEYWORD
+        else:
+            opposite = f"/--no-{self.flag[2:]}" if self.default is True else ""
+            info = typer.Option(*(said.flags.split() or [self.flag + opposite]), **more)
+            place = inspect.Parameter.KEYWORD_ONLY
+        annotation: Any = Annotated[kind | None if default is None else kind, info]
+        return inspect.Parameter(self.name, place, annotation=annotation, default=default)
+
+    def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the field with its value, unless nothing was typed."""
+        if (value := typed[self.name]) not in (None, []):
+            value = tuple(value) if isinstance(value, list) else value
+            yield self.field, self.setting.read(self.flag, value) if self.setting.read else value
+
+
+def expanded(command: Callable[P, R]) -> Callable[P, R]:
+    """Return `command` with options in place of its settings.
+
+    A parameter whose annotation is a dataclass takes an instance, and stands for an option for every field that has a
+    `Setting`; one that is marked as `Given` takes what was given of them. A parameter with a `Setting` of its own
+    becomes that option. A name that comes twice is one option.
+    """
+    options: dict[str, list[_Option]] = {}
+    made: dict[str, Callable[..., Any]] = {}
+    parameters: dict[str, inspect.Parameter] = {}
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        said = next((part for part in get_args(one.annotation)[1:] if isinstance(part, Setting | Given)), None)
+        if isinstance(said, Given):
+            options[one.name], made[one.name] = list(_options(said.declared, said.prefix)), dict
+        elif is_dataclass(one.annotation) and isinstance(one.annotation, type):
+            options[one.name], made[one.name] = list(_options(one.annotation)), one.annotation
+        elif said:
+            options[one.name] = [_Option(one.name, one.name, one.annotation, said, one.default)]
+        else:
+            parameters[one.name] = one
+        for option in options.get(one.name, ()):
+            parameters.setdefault(option.name, option.parameter(no_default=isinstance(said, Given)))
+
+    @functools.wraps(command)
+    def collected(*_: P.args, **typed: P.kwargs) -> R:
+        given: dict[str, Any] = {name: value for name, value in typed.items() if name in own}
+        for name, several in options.items():
+            values = {field: value for option in several for field, value in option.value(typed)}
+            given |= {name: made[name](**values)} if name in made else values
+        return command(**given)
+
+    own = {*inspect.signature(command).parameters} - made.keys()
+    collected.__signature__ = inspect.Signature(sorted(parameters.values(), key=lambda one: one.kind))  # type: ignore[attr-defined]
+    collected.__annotations__ = {}  # typer would evaluate them anew
+    return collected
+
+
+def spelled(declared: type) -> dict[str, str]:
+    """Return the option of every setting of a class, such as `--workspace` of `workspace_mib`."""
+    return {option.field: option.flag for option in _options(declared)}
+
+
+def _options(declared: type, prefix: str = "") -> Iterator[_Option]:
+    known = {field.name: field for field in fields(declared)} if is_dataclass(declared) else {}
+    for name, hint in get_type_hints(declared, include_extras=True).items():
+        for setting in (part for part in get_args(hint)[1:] if isinstance(part, Setting)):
+            if name in known and known[name].default_factory is MISSING:
+                default = _EMPTY if known[name].default is MISSING else known[name].default
+            else:
+                default = getattr(declared, name, None)
+            yield _Option(name, prefix + name, hint, setting, default)
+
+
+def _typed(kind: Any) -> Any:
+    """Return the type that is typed for a field of type `kind`."""
+    without = [part for part in get_args(kind) if part is not NoneType]
+    if NoneType in get_args(kind) and len(without) == 1:
+        return without[0]
+    if get_origin(kind) is tuple:
+        return list[without[0]]  # type: ignore[valid-type]
+    return list[str] if get_origin(kind) in (dict, Mapping) else kind
