@@ -15,6 +15,7 @@ from trt_workbench.system.settings import Setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
 
 
@@ -42,26 +43,30 @@ class _Option:
     default: Any
 
     @property
+    def flags(self) -> str:
+        """The option as typer writes it, such as `--spin/--block` or `--input -i`."""
+        name = self.name.replace("_", "-")
+        return self.setting.flags or f"--{name}" + (f"/--no-{name}" if self.default is True else "")
+
+    @property
     def flag(self) -> str:
         """The option as errors name it."""
-        return self.setting.flags.split()[0].split("/")[0] if self.setting.flags else f"--{self.name.replace('_', '-')}"
+        return self.flags.split()[0].split("/")[0]
 
     def parameter(self, *, no_default: bool) -> inspect.Parameter:
         """Return the parameter that typer makes the option of."""
         said, kind = self.setting, self.setting.kind or _typed(get_args(self.hint)[0])
-        default = self.default if said.default is None else said.default
-        if no_default or (default is not _EMPTY and get_origin(kind) is list):
-            default = None
+        default = self.default
+        if no_default or (default is not _EMPTY and (said.kind or get_origin(kind) is list)):
+            default = said.default
         more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
         more |= {"min": said.min, "max": said.max}
         if said.argument:
-            info, place = typer.Argument(**more), inspect.Parameter.POSITIONAL_OR_KEYWORD
+            info, place = typer.Argument(**more), inspect.Parameter.POSITIONAL_OR_KEYWORD.value
         else:
-            opposite = f"/--no-{self.flag[2:]}" if self.default is True else ""
-            info = typer.Option(*(said.flags.split() or [self.flag + opposite]), **more)
-            place = inspect.Parameter.KEYWORD_ONLY
+            info, place = typer.Option(*self.flags.split(), **more), inspect.Parameter.KEYWORD_ONLY.value
         annotation: Any = Annotated[kind | None if default is None else kind, info]
-        return inspect.Parameter(self.name, place, annotation=annotation, default=default)
+        return inspect.Parameter(self.name, inspect._ParameterKind(place), annotation=annotation, default=default)
 
     def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the field with its value, unless nothing was typed."""
@@ -110,6 +115,12 @@ def expanded(command: Callable[P, R]) -> Callable[P, R]:
 def spelled(declared: type) -> dict[str, str]:
     """Return the option of every setting of a class, such as `--workspace` of `workspace_mib`."""
     return {option.field: option.flag for option in _options(declared)}
+
+
+def marked(declared: type, marker: type[T]) -> dict[str, tuple[str, T]]:
+    """Return the flags and the mark of every setting of a class that has one of type `marker`."""
+    every = ((option, part) for option in _options(declared) for part in get_args(option.hint)[1:])
+    return {option.field: (option.flags, part) for option, part in every if isinstance(part, marker)}
 
 
 def _options(declared: type, prefix: str = "") -> Iterator[_Option]:

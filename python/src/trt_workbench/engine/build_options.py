@@ -16,7 +16,7 @@ from trt_workbench.system.settings import Setting, pairs, signed
 
 _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
-_NONE: dict[str, Any] = {}
+_NONE: Any = {}
 
 
 class MemoryPool(StrEnum):

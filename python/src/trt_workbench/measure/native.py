@@ -15,9 +15,9 @@ from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.queries import Measurement, MeasureSettings, measure
+from trt_workbench.measure.queries import Measurement, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
-from trt_workbench.measure.request import TENSORRT, InferRequest, Note
+from trt_workbench.measure.request import TENSORRT, InferRequest, MeasureSettings, Note
 from trt_workbench.measure.state import initial_state
 
 
