@@ -122,6 +122,13 @@ def test_a_wrong_value_is_refused_in_a_sentence(words: Sequence[str], message: s
     assert message in done.output
 
 
+def test_two_settings_of_one_name_are_refused() -> None:
+    def command(weather: Weather, *, rain: Annotated[bool, typer.Option()] = False, debug: bool = False) -> None: ...
+
+    with pytest.raises(TypeError, match="rain means two things in command"):
+        handled(command)
+
+
 def test_settings_are_called_as_their_options() -> None:
     assert spelled(Sparse) == {"number": "--number", "words": "--words", "dry": "--dry"}
     assert (spelled(Request)["gear"], spelled(Request)["ropes"]) == ("--take", "--rope")

@@ -80,11 +80,15 @@ def expanded(command: Callable[P, R]) -> Callable[P, R]:
 
     A parameter whose annotation is a dataclass takes an instance, and stands for an option for every field that has a
     `Setting`; one that is marked as `Given` takes what was given of them. A parameter with a `Setting` of its own
-    becomes that option. A name that comes twice is one option.
+    becomes that option. A setting that two of them have is one option.
+
+    Raises:
+        TypeError: two different ones have one name.
     """
     options: dict[str, list[_Option]] = {}
     made: dict[str, Callable[..., Any]] = {}
     parameters: dict[str, inspect.Parameter] = {}
+    meant: dict[str, object] = {}
     for one in inspect.signature(command, eval_str=True).parameters.values():
         said = next((part for part in get_args(one.annotation)[1:] if isinstance(part, Setting | Given)), None)
         if isinstance(said, Given):
@@ -93,10 +97,12 @@ def expanded(command: Callable[P, R]) -> Callable[P, R]:
             options[one.name], made[one.name] = list(_options(one.annotation)), one.annotation
         elif said:
             options[one.name] = [_Option(one.name, one.name, one.annotation, said, one.default)]
-        else:
-            parameters[one.name] = one
-        for option in options.get(one.name, ()):
-            parameters.setdefault(option.name, option.parameter(no_default=isinstance(said, Given)))
+        sparse = isinstance(said, Given)
+        several = [(each.setting, each.parameter(no_default=sparse)) for each in options.get(one.name, ())]
+        for setting, parameter in several or [(one, one)]:
+            if meant.setdefault(parameter.name, setting) != setting:
+                raise TypeError(f"{parameter.name} means two things in {command.__name__}.")
+            parameters.setdefault(parameter.name, parameter)
 
     @functools.wraps(command)
     def collected(*_: P.args, **typed: P.kwargs) -> R:

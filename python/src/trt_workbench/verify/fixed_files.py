@@ -12,7 +12,8 @@ from trt_workbench.engine.manifest import WayAround, check_destination, read_man
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.input_files import refuse_special
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.settings import TENSORRT
 from trt_workbench.verify.workarounds import Fixed, Tried
 
 

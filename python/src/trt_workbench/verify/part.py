@@ -14,7 +14,8 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.cache import engines_dir
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.settings import TENSORRT
 from trt_workbench.verify.yardstick import typed_for
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -17,7 +17,8 @@ from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.verify.bisect import FOLDER, Bisected
-from trt_workbench.verify.opening import MODEL_SUFFIX, TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
+from trt_workbench.verify.settings import TENSORRT
 
 SCHEMA_VERSION = 1
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"

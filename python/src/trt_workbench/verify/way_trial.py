@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.draw import draw
-from trt_workbench.verify.opening import TENSORRT, Opened, VerifyRequest
+from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
+from trt_workbench.verify.settings import TENSORRT
 
 _WARM_UP, _CALLS, _MOST_S = 5, 50, 2.0
 

@@ -16,7 +16,8 @@ from trt_workbench.onnxtools.fences import fences
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_attention import candidates
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes
-from trt_workbench.verify.opening import TENSORRT, VerifyRequest
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.settings import TENSORRT
 
 _LEVELS = (0, 3, 5)
 _TYPED = ("Add", "Div", "MatMul", "Mul", "Softmax")  # of which the parser makes a layer with the node's name
