@@ -11,7 +11,6 @@ import typer
 from trt_workbench.cli.common import (
     DebugOption,
     JsonOption,
-    SeedOption,
     handled,
     print_json,
     print_line,
@@ -19,7 +18,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.input_files import refuse_special
-from trt_workbench.system.settings import pairs
+from trt_workbench.system.settings import Seed, pairs
 from trt_workbench.system.settings import shapes as read_shapes
 
 
@@ -39,7 +38,7 @@ def sanitize_onnx(
     check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
     rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
     atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
-    seed: SeedOption = 0,
+    seed: Seed = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

@@ -7,13 +7,12 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType
-from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
 from trt_workbench.system.settings import Setting
 
-P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 _EMPTY = inspect.Parameter.empty
@@ -61,12 +60,10 @@ class _Option:
             default = said.default
         more: dict[str, Any] = {"metavar": said.metavar, "help": said.help, "rich_help_panel": said.panel}
         more |= {"min": said.min, "max": said.max}
-        if said.argument:
-            info, place = typer.Argument(**more), inspect.Parameter.POSITIONAL_OR_KEYWORD.value
-        else:
-            info, place = typer.Option(*self.flags.split(), **more), inspect.Parameter.KEYWORD_ONLY.value
+        info = typer.Argument(**more) if said.argument else typer.Option(*self.flags.split(), **more)
         annotation: Any = Annotated[kind | None if default is None else kind, info]
-        return inspect.Parameter(self.name, inspect._ParameterKind(place), annotation=annotation, default=default)
+        place = inspect.Parameter.POSITIONAL_OR_KEYWORD if said.argument else inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(self.name, place, annotation=annotation, default=default)
 
     def value(self, typed: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the field with its value, unless nothing was typed."""
@@ -75,7 +72,7 @@ class _Option:
             yield self.field, self.setting.read(self.flag, value) if self.setting.read else value
 
 
-def expanded(command: Callable[P, R]) -> Callable[P, R]:
+def expanded(command: Callable[..., R]) -> Callable[..., R]:
     """Return `command` with options in place of its settings.
 
     A parameter whose annotation is a dataclass takes an instance, and stands for an option for every field that has a
@@ -98,6 +95,7 @@ def expanded(command: Callable[P, R]) -> Callable[P, R]:
         elif said:
             options[one.name] = [_Option(one.name, one.name, one.annotation, said, one.default)]
         sparse = isinstance(said, Given)
+        several: list[tuple[object, inspect.Parameter]]
         several = [(each.setting, each.parameter(no_default=sparse)) for each in options.get(one.name, ())]
         for setting, parameter in several or [(one, one)]:
             if meant.setdefault(parameter.name, setting) != setting:
@@ -105,8 +103,8 @@ def expanded(command: Callable[P, R]) -> Callable[P, R]:
             parameters.setdefault(parameter.name, parameter)
 
     @functools.wraps(command)
-    def collected(*_: P.args, **typed: P.kwargs) -> R:
-        given: dict[str, Any] = {name: value for name, value in typed.items() if name in own}
+    def collected(**typed: Any) -> R:
+        given = {name: value for name, value in typed.items() if name in own}
         for name, several in options.items():
             values = {field: value for option in several for field, value in option.value(typed)}
             given |= {name: made[name](**values)} if name in made else values
@@ -130,13 +128,11 @@ def marked(declared: type, marker: type[T]) -> dict[str, tuple[str, T]]:
 
 
 def _options(declared: type, prefix: str = "") -> Iterator[_Option]:
-    known = {field.name: field for field in fields(declared)} if is_dataclass(declared) else {}
+    known = fields(declared) if is_dataclass(declared) else ()
+    required = {field.name for field in known if field.default is MISSING and field.default_factory is MISSING}
     for name, hint in get_type_hints(declared, include_extras=True).items():
         for setting in (part for part in get_args(hint)[1:] if isinstance(part, Setting)):
-            if name in known and known[name].default_factory is MISSING:
-                default = _EMPTY if known[name].default is MISSING else known[name].default
-            else:
-                default = getattr(declared, name, None)
+            default = _EMPTY if name in required else getattr(declared, name, None)
             yield _Option(name, prefix + name, hint, setting, default)
 
 
