@@ -59,7 +59,8 @@ def quantized(model: Path) -> Path:
 
     from trt_workbench.backends.ort_cpu import OrtCpuBackend
     from trt_workbench.measure.inputs import random_inputs
-    from trt_workbench.verify.space import Range, model_space
+    from trt_workbench.verify.settings import Range
+    from trt_workbench.verify.space import model_space
 
     with OrtCpuBackend().load(model) as session:
         specs = session.inputs

@@ -102,6 +102,19 @@ def test_every_build_option_is_in_its_guide() -> None:
     }
 
 
+def test_defaults_in_the_guide_are_those_of_the_options() -> None:
+    text = (ROOT / "docs" / "guides" / "infer-engine.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`--.*?) \| (.*?) ?\| .*\|$", text.split("\n| option | default | |\n")[1], re.MULTILINE)
+    by_name = {name: parameter for parameter in COMMANDS["infer-engine"].params for name in parameter.opts}
+    found = {}
+    for named, said in rows:
+        for name, default in zip(re.findall(r"`(--[a-z-]+)", named), said.split(", "), strict=True):
+            found[name] = {"on": True, "spin": True, "off": False, "": None}.get(default, default)
+    assert len(found) >= 10
+    shown = {name: by_name[name].default for name in found}
+    assert found == {name: str(value) if type(value) is int else value for name, value in shown.items()}
+
+
 def test_the_settings_in_the_guide_are_accepted() -> None:
     text = (ROOT / "docs" / "guides" / "build-engine.md").read_text(encoding="utf-8")
     bodies = [body for kind, body in _FENCE.findall(text) if kind == "yaml"]

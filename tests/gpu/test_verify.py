@@ -24,7 +24,7 @@ from trt_workbench.system.environment import installed_packages
 from trt_workbench.verify.apart import verified_apart
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import Verified, verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 pytestmark = pytest.mark.gpu
 SLOTS = 16

@@ -25,7 +25,7 @@ def figures(backend: str, folder: Path) -> dict[str, Any]:
     found = availability(backend)
     if not found.ok:
         pytest.skip(f"{backend}: {found.reason}")
-    request = CocoRequest(MODEL, IMAGES, ANNOTATIONS, backend=backend, limit=20)
+    request = CocoRequest(model=MODEL, images=IMAGES, annotations=ANNOTATIONS, backend=backend, limit=20)
     with CocoEvaluation(request) as evaluation:
         metrics = evaluation.run(folder).metrics
     assert metrics["backend"] == backend

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def evaluate(folder: Path, **options: Any) -> dict[str, Any]:
-    request = CocoRequest(MODEL, IMAGES, ANNOTATIONS, backend="ort-cpu", **options)
+    request = CocoRequest(model=MODEL, images=IMAGES, annotations=ANNOTATIONS, backend="ort-cpu", **options)
     with CocoEvaluation(request) as evaluation:
         return evaluation.run(folder).metrics
 

@@ -11,7 +11,8 @@ import pytest
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.native_options import native_values, to_native
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.measure.queries import PARTS, MeasureSettings
+from trt_workbench.measure.queries import PARTS
+from trt_workbench.measure.request import MeasureSettings
 
 ROOT = Path(__file__).parents[3]
 STUBS = sorted((ROOT / "cpp" / "python" / "trt_workbench_native").glob("*.pyi"))

@@ -5,18 +5,19 @@ import pytest
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.state import initial_state, parse_state
+from trt_workbench.measure.request import read_state
+from trt_workbench.measure.state import initial_state
 
 
 def test_pairs_are_read_in_their_order() -> None:
-    assert list(parse_state(["h_next=h", "a/b:0=c"]).items()) == [("h_next", "h"), ("a/b:0", "c")]
-    assert parse_state([]) == {}
+    assert list(read_state("--state", ["h_next=h", "a/b:0=c"]).items()) == [("h_next", "h"), ("a/b:0", "c")]
+    assert read_state("--state", []) == {}
 
 
 @pytest.mark.parametrize("text", ["h", "=h", "h=", ""])
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(UsageProblem, match="OUTPUT=INPUT"):
-        parse_state([text])
+        read_state("--state", [text])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bfloat16", "float8_e4m3fn"])

@@ -12,7 +12,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.run import Verified, verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 FLOAT = TensorProto.FLOAT
 

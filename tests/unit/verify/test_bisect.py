@@ -25,7 +25,7 @@ from trt_workbench.verify.bisect import Bisected, bisect, check_bisectable
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 Search = Callable[..., Bisected]
 PATTERN = ["Add", "Softmax", "MatMul"]

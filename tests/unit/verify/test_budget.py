@@ -12,7 +12,7 @@ from trt_workbench.verify.budget import LEAST_S, Budget
 from trt_workbench.verify.calls import Call
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 
 class Clock:

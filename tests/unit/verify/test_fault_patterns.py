@@ -10,7 +10,8 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range, model_space
+from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import model_space
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "known-faults.md"

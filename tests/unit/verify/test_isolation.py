@@ -20,7 +20,7 @@ from trt_workbench.verify.isolation import Crashed, Isolated, document_of, reque
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import write_bisected
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 from trt_workbench.verify.ways import WayAround
 from trt_workbench.verify.workarounds import fixed
 

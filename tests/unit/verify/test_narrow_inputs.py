@@ -11,7 +11,7 @@ from tests.random_attention import Attention, write_attention
 from trt_workbench.backends.base import Session, TensorSpec
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 
 @pytest.fixture

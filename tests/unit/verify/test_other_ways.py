@@ -13,7 +13,7 @@ from trt_workbench.errors import DeviceFailure
 from trt_workbench.verify import other_ways
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 WAYS = {
     "a second session",

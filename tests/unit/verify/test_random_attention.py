@@ -8,7 +8,7 @@ from tests.random_models import HEAD_DIMENSIONS
 
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 
 @pytest.mark.parametrize("source", SOURCES)

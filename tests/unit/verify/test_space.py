@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.verify.space import Range, cases, engine_spaces, model_space
+from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import cases, engine_spaces, model_space
 
 
 def tensor(name: str, shape: tuple[int, ...], profiles: tuple, values: tuple = ()) -> SimpleNamespace:

@@ -25,7 +25,7 @@ from trt_workbench.onnxtools.fences import fences
 from trt_workbench.verify.fixed_files import check_output, write_fixed
 from trt_workbench.verify.opening import VerifyRequest, of_model
 from trt_workbench.verify.run import verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 from trt_workbench.verify.workarounds import Fixed, fixed, require_chosen
 
 pytestmark = pytest.mark.usefixtures("doubled_core")

@@ -21,7 +21,7 @@ from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reproduction import bisected_document, write_bisected
 from trt_workbench.verify.run import Verified, verify
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 from zoo.table import Entry, entries
 
 SCHEMA_VERSION = 1

@@ -96,7 +96,7 @@ class OrtTrtBackend(OrtBackend):
         )
 
     def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
-        """Return the request, its cache folders made; without TF32 the process is told, as the provider has no option."""
+        """Return the request, its cache folders made; the process is told of no TF32, as the provider has no option."""
         found = self.require()
         request = self.request(model, options, found.versions)
         # TensorRT allows TF32 unless told otherwise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from trt_workbench import __version__
 from trt_workbench.cli import (
@@ -29,8 +30,23 @@ from trt_workbench.cli import (
 )
 from trt_workbench.cli.common import PanelCommand
 
+
+class _Commands(TyperGroup):
+    """The commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; a command that comes first leaves no options to look for.
+
+        To read one, typer imports pydantic, which takes as long as all the rest of a command's `--help`.
+        """
+        if args and args[0] in self.commands:
+            self.params, self.add_help_option = [], False
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="trtw",
+    cls=_Commands,
     help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
     no_args_is_help=True,
     add_completion=False,

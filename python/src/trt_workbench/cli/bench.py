@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trt_workbench.cli.common import (
-    AllowUnverifiedOption,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -21,6 +20,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.system.settings import AllowUnverified
 
 if TYPE_CHECKING:
     from trt_workbench.bench.matrix import Point
@@ -49,7 +49,7 @@ def bench(
     skip_unavailable: Annotated[
         bool, typer.Option("--skip-unavailable", help="Leave out backends that cannot serve here, and say so.")
     ] = False,
-    allow_unverified: AllowUnverifiedOption = False,
+    allow_unverified: AllowUnverified = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from trt_workbench.cli import build_options as asked
 from trt_workbench.cli.common import (
     DebugOption,
     JsonOption,
@@ -22,20 +20,18 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.cli.settings import Given, spelled
+from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from trt_workbench.engine.builder import BuiltEngine, PreparedBuild
+    from trt_workbench.engine.options import BuildSettings
     from trt_workbench.engine.verification import Verification
 
 
-class Verify(Enum):
-    """Values of --verify."""
-
-    QUICK = "quick"
-    FULL = "full"
-    FIX = "fix"
-    OFF = "off"
+Verify = Literal["quick", "full", "fix", "off"]
 
 
 @handled
@@ -46,52 +42,23 @@ def build_engine(
         Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
-    precision: asked.Precision = None,
-    strongly_typed: asked.StronglyTyped = None,
-    profile: asked.ProfileShapes = None,
-    max_batch: asked.MaxBatch = None,
-    workspace: asked.Workspace = None,
-    memory_pool: asked.MemoryPools = None,
-    optimization_level: asked.OptimizationLevel = None,
-    avg_timing_iterations: asked.AvgTimingIterations = None,
-    max_tactics: asked.MaxTactics = None,
-    max_aux_streams: asked.MaxAuxStreams = None,
-    max_threads: asked.MaxThreads = None,
-    tactic_source: asked.TacticSources = None,
-    preview_feature: asked.PreviewFeatures = None,
-    tiling_optimization_level: asked.TilingLevel = None,
-    build_route: asked.BuildRoute = None,
-    precision_constraints: asked.PrecisionConstraints = None,
-    layer_precision: asked.LayerPrecisions = None,
-    layer_output_type: asked.LayerOutputTypes = None,
-    io_type: asked.IoTypes = None,
-    io_format: asked.IoFormats = None,
-    direct_io: asked.DirectIo = None,
-    calibration: asked.CalibrationData = None,
-    calibration_batch: asked.CalibrationBatch = None,
-    calibration_algorithm: asked.CalibrationAlgorithm = None,
-    calibration_limit: asked.CalibrationLimit = None,
-    family: asked.Family = None,
-    timing_cache: asked.TimingCache = None,
-    timing_cache_strict: asked.TimingCacheStrict = None,
-    editable_timing_cache: asked.EditableTimingCache = None,
-    hardware_compatibility: asked.HardwareCompatibility = None,
-    version_compatible: asked.VersionCompatible = None,
-    exclude_lean_runtime: asked.ExcludeLeanRuntime = None,
-    strip_weights: asked.StripWeights = None,
-    refit: asked.Refit = None,
-    weight_streaming: asked.WeightStreaming = None,
-    sparse_weights: asked.SparseWeights = None,
-    strict_nans: asked.StrictNans = None,
-    distributive_independence: asked.DistributiveIndependence = None,
-    native_instance_norm: asked.NativeInstanceNorm = None,
-    plugin: asked.Plugins = None,
-    serialize_plugins: asked.SerializePlugins = None,
-    dla_core: asked.DlaCore = None,
-    gpu_fallback: asked.GpuFallback = None,
-    profiling_verbosity: asked.ProfilingVerbosity = None,
-    verbosity: asked.Verbosity = None,
-    device: asked.Device = None,
+    asked: Annotated[dict[str, Any], Given(BuildOptions)],
+    max_batch: Annotated[
+        int | None,
+        Setting(
+            "Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.",
+            "Inputs and outputs",
+            min=1,
+        ),
+    ] = None,
+    calibration: Annotated[dict[str, Any], Given(CalibrationOptions, "calibration_")],
+    family: Annotated[
+        str | None,
+        Setting(
+            "Detector family that tells how calibration images are prepared; recognised by default.",
+            "INT8 calibration",
+        ),
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
@@ -101,7 +68,7 @@ def build_engine(
         typer.Option(
             help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
         ),
-    ] = Verify.QUICK,
+    ] = "quick",
     force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
@@ -110,13 +77,11 @@ def build_engine(
     debug: DebugOption = False,
 ) -> None:
     """Build a TensorRT engine. One that the cache under tmp/engines/ holds for this very request is not built again."""
-    given = dict(locals())
     from trt_workbench.engine.builder import prepare_build
     from trt_workbench.engine.manifest import check_destination
-    from trt_workbench.engine.settings_file import load_settings
     from trt_workbench.pipeline.calibration import calibration_images
 
-    settings = asked.with_batch_profile(model, load_settings(config, asked.overrides(given), asked.spelling), max_batch)
+    settings = _with_batch_profile(model, _settings(config, asked, calibration), max_batch)
     images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
     if family is not None and images is None:
         raise UsageProblem(
@@ -138,14 +103,44 @@ def build_engine(
         where = plan
     from trt_workbench.engine.verification import WRONG
 
-    verdict = None if verify is Verify.OFF else _verify(where, model, verify, settings.device)
-    if verify is Verify.FIX and verdict and verdict.verdict == WRONG:
+    verdict = None if verify == "off" else _verify(where, model, verify, settings.device)
+    if verify == "fix" and verdict and verdict.verdict == WRONG:
         from trt_workbench.cli.verify_fix import fix_build
 
         where, verdict = fix_build(verdict, where, model, plan, device=settings.device), None
     _show_engine(engine, where, as_json=as_json)
     if verdict:
         _require_right(verdict, where, model, debug=debug)
+
+
+def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str, Any]) -> BuildSettings:
+    from trt_workbench.engine.settings_file import load_settings
+
+    if calibration and "data" not in calibration:
+        raise UsageProblem(f"Option --calibration-{next(iter(calibration))} needs --calibration.")
+    given = {**asked, "calibration": calibration} if calibration else asked
+    return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
+
+
+def _with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
+    """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
+
+    Raises:
+        UsageProblem: profiles are given as well, or more than the batch is dynamic, or nothing is.
+    """
+    if max_batch is None:
+        return settings
+    from trt_workbench.engine.profiles import batch_profile
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    if settings.profiles:
+        raise UsageProblem("Give either --max-batch or profiles, not both.")
+    made = batch_profile([(tensor.name, tensor.shape) for tensor in examine_model(model).inputs], max_batch)
+    if made is None:
+        raise UsageProblem(
+            f"--max-batch is for a model whose batch alone is dynamic; give each range with --profile: {model}"
+        )
+    return settings.model_copy(update={"profiles": (made,)})
 
 
 def _build(prepared: PreparedBuild, *, force: bool, time_limit_s: float | None) -> BuiltEngine:
@@ -163,7 +158,7 @@ def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verificatio
     from trt_workbench.verify.engine import PlanRequest, verdict_of_build
 
     notes = stderr_console()
-    request = PlanRequest(plan, model, "full" if verify is Verify.FULL else "quick", device=device)
+    request = PlanRequest(plan, model, "full" if verify == "full" else "quick", device=device)
     note = partial(print_note, notes)
     if not notes.is_terminal:
         return verdict_of_build(request, note)

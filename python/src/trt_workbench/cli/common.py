@@ -11,14 +11,15 @@ import stat
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
     INTERRUPTED,
     ComponentMissing,
@@ -27,7 +28,7 @@ from trt_workbench.errors import (
     WorkbenchError,
     printable,
 )
-from trt_workbench.system.input_files import parse_json
+from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 # The largest number that an option takes: seeds, counts, seconds.
 _LARGEST = 2**31 - 1
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 _MENDS = {
@@ -43,66 +43,26 @@ _MENDS = {
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
 }
 
-BackendOption = Annotated[str, typer.Option("--backend", help="Runtime that executes the model; see `trtw backends`.")]
-BackendExtraOption = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="KEY=VALUE", help="An option of the backend, such as device=1; may be repeated."),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", help="Run directory to write; tmp/<command>/<run-id>/ by default.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn at random.")]
-_LOADING = "Loading an engine"
-TrustOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust",
-        help="Load a plan without a matching manifest. A plan is executable code.",
-        rich_help_panel=_LOADING,
-    ),
-]
-AllowUnverifiedOption = Annotated[
-    bool,
-    typer.Option("--allow-unverified", help="Let TensorRT engines pass that are wrong or not verified; said first."),
-]
-HostCodeOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-host-code",
-        help="Let a version-compatible plan run the code it carries.",
-        rich_help_panel=_LOADING,
-    ),
-]
-DeviceOption = Annotated[
-    int, typer.Option("--device", min=0, help="Index of the CUDA device.", rich_help_panel=_LOADING)
-]
-ProfileOption = Annotated[
-    int | None,
-    typer.Option(
-        "--profile", min=0, help="Optimisation profile; chosen by the shapes by default.", rich_help_panel=_LOADING
-    ),
-]
-ShapeOption = Annotated[
-    list[str] | None,
-    typer.Option("--shape", help="NAME:1x3x640x640: shape of a random input; repeatable."),
-]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+OutputOption = Annotated[Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.")]
+JsonOption = Annotated[bool, Setting("Print one JSON document on stdout and nothing else.", flags="--json")]
+DebugOption = Annotated[bool, Setting("Show the traceback of an error.")]
 
 
-def handled(command: Callable[P, R]) -> Callable[P, R]:
+def handled(command: Callable[..., R]) -> Callable[..., R]:
     """Turn the errors of a command into one paragraph on stderr and the exit code of their kind.
 
-    The command takes a `debug` keyword argument; with it, the traceback is shown as well.
+    Its settings become options (`cli/settings.py`). It takes a `debug` keyword argument; with it, the traceback is
+    shown as well.
     """
+    command = expanded(command)
 
     @functools.wraps(command)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+    def guarded(**kwargs: Any) -> R:
         before = _kept()  # of another command of this process
         fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
         try:
             with _ended_as_interrupted():
-                return command(*args, **kwargs)
+                return command(**kwargs)
         except WorkbenchError as error:
             fail(str(error), error.exit_code)
         except OSError as error:
@@ -172,43 +132,6 @@ def _kept() -> Path | None:
     return module.finished_run() if module else None
 
 
-def parse_options(texts: list[str] | None) -> dict[str, Any]:
-    """Return the backend options of repeated `--option KEY=VALUE`.
-
-    A value that is JSON (`true`, `2`, `{"a": "b"}`) is taken as that, any other as text.
-
-    Raises:
-        UsageProblem: there is no `=`, or a key comes twice.
-    """
-    options: dict[str, Any] = {}
-    for text in texts or ():
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise UsageProblem(f"--option takes KEY=VALUE, such as --option device=1, not {text!r}.")
-        if key in options:
-            raise UsageProblem(f"--option {key} was given twice; pass it once.")
-        try:
-            options[key] = parse_json(value)
-        except ValueError:
-            options[key] = value
-    return options
-
-
-def parse_pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Return the values by name of a repeated option that takes NAME=VALUE; a name may hold an equals sign.
-
-    Raises:
-        UsageProblem: a text has another form.
-    """
-    pairs: dict[str, str] = {}
-    for text in texts or ():
-        name, separator, value = text.rpartition("=")
-        if not (name and separator and value):
-            raise UsageProblem(f"Option {option} takes NAME=VALUE, not {text!r}.")
-        pairs[name] = value
-    return pairs
-
-
 def _fail(message: str, exit_code: int, *, before: Path | None, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exc()
@@ -246,11 +169,6 @@ class PanelCommand(TyperCommand):
         for panel, rows in panels.items():
             with formatter.section(panel):
                 formatter.write_dl(rows)
-
-
-def panel_option(text: str, panel: str = "Options", *names: str, **more: Any) -> Any:
-    """Return an option with the help `text`, listed under `panel`; the rest is typer's."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 def single_command_app(command: Callable[..., Any]) -> typer.Typer:

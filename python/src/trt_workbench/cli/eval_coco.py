@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trt_workbench.cli.common import (
-    AllowUnverifiedOption,
-    BackendExtraOption,
-    BackendOption,
     DebugOption,
     JsonOption,
     OutputOption,
-    SeedOption,
     handled,
-    parse_options,
     print_json,
     print_line,
     say,
@@ -26,97 +20,35 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
-from trt_workbench.errors import INTERRUPTED, UsageProblem, whole_number
+from trt_workbench.errors import INTERRUPTED, UsageProblem
+from trt_workbench.evaluate.coco_settings import CocoSettings
+from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
 
 
-class PreprocessPlace(Enum):
-    """Values of --preprocess."""
-
-    DEVICE = "device"
-    HOST = "host"
-
-
 @handled
 def eval_coco(
     *,
-    model: Annotated[Path | None, typer.Option(help="Model file; the embedded detector by default.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the images; the embedded dataset by default.")] = None,
-    annotations: Annotated[Path | None, typer.Option(help="COCO annotation file of the images.")] = None,
-    family: Annotated[
-        str | None, typer.Option(help="Detector family (yolov10, yolov8, yolox); recognised by default.")
-    ] = None,
-    backend: BackendOption = "auto",
-    limit: Annotated[int | None, typer.Option(min=1, help="Evaluate only so many images, lowest ids first.")] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere."),
-    ] = None,
-    conf: Annotated[float, typer.Option(min=0.0, max=1.0, help="Lowest score that counts.")] = 0.001,
-    iou: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="NMS threshold; the family's own by default.")
-    ] = None,
-    max_dets: Annotated[int, typer.Option(min=1, help="Most boxes per image.")] = 300,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Threads that read images; one per processor, at most 8, by default.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Processors that the runtime may use; all by default.")
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Inferences in flight; one per processor on ort-cpu, else 1, by default.")
-    ] = None,
-    imgsz: Annotated[
-        str | None, typer.Option(help="Input size, 640 or 480x640 (height x width), of a model that takes any.")
-    ] = None,
-    precision: Annotated[str, typer.Option(help="Precision that the backend is asked for.")] = "fp32",
-    preprocess: Annotated[
-        PreprocessPlace | None,
-        typer.Option(help="Where images are letterboxed; on the device by default where the backend offers it."),
-    ] = None,
-    option: BackendExtraOption = None,
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Leave out images that are listed and absent.")
-    ] = False,
-    allow_unverified: AllowUnverifiedOption = False,
-    report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
+    model: Annotated[Path | None, Setting("Model file; the embedded detector by default.")] = None,
+    images: Annotated[Path | None, Setting("Folder of the images; the embedded dataset by default.")] = None,
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None,
+    settings: CocoSettings,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    seed: SeedOption = 0,
     debug: DebugOption = False,
 ) -> None:
     """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
 
     Without --model, an embedded detector runs on an embedded dataset of generated scenes.
     """
-    say_if_allowed(allow_unverified=allow_unverified)
+    say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.evaluate.coco import CocoRequest
 
     model, images, annotations = _inputs(model, images, annotations)
-    request = CocoRequest(
-        model=model,
-        images=images,
-        annotations=annotations,
-        family=family,
-        backend=backend,
-        limit=limit,
-        batch=batch,
-        conf=conf,
-        iou=iou,
-        max_dets=max_dets,
-        workers=workers,
-        threads=threads,
-        concurrency=concurrency,
-        imgsz=_parse_size(imgsz),
-        precision=precision,
-        options=parse_options(option),
-        preprocess=preprocess.value if preprocess else None,
-        allow_missing=allow_missing,
-        allow_unverified=allow_unverified,
-        seed=seed,
-    )
+    request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
     outcome, directory = _evaluate(request, output)
     from trt_workbench.report.coco import write_report
 
@@ -158,16 +90,6 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         place = make_embedded_dataset()
         images, annotations = place.images, place.annotations
     return model, images, annotations
-
-
-def _parse_size(text: str | None) -> tuple[int, int] | None:
-    """(height, width) of "640" or "480x640"."""
-    if text is None:
-        return None
-    sides = [whole_number(side) for side in text.lower().split("x")]
-    if len(sides) > 2 or not all(sides):
-        raise UsageProblem(f"--imgsz takes one number or height x width, such as 640 or 480x640, not {text!r}.")
-    return sides[0] or 0, sides[-1] or 0
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trt_workbench.cli.common import (
-    AllowUnverifiedOption,
     DebugOption,
     JsonOption,
     OutputOption,
@@ -23,6 +22,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.cli.drawing import Drawing, draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem, whole_number
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
+from trt_workbench.system.settings import AllowUnverified
 from trt_workbench.system.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def eval_llm(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
     ] = None,
-    allow_unverified: AllowUnverifiedOption = False,
+    allow_unverified: AllowUnverified = False,
     report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,

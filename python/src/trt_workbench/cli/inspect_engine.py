@@ -9,10 +9,7 @@ import typer
 
 from trt_workbench.cli.common import (
     DebugOption,
-    DeviceOption,
-    HostCodeOption,
     JsonOption,
-    TrustOption,
     handled,
     print_json,
     print_note,
@@ -20,6 +17,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.settings import Device, HostCode, Trust
 
 
 @handled
@@ -29,9 +27,9 @@ def inspect_engine(
     manifest_only: Annotated[
         bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
     ] = False,
-    trust: TrustOption = False,
-    allow_host_code: HostCodeOption = False,
-    device: DeviceOption = 0,
+    trust: Trust = False,
+    allow_host_code: HostCode = False,
+    device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

@@ -9,13 +9,13 @@ import typer
 
 from trt_workbench.cli.common import (
     DebugOption,
-    DeviceOption,
     JsonOption,
     handled,
     print_json,
     print_line,
     stdout_console,
 )
+from trt_workbench.system.settings import Device
 
 
 @handled
@@ -24,7 +24,7 @@ def refit_engine(
     model: Annotated[Path, typer.Argument(help="ONNX file with the new weights.")],
     *,
     output: Annotated[Path, typer.Option("--plan", "-o", help="The new plan; its manifest is written beside it.")],
-    device: DeviceOption = 0,
+    device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:

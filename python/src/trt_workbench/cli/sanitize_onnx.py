@@ -11,15 +11,15 @@ import typer
 from trt_workbench.cli.common import (
     DebugOption,
     JsonOption,
-    SeedOption,
     handled,
-    parse_pairs,
     print_json,
     print_line,
     stdout_console,
 )
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.input_files import refuse_special
+from trt_workbench.system.settings import Seed, pairs
+from trt_workbench.system.settings import shapes as read_shapes
 
 
 @handled
@@ -38,7 +38,7 @@ def sanitize_onnx(
     check: Annotated[bool, typer.Option(help="Compare both models in ONNX Runtime on random inputs.")] = True,
     rtol: Annotated[float, typer.Option(min=0, help="Relative tolerance of the check.")] = 1e-4,
     atol: Annotated[float, typer.Option(min=0, help="Absolute tolerance of the check.")] = 1e-5,
-    seed: SeedOption = 0,
+    seed: Seed = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
@@ -47,13 +47,12 @@ def sanitize_onnx(
     Nothing is written if the check fails.
     """
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
-    from trt_workbench.measure.random_arrays import parse_shapes
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model
     from trt_workbench.onnxtools.sanitize_rewrites import SanitizeSettings
 
-    dims = {name: _number(value, name) for name, value in parse_pairs("--dim", dim).items()}
-    sizes = {name: _number(value, name) for name, value in parse_pairs("--size", size).items()}
-    shapes = parse_shapes(shape or ())
+    dims = {name: _number(value, name) for name, value in pairs("--dim", dim or ()).items()}
+    sizes = {name: _number(value, name) for name, value in pairs("--size", size or ()).items()}
+    shapes = read_shapes("--shape", shape or ())
     chosen = chosen_rewrites(only or (), also or (), skip or ())
     if output.is_dir():
         raise UsageProblem(f"The output is a folder; name a file: {output}")

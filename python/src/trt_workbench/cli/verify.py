@@ -7,20 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from trt_workbench.cli.common import (
-    BackendExtraOption,
     DebugOption,
-    DeviceOption,
     JsonOption,
     OutputOption,
-    SeedOption,
-    TrustOption,
     handled,
-    panel_option,
-    parse_options,
-    parse_pairs,
     print_json,
     print_line,
     print_note,
@@ -28,20 +19,13 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
-from trt_workbench.cli.verify_fix import (
-    FixAllOption,
-    FixOption,
-    FixOutOption,
-    FixSecondsOption,
-    check_fix,
-    run_fix,
-    show_fixed,
-)
-from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
+from trt_workbench.cli.verify_fix import check_fix, run_fix, show_fixed
+from trt_workbench.errors import CheckFailed, DeviceFailure
+from trt_workbench.system.settings import Setting
+from trt_workbench.verify.settings import FixSettings, VerifySettings
 
 if TYPE_CHECKING:
     from trt_workbench.verify.bisect import Bisected
-    from trt_workbench.verify.space import Range
 
 _SHOWN = 20
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -49,50 +33,15 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 
 @handled
 def verify(
-    target: Annotated[Path, typer.Argument(help="ONNX model, or TensorRT plan.", metavar="MODEL|PLAN")],
+    settings: VerifySettings,
     *,
-    backend: Annotated[str, panel_option("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt",
-    precision: Annotated[str, panel_option("Precision that the backend is asked for.")] = "fp32",
-    reference: Annotated[
-        str,
-        panel_option("Reference: ort-cpu, torch, the run directory of a --record, or none for properties alone."),
-    ] = "ort-cpu",
-    model: Annotated[
-        Path | None, panel_option("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        panel_option(
-            "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; drawn at random without it.",
-            "Options",
-            "--inputs",
-        ),
-    ] = None,
-    dim: Annotated[
-        list[str] | None,
-        panel_option("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", "Options", "--dim"),
-    ] = None,
-    quick: Annotated[
-        bool, panel_option("Fewer shapes, one kind of inputs, one session.", "Options", "--quick/--full")
-    ] = False,
-    record: Annotated[
-        bool,
-        panel_option("Keep inputs and expected outputs, for --reference of another run.", "Options", "--record"),
-    ] = False,
-    bisect: Annotated[bool, panel_option("Find the first wrong part of a wrong model.", "Options", "--bisect")] = False,
+    bisect: Annotated[bool, Setting("Find the first wrong part of a wrong model.")] = False,
     bisect_seconds: Annotated[
-        float, panel_option("Time for it; with the same --output a later call goes on.", min=0)
+        float, Setting("Time for it; with the same --output a later call goes on.", min=0)
     ] = 600.0,
-    fix: FixOption = False,
-    fix_all: FixAllOption = False,
-    fix_out: FixOutOption = None,
-    fix_seconds: FixSecondsOption = 900.0,
-    option: BackendExtraOption = None,
-    trust: TrustOption = False,
-    device: DeviceOption = 0,
+    ways: FixSettings,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    seed: SeedOption = 0,
     debug: DebugOption = False,
 ) -> None:
     """Prove an engine right at every batch and shape, or show where it is wrong.
@@ -112,30 +61,15 @@ def verify(
     from trt_workbench.verify.reproduction import bisected_document, write_bisected
     from trt_workbench.verify.run import verify as run_verify
 
-    request = VerifyRequest(
-        target=target,
-        model=model,
-        backend=backend,
-        precision=precision,
-        reference=reference,
-        inputs=tuple(inputs or ()),
-        ranges={name: _range(name, text) for name, text in parse_pairs("--dim", dim).items()},
-        options=parse_options(option),
-        quick=quick,
-        record=record,
-        seed=seed,
-        trust=trust,
-        device=device,
-    )
+    request, name = VerifyRequest(**vars(settings)), settings.target.name
     if bisect:
         check_bisectable(request)
-    fix = fix or fix_all or fix_out is not None
-    if fix:
-        check_fix(request, fix_out)
+    if ways.wanted:
+        check_fix(request, ways)
     notes = stderr_console()
     bisected = tried = None
     with run_directory("verify", output) as run:
-        if bisect or fix:  # the device of this process stays as it is, whatever a wrong engine does to its own
+        if bisect or ways.wanted:  # the device of this process stays as it is, whatever a wrong engine does to its own
             with notes.status("Verifying") if notes.is_terminal else nullcontext():
                 found = verified_apart(request, run.path, partial(print_note, notes))
         elif notes.is_terminal:
@@ -154,9 +88,8 @@ def verify(
                 update = waiting.update if waiting else lambda _: None
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(of_model(request), bisected, directory)
-        if found.failures and fix:
-            nodes = bisected.nodes if bisected else ()
-            tried = run_fix(request, found, directory, nodes=nodes, every=fix_all, output=fix_out, seconds=fix_seconds)
+        if found.failures and ways.wanted:
+            tried = run_fix(request, found, directory, ways, bisected.nodes if bisected else ())
     keep_found(found.document, directory)
     drawing = draw(write_report, directory, debug=debug)
     if as_json:
@@ -173,28 +106,16 @@ def verify(
         where = f" {found.document['where']}" if found.document["where"] else ""
         tail = " No way around makes it right." if tried else ""
         page = directory / "report.html"
-        raise CheckFailed(f"{target.name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}")
+        raise CheckFailed(f"{name} is wrong{where}: {_short(found.failures[0])}.{tail} All of it: {page}")
     if found.failed_shapes:
-        raise DeviceFailure(f"{target.name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}")
+        raise DeviceFailure(f"{name} is {found.document['verdict']} but for {'; '.join(found.failed_shapes)}")
     if found.unproven:
         more = f" (and {len(found.unproven) - 1} more)" if len(found.unproven) > 1 else ""
         raise CheckFailed(
-            f"{target.name} is not proven: {_short(found.unproven[0])}{more}. Nothing is known to be wrong; inputs "
+            f"{name} is not proven: {_short(found.unproven[0])}{more}. Nothing is known to be wrong; inputs "
             f"of your own (--inputs) may decide it. All of it: {directory / 'report.html'}"
         )
     drawing.end()
-
-
-def _range(name: str, text: str) -> Range:
-    from trt_workbench.verify.space import Range
-
-    parts = text.split(":")
-    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
-        raise UsageProblem(f"--dim takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}.")
-    low, best, high = [int(part) for part in parts] * (3 // len(parts))
-    if not 1 <= low <= best <= high:
-        raise UsageProblem(f"--dim {name}: 1 <= low <= best <= high must hold, not {text}.")
-    return Range(low, best, high)
 
 
 def _show(document: dict[str, Any], directory: Path) -> None:

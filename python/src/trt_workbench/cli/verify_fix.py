@@ -6,9 +6,10 @@ import tempfile
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from trt_workbench.cli.common import panel_option, print_line, print_note, stderr_console, stdout_console
+from trt_workbench.cli.common import print_line, print_note, stderr_console, stdout_console
+from trt_workbench.verify.settings import FixSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,41 +19,25 @@ if TYPE_CHECKING:
     from trt_workbench.verify.run import Verified
     from trt_workbench.verify.workarounds import Fixed
 
-_PANEL = "Ways around"
-FixOption = Annotated[
-    bool, panel_option("Try ways around a wrong engine until one is right; exit code 0 then.", _PANEL, "--fix")
-]
-FixAllOption = Annotated[
-    bool, panel_option("With --fix: try and time the other ways too when one is right.", _PANEL, "--fix-all")
-]
-FixOutOption = Annotated[
-    Path | None, panel_option("With --fix: write the right engine, or model, here too.", _PANEL, "--fix-out")
-]
-FixSecondsOption = Annotated[
-    float, panel_option("With --fix: time for the ways; those that are left are listed.", _PANEL, min=0)
-]
 FIX = "fix"
 
 
-def check_fix(request: VerifyRequest, output: Path | None) -> None:
+def check_fix(request: VerifyRequest, ways: FixSettings) -> None:
     """Refuse what `--fix` could not do, before the work begins."""
     from trt_workbench.verify.fixed_files import check_output
     from trt_workbench.verify.opening import of_model
 
     of_model(request)
-    if output:
-        check_output(request, output)
+    if ways.fix_out:
+        check_output(request, ways.fix_out)
 
 
 def run_fix(
     request: VerifyRequest,
     found: Verified | None,
     directory: Path,
-    *,
+    ways: FixSettings,
     nodes: Sequence[str] = (),
-    every: bool = False,
-    output: Path | None = None,
-    seconds: float = 900.0,
 ) -> Fixed:
     """Try the ways, and write what became of them and what is right into the run directory."""
     from trt_workbench.engine.files import write_json
@@ -64,9 +49,18 @@ def run_fix(
     with notes.status("Ways around") if notes.is_terminal else nullcontext() as waiting:
         step = (lambda name: waiting.update(f"Way around: {name}")) if waiting else (lambda _: None)
         note = partial(print_note, notes)
-        tried = fixed(request, folder, nodes=nodes, found=found, every=every, seconds=seconds, note=note, step=step)
+        tried = fixed(
+            request,
+            folder,
+            nodes=nodes,
+            found=found,
+            every=ways.fix_all,
+            seconds=ways.fix_seconds,
+            note=note,
+            step=step,
+        )
     if tried.chosen:
-        for path in (folder / result_name(request), *([output] if output else [])):
+        for path in (folder / result_name(request), *([ways.fix_out] if ways.fix_out else [])):
             write_fixed(tried, request, path)
     write_json(folder / "fix.json", {"schema_version": 1, **tried.document()})
     return tried
@@ -99,7 +93,7 @@ def fix_build(wrong: Verification, plan: Path, model: Path, destination: Path | 
         wrong = verify_plan(PlanRequest(plan, model, device=device))
     directory = Path(str(wrong.evidence))
     request = VerifyRequest(target=plan, model=model, quick=True, device=device)
-    tried = run_fix(request, None, directory, output=destination)
+    tried = run_fix(request, None, directory, FixSettings(fix_out=destination))
     require_chosen(tried, plan)
     right = destination or directory / FIX / result_name(request)
     with tempfile.TemporaryDirectory(prefix="trtw-verify-") as scratch, Isolated(Path(scratch) / "log") as worker:

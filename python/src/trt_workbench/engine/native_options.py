@@ -5,42 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trt_workbench.engine import native
-from trt_workbench.engine.options import MIB, BuildSettings
+from trt_workbench.engine.options import MIB, BuildSettings, declared
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.system.environment import available_processors
 
 _FLAGS = ("fp16", "bf16", "int8", "fp8", "int4", "fp4", "tf32")
-# Same name and meaning on both sides.
-_SAME = (
-    "strongly_typed",
-    "precision_constraints",
-    "layer_precisions",
-    "layer_output_types",
-    "io_types",
-    "optimization_level",
-    "avg_timing_iterations",
-    "max_tactics",
-    "max_aux_streams",
-    "preview_features",
-    "tiling_optimization_level",
-    "build_route",
-    "editable_timing_cache",
-    "hardware_compatibility",
-    "version_compatible",
-    "exclude_lean_runtime",
-    "strip_weights",
-    "refit",
-    "weight_streaming",
-    "sparse_weights",
-    "distributive_independence",
-    "strict_nans",
-    "direct_io",
-    "native_instance_norm",
-    "profiling_verbosity",
-    "dla_core",
-    "gpu_fallback",
-    "device",
-)
 
 
 def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[str, Any]:
@@ -50,7 +19,7 @@ def native_values(settings: BuildSettings, timing_cache: bytes | None) -> dict[s
         settings: what is asked for.
         timing_cache: bytes of an earlier timing cache, empty to start one, None for none.
     """
-    values: dict[str, Any] = {name: getattr(settings, name) for name in _SAME}
+    values: dict[str, Any] = {name: getattr(settings, name) for name, said in declared().items() if said.native}
     values |= {flag: flag in settings.precision for flag in _FLAGS}
     # TensorRT's own default is one thread, and building keeps that one busy while the GPU waits.
     values["max_threads"] = settings.max_threads or available_processors()

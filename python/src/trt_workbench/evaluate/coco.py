@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -23,9 +23,10 @@ from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
 from trt_workbench.evaluate.coco_files import write_run
 from trt_workbench.evaluate.coco_scores import score_detections
+from trt_workbench.evaluate.coco_settings import CocoSettings
 from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
-from trt_workbench.evaluate.feed import Feed, Place, make_feed
+from trt_workbench.evaluate.feed import Feed, make_feed
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
 from trt_workbench.pipeline.families import DecodeSettings, Family, recognise
 from trt_workbench.system.environment import available_processors
@@ -42,53 +43,19 @@ _DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class CocoRequest:
-    """What the user asked for; None where the default is to be chosen.
+@dataclass(frozen=True, kw_only=True)
+class CocoRequest(CocoSettings):
+    """What the user asked for.
 
     Attributes:
         model: the model file.
         images: folder of the images.
         annotations: COCO annotation file.
-        family: detector family, None to recognise it.
-        backend: name of the backend or "auto".
-        limit: how many images, None for all.
-        batch: images per inference; None for the model's fixed batch, else a default of the backend.
-        conf: lowest score that counts.
-        iou: NMS threshold; None for the family's own.
-        max_dets: boxes per image.
-        workers: reading threads; None for one per processor, at most 8.
-        threads: processors that the runtime may use; None for all.
-        concurrency: inferences in flight; None for one per processor on a backend of the CPU alone, else 1.
-        imgsz: (height, width), only for a model that takes any.
-        precision: "fp32", … as the backend defines it.
-        options: further options of the backend, by name.
-        preprocess: where images are letterboxed, "device" or "host"; None for the device where the backend offers it.
-        allow_missing: leave out images that are listed and absent.
-        allow_unverified: score a TensorRT engine that is wrong or not verified for the shapes that are used.
-        seed: recorded, and used by the report to draw images at random.
     """
 
     model: Path
     images: Path
     annotations: Path
-    family: str | None = None
-    backend: str = "auto"
-    limit: int | None = None
-    batch: int | None = None
-    conf: float = 0.001
-    iou: float | None = None
-    max_dets: int = 300
-    workers: int | None = None
-    threads: int | None = None
-    concurrency: int | None = None
-    imgsz: tuple[int, int] | None = None
-    precision: str = "fp32"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    preprocess: Place | None = None
-    allow_missing: bool = False
-    allow_unverified: bool = False
-    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.measure.model import open_model
 from trt_workbench.measure.native import open_native
-from trt_workbench.measure.queries import Measurement, MeasureSettings
-from trt_workbench.measure.request import SCHEMA_VERSION, InferOutcome, InferRequest, Note, Step
+from trt_workbench.measure.queries import Measurement
+from trt_workbench.measure.request import SCHEMA_VERSION, InferOutcome, InferRequest, MeasureSettings, Note, Step
 from trt_workbench.measure.samples import SampleRun
 
 

@@ -15,9 +15,9 @@ from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.measure.loop import measure_calls
-from trt_workbench.measure.queries import Measurement, MeasureSettings, call_records, summary
+from trt_workbench.measure.queries import Measurement, call_records, summary
 from trt_workbench.measure.random_arrays import SHAPE_HINT
-from trt_workbench.measure.request import InferRequest, Note
+from trt_workbench.measure.request import InferRequest, MeasureSettings, Note
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 
 

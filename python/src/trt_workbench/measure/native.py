@@ -17,9 +17,9 @@ from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine
 from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.queries import Measurement, MeasureSettings, measure
+from trt_workbench.measure.queries import Measurement, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
-from trt_workbench.measure.request import InferRequest, Note
+from trt_workbench.measure.request import InferRequest, MeasureSettings, Note
 from trt_workbench.measure.state import initial_state
 
 

@@ -14,6 +14,7 @@ from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine import native
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.measure.loop import measure_calls
+from trt_workbench.measure.request import MeasureSettings
 from trt_workbench.measure.state import initial_state
 from trt_workbench.runs.statistics import percentile, summarize
 
@@ -21,47 +22,6 @@ PARTS = ("latency", "h2d", "compute", "d2h", "enqueue", "end_to_end")
 # Thresholds at which trtexec warns (sampleReporting.cpp).
 _ENQUEUE_BOUND, _UNSTABLE_PERCENT = 0.8, 2.5
 _COLUMNS = ("start_ms", "compute_start_ms", "end_ms", *(f"{part}_ms" for part in PARTS), "host_start_ms")
-
-
-@dataclass(frozen=True)
-class MeasureSettings:
-    """How to measure.
-
-    Attributes:
-        warmup_ms: device time of queries that do not count; for single calls, host time.
-        duration_s: least time of measuring.
-        iterations: least number of queries a stream.
-        streams: inference streams, each with a context and buffers.
-        threads: a host thread for each stream.
-        depth: queries in flight a stream; 1 exposes the transfers.
-        spin: wait by polling instead of asleep.
-        cuda_graph: replay the engine as a captured graph.
-        transfers: copy inputs and outputs at every query.
-        profiler: bound the timed part with cudaProfilerStart and -Stop.
-        single_calls: also measure calls one after the other, from C++ and from Python.
-        layer_times: also time every layer.
-        percentiles: further percentiles.
-    """
-
-    warmup_ms: float = 200.0
-    duration_s: float = 3.0
-    iterations: int = 10
-    streams: int = 1
-    threads: bool = False
-    depth: int = 2
-    spin: bool = True
-    cuda_graph: bool = True
-    transfers: bool = True
-    profiler: bool = False
-    single_calls: bool = True
-    layer_times: bool = False
-    percentiles: tuple[float, ...] = ()
-
-    def bench_options(self, profile: int | None) -> dict[str, Any]:
-        """Return what the native bench takes."""
-        names = ("warmup_ms", "duration_s", "iterations", "streams", "threads", "depth", "spin", "cuda_graph")
-        chosen = {name: getattr(self, name) for name in names}
-        return {**chosen, "transfers": self.transfers, "profiler": self.profiler, "profile": profile}
 
 
 @dataclass(frozen=True)

@@ -10,29 +10,13 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.loading import LoadedEngine
-from trt_workbench.errors import UsageProblem, whole_number
+from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import random_inputs
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 SHAPE_HINT = "give its shape, such as --shape {input}:{shape}, or an array"
-
-
-def parse_shapes(texts: Sequence[str]) -> Shapes:
-    """Return shapes by input name from texts such as `images:1x3x640x640`.
-
-    Raises:
-        UsageProblem: a text has another form.
-    """
-    shapes: Shapes = {}
-    for text in texts:
-        name, _, dims = text.rpartition(":")
-        sizes = [whole_number(part) for part in dims.split("x")]
-        if not name or None in sizes:
-            raise UsageProblem(f"Option --shape takes NAME:DIMxDIM…, such as images:1x3x640x640, not {text!r}.")
-        shapes[name] = tuple(size for size in sizes if size is not None)
-    return shapes
 
 
 def engine_shapes(loaded: LoadedEngine, asked: Mapping[str, tuple[int, ...]], profile: int | None) -> Shapes:

@@ -13,23 +13,6 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import numpy_dtype
 
 
-def parse_state(texts: Sequence[str]) -> dict[str, str]:
-    """Return input names by output name from texts such as `h_next=h`.
-
-    Raises:
-        UsageProblem: a text has another form, or an output is named twice.
-    """
-    pairs: dict[str, str] = {}
-    for text in texts:
-        output, _, name = text.partition("=")
-        if not output or not name:
-            raise UsageProblem(f"Option --state takes OUTPUT=INPUT, such as h_next=h, not {text!r}.")
-        if output in pairs:
-            raise UsageProblem(f"Option --state names the output {output!r} twice; one output feeds one input.")
-        pairs[output] = name
-    return pairs
-
-
 def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:
     """Return the zeros that state inputs start from, by name.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,62 +16,13 @@ from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
 from trt_workbench.profiling.records import Kernel, ProfileLine, Side, write_records
+from trt_workbench.profiling.request import ProfileRequest
 from trt_workbench.profiling.sources import ProfiledSide, earlier_run, has_profiler, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
 
 COMMAND = "profile"
 _PRECISION = re.compile(r"(fp32|tf32|fp16|bf16|int8|fp8|int4|fp4|best)(\+(tf32|fp16|bf16|int8|fp8|int4|fp4))*")
-
-
-@dataclass(frozen=True)
-class ProfileRequest:
-    """What the user asked for.
-
-    Attributes:
-        target: plan or ONNX model.
-        against: plan, model, run directory of an earlier profile, or a precision of the same model; None for none.
-        backend: of models; plans run on "trt".
-        precision: of models.
-        model: ONNX file that a plan was built from, to check names and tell operators.
-        options: extra options of the backend.
-        shapes: of inputs with dynamic dimensions.
-        iterations: profiled runs.
-        warmup: runs before them.
-        seed: of the random inputs.
-        profile: optimisation profile of an engine.
-        trust: load a plan without a matching manifest.
-        allow_host_code: let a version-compatible plan execute the host code it carries.
-        device: index of the CUDA device of an engine.
-        nsys: record with Nsight Systems.
-        ncu: record with Nsight Compute.
-        launches: most kernel launches that Nsight Compute measures.
-        timeout_s: of each recording, seconds.
-    """
-
-    target: Path
-    against: str | None = None
-    backend: str = AUTO
-    precision: str = "fp32"
-    model: Path | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    iterations: int = 20
-    warmup: int = 3
-    seed: int = 0
-    profile: int | None = None
-    trust: bool = False
-    allow_host_code: bool = False
-    device: int = 0
-    nsys: bool = False
-    ncu: bool = False
-    launches: int = 200
-    timeout_s: float = 600.0
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """Names of the profilers that are asked for."""
-        return tuple(name for name, asked in (("nsys", self.nsys), ("ncu", self.ncu)) if asked)
 
 
 def profile(
@@ -197,8 +147,8 @@ def _workload(
         path=path.absolute(),
         backend=serving.name,
         precision=precision,
-        options={**loading, **request.options} if serving.plans else request.options,
-        shapes=request.shapes,
+        options={**loading, **request.options} if serving.plans else dict(request.options),
+        shapes=dict(request.shapes),
         seed=request.seed,
         warmup=request.warmup,
         iterations=request.iterations,

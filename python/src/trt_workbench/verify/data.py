@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
-from trt_workbench.verify.space import Case, Range, Space
+from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import Case, Space
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -17,7 +17,7 @@ from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.system.interpreter import python_command
 from trt_workbench.verify.crash import is_crash
 from trt_workbench.verify.opening import VerifyRequest
-from trt_workbench.verify.space import Range
+from trt_workbench.verify.settings import Range
 
 COMMAND = tuple(python_command("-m", "trt_workbench.verify.worker"))
 # Of a healthy process: it can go on.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.backends.registry import REFERENCE, backend_names, require_backend, runs_plans
+from trt_workbench.backends.registry import backend_names, require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
@@ -22,7 +22,8 @@ from trt_workbench.onnxtools.randomness import random_operators
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.record import KeptReference
 from trt_workbench.verify.reference import LiveReference
-from trt_workbench.verify.space import Range, Space, engine_spaces, model_space
+from trt_workbench.verify.settings import Range, VerifySettings
+from trt_workbench.verify.space import Space, engine_spaces, model_space
 
 MODEL_SUFFIX = ".onnx"
 NO_REFERENCE = "none"
@@ -31,40 +32,13 @@ _STATE = "state"
 
 
 @dataclass(frozen=True)
-class VerifyRequest:
-    """What is asked for.
+class VerifyRequest(VerifySettings):
+    """What is asked for, and how long it may take.
 
     Attributes:
-        target: an ONNX model, or a plan.
-        model: ONNX model that the target was made from, for the reference; None for the target itself where it is a
-            model, and for the one that a plan's manifest names where that is still the same.
-        backend: that executes the target.
-        precision: that it is asked for.
-        reference: backend that executes the model beside it, run directory with a record, or "none".
-        inputs: array files as `infer-engine --input` takes them; none to draw inputs at random.
-        ranges: sizes of dynamic dimensions by symbol or `input.axis`.
-        options: of the backend.
-        quick: fewer shapes and no further sessions.
-        record: keep inputs and expected outputs of every case, for `reference` of another run.
-        seed: of inputs and shapes.
-        trust: load a plan without a matching manifest.
-        device: CUDA device.
-        budget: how long it may take; None for as long as it takes. Within one, the first wrong shape is the last.
+        budget: None for as long as it takes. Within one, the first wrong shape is the last.
     """
 
-    target: Path
-    model: Path | None = None
-    backend: str = "trt"
-    precision: str = "fp32"
-    reference: str = REFERENCE
-    inputs: tuple[str, ...] = ()
-    ranges: Mapping[str, Range] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    quick: bool = False
-    record: bool = False
-    seed: int = 0
-    trust: bool = False
-    device: int = 0
     budget: Budget | None = None
 
     @property

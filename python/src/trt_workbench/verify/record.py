@@ -21,7 +21,8 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.runs.artefacts import foreign_files, read_document
 from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
 from trt_workbench.verify.reference import Arrays, Reference
-from trt_workbench.verify.space import Case, Range
+from trt_workbench.verify.settings import Range
+from trt_workbench.verify.space import Case
 
 FOLDER, _INDEX = "reference", "record.json"
 _SCHEMA_VERSION = 1

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import sum_parts, symbol_size
+from trt_workbench.verify.settings import Range
 
 Dim = int | str
 Symbols = Mapping[str, Sequence[int | str | None] | None]
@@ -29,15 +30,6 @@ _MOST_CORNERS = 8
 # Where nothing says how large a dynamic dimension may be.
 DEFAULT_BATCH = (1, 4, 16)
 DEFAULT_DIM = (1, 16, 64)
-
-
-@dataclass(frozen=True)
-class Range:
-    """Least, best-tuned and largest size of a dynamic dimension."""
-
-    low: int
-    best: int
-    high: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,216 @@
+"""What can be asked of a build: every setting with its option, said once. Names follow TensorRT's own.
+
+A setting that is added here is a key of settings files, an option of `build-engine`, part of the cache key and an
+attribute of the native `BuildOptions`. `BuildSettings` in `options.py` checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from trt_workbench.system.settings import Setting, pairs, signed
+
+_PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
+_KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
+_NONE: Any = {}
+
+
+class MemoryPool(StrEnum):
+    """Memory pools of TensorRT's builder (MemoryPoolType)."""
+
+    workspace = "workspace"
+    dla_managed_sram = "dla_managed_sram"
+    dla_local_dram = "dla_local_dram"
+    dla_global_dram = "dla_global_dram"
+    tactic_dram = "tactic_dram"
+    tactic_shared_memory = "tactic_shared_memory"
+
+
+@dataclass(frozen=True)
+class BuildSetting(Setting):
+    """A setting of a build.
+
+    Attributes:
+        in_key: whether it can change what the engine computes or how fast; else it is no part of the cache key.
+        native: whether the native `BuildOptions` has it under the same name with the same meaning.
+    """
+
+    in_key: bool = True
+    native: bool = True
+
+
+def _formats(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
+    return {name: value.split("+") for name, value in pairs(option, texts).items()}
+
+
+class BuildOptions:
+    """The settings and their defaults. Where none stands, `BuildSettings` has it, with the form that files give it."""
+
+    # `fp32` is always allowed; `tf32` lets fp32 matrix products use TF32. On strongly typed networks (a choice in
+    # TensorRT 10, always in 11) the graph decides, and a type named here must occur in it.
+    precision: Annotated[
+        Any,
+        BuildSetting(
+            "Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.",
+            _PRECISION,
+            kind=str,
+            native=False,
+        ),
+    ]
+    strongly_typed: Annotated[
+        bool, BuildSetting("Let the graph's types decide.", _PRECISION, "--strongly-typed/--weakly-typed")
+    ] = False
+    precision_constraints: Annotated[
+        Literal["none", "prefer", "obey"], BuildSetting("How far --layer-precision binds.", _PRECISION)
+    ] = "none"
+    layer_precisions: Annotated[
+        dict[str, str],
+        BuildSetting(
+            "PATTERN=TYPE: data type of layers by name; repeatable.", _PRECISION, "--layer-precision", read=pairs
+        ),
+    ] = _NONE
+    layer_output_types: Annotated[
+        dict[str, str],
+        BuildSetting(
+            "PATTERN=TYPE: type of layers' outputs by name; repeatable.", _PRECISION, "--layer-output-type", read=pairs
+        ),
+    ] = _NONE
+    io_types: Annotated[
+        dict[str, str],
+        BuildSetting("NAME=TYPE of an input or output; repeatable.", _IO, "--io-type", read=pairs),
+    ] = _NONE
+    io_formats: Annotated[
+        dict[str, tuple[str, ...]],
+        BuildSetting(
+            "NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO, "--io-format", read=_formats, native=False
+        ),
+    ] = _NONE
+    profiles: Annotated[
+        Any,
+        BuildSetting(
+            "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
+            "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
+            _IO,
+            "--profile",
+            kind=list[str],
+            native=False,
+        ),
+    ]
+    workspace_mib: Annotated[
+        float | None,
+        BuildSetting(
+            "Scratch memory that a layer may use, in MiB; all of the device's by default.",
+            _KERNELS,
+            "--workspace",
+            above=0,
+            native=False,
+        ),
+    ] = None
+    memory_pools: Annotated[
+        dict[MemoryPool, Annotated[float, Setting(min=0)]],
+        BuildSetting(
+            "POOL=MIB: size of a memory pool; repeatable.", _KERNELS, "--memory-pool", read=pairs, native=False
+        ),
+    ] = _NONE
+    optimization_level: Annotated[
+        int | None, BuildSetting("0 (fast build) to 5 (thorough search).", _KERNELS, min=0, max=5)
+    ] = None
+    avg_timing_iterations: Annotated[int | None, BuildSetting("How often a kernel is timed.", _KERNELS, min=1)] = None
+    max_tactics: Annotated[int | None, BuildSetting("How many kernels are timed a layer.", _KERNELS, min=1)] = None
+    max_aux_streams: Annotated[
+        int | None, BuildSetting("How many further streams the engine may use.", _KERNELS, min=0)
+    ] = None
+    max_threads: Annotated[
+        int | None,
+        BuildSetting("Threads of the builder; all processors by default.", _KERNELS, min=1, in_key=False, native=False),
+    ] = None
+    tactic_sources: Annotated[
+        tuple[str, ...],
+        BuildSetting(
+            "+NAME or -NAME: libraries to take kernels from, such as -CUDNN; repeatable.",
+            _KERNELS,
+            "--tactic-source",
+            native=False,
+        ),
+    ] = ()
+    preview_features: Annotated[
+        dict[str, bool],
+        BuildSetting("+NAME or -NAME: preview feature; repeatable.", _KERNELS, "--preview-feature", read=signed),
+    ] = _NONE
+    tiling_optimization_level: Annotated[
+        Literal["none", "fast", "moderate", "full"] | None, BuildSetting("Effort for tiling.", _KERNELS)
+    ] = None
+    build_route: Annotated[str | None, BuildSetting("A build route as TensorRT 11.1 writes it.", _KERNELS)] = None
+    hardware_compatibility: Annotated[
+        Literal["none", "ampere_plus", "same_compute_capability"], BuildSetting("Run on other GPUs too.", _KIND)
+    ] = "none"
+    version_compatible: Annotated[bool, BuildSetting("Run on newer TensorRT versions too.", _KIND)] = False
+    exclude_lean_runtime: Annotated[
+        bool, BuildSetting("Leave the runtime out of a version-compatible plan.", _KIND)
+    ] = False
+    strip_weights: Annotated[bool, BuildSetting("A plan without weights, to be refitted.", _KIND)] = False
+    refit: Annotated[
+        Literal["none", "full", "identical", "individual"], BuildSetting("Which weights can be replaced later.", _KIND)
+    ] = "none"
+    weight_streaming: Annotated[bool, BuildSetting("Allow weights that exceed the device's memory.", _KIND)] = False
+    sparse_weights: Annotated[bool, BuildSetting("Use structured sparsity where weights have it.", _KERNELS)] = False
+    distributive_independence: Annotated[
+        bool, BuildSetting("Bitwise equal results at every position of a batch.", _KIND)
+    ] = False
+    strict_nans: Annotated[bool, BuildSetting("Keep NaN through every optimisation.", _KIND)] = False
+    direct_io: Annotated[bool, BuildSetting("No reformatting of inputs and outputs.", _IO)] = False
+    native_instance_norm: Annotated[
+        bool | None,
+        BuildSetting(
+            "TensorRT's own instance normalisation, or the plugin's.",
+            _KIND,
+            "--native-instance-norm/--plugin-instance-norm",
+        ),
+    ] = None
+    profiling_verbosity: Annotated[
+        Literal["none", "layer_names_only", "detailed"],
+        BuildSetting("What `inspect-engine` can tell of layers.", _KIND),
+    ] = "detailed"
+    timing_cache: Annotated[
+        Path | None,
+        BuildSetting(
+            "File that keeps kernel timings, or `off`; one per GPU by default.", _TIMINGS, in_key=False, native=False
+        ),
+    ] = None
+    timing_cache_strict: Annotated[
+        bool,
+        BuildSetting("A kernel that the timing cache lacks is an error.", _TIMINGS, in_key=False, native=False),
+    ] = False
+    editable_timing_cache: Annotated[bool, BuildSetting("Make a timing cache that can be edited.", _TIMINGS)] = False
+    calibration: Any
+    plugins: Annotated[
+        tuple[Path, ...], BuildSetting("Plugin library to load; repeatable.", _KIND, "--plugin", native=False)
+    ] = ()
+    serialize_plugins: Annotated[bool, BuildSetting("Put the plugin libraries into the plan.", _KIND, native=False)] = (
+        False
+    )
+    dla_core: Annotated[int | None, BuildSetting("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)] = None
+    gpu_fallback: Annotated[bool, BuildSetting("Let the GPU run what the DLA cannot.", _KIND)] = False
+    device: Annotated[int, BuildSetting("Index of the CUDA device.", min=0, in_key=False)] = 0
+    verbosity: Annotated[
+        Literal["error", "warning", "info", "verbose"],
+        BuildSetting("How much of TensorRT's log is kept.", in_key=False, native=False),
+    ] = "warning"
+
+
+class CalibrationOptions:
+    """What an INT8 calibrator is fed with (TensorRT 8 and 10)."""
+
+    data: Annotated[
+        Path,
+        Setting(".npy or .npz file, or a folder of them or of images (TensorRT 8 and 10).", _INT8, "--calibration"),
+    ]
+    # None for what the model's inputs have, or 8 where their batch is dynamic.
+    batch: Annotated[int | None, Setting("Samples a batch.", _INT8, min=1)] = None
+    # "entropy2" for convolutional networks, "minmax" for transformers.
+    algorithm: Annotated[Literal["entropy2", "minmax"], Setting("How ranges are found.", _INT8)] = "entropy2"
+    limit: Annotated[int | None, Setting("Samples to use at most.", _INT8, min=1)] = None

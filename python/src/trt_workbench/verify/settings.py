@@ -1,0 +1,86 @@
+"""What `verify` can be asked for, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust, pairs
+
+TENSORRT = "trt"
+_WAYS = "Ways around"
+
+
+@dataclass(frozen=True)
+class Range:
+    """Least, best-tuned and largest size of a dynamic dimension."""
+
+    low: int
+    best: int
+    high: int
+
+
+def read_ranges(option: str, texts: Sequence[str]) -> dict[str, Range]:
+    """Return ranges by name from texts such as `batch=1:4:16`. Raises UsageProblem for another form."""
+    return {name: _range(option, name, text) for name, text in pairs(option, texts).items()}
+
+
+def _range(option: str, name: str, text: str) -> Range:
+    parts = text.split(":")
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts) or len(parts) not in (1, 3):
+        raise UsageProblem(f"{option} takes NAME=LOW:BEST:HIGH or NAME=SIZE, such as batch=1:4:16, not {name}={text}.")
+    low, best, high = [int(part) for part in parts] * (3 // len(parts))
+    if not 1 <= low <= best <= high:
+        raise UsageProblem(f"{option} {name}: 1 <= low <= best <= high must hold, not {text}.")
+    return Range(low, best, high)
+
+
+@dataclass(frozen=True)
+class VerifySettings:
+    """What is asked for."""
+
+    target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
+    backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = TENSORRT
+    precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
+    reference: Annotated[
+        str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none for properties alone.")
+    ] = "ort-cpu"
+    # None for the target itself where it is a model, or for the one that a plan's manifest names where it is the same.
+    model: Annotated[
+        Path | None, Setting("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
+    ] = None
+    inputs: Annotated[
+        tuple[str, ...],
+        Setting("FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; drawn at random without it."),
+    ] = ()
+    # By symbol or `input.axis`.
+    ranges: Annotated[
+        Mapping[str, Range],
+        Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", flags="--dim", read=read_ranges),
+    ] = field(default_factory=dict)
+    quick: Annotated[bool, Setting("Fewer shapes, one kind of inputs, one session.", flags="--quick/--full")] = False
+    record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.")] = False
+    options: BackendOptions = field(default_factory=dict)
+    trust: Trust = False
+    device: Device = 0
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class FixSettings:
+    """Which ways around a wrong engine are tried, for how long, and where the right one is written to."""
+
+    fix: Annotated[bool, Setting("Try ways around a wrong engine until one is right; exit code 0 then.", _WAYS)] = False
+    fix_all: Annotated[bool, Setting("With --fix: try and time the other ways too when one is right.", _WAYS)] = False
+    fix_out: Annotated[Path | None, Setting("With --fix: write the right engine, or model, here too.", _WAYS)] = None
+    fix_seconds: Annotated[
+        float, Setting("With --fix: time for the ways; those that are left are listed.", _WAYS, min=0)
+    ] = 900.0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any way is to be tried."""
+        return self.fix or self.fix_all or self.fix_out is not None
