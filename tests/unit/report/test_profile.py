@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.profiling.records import Kernel, Operation, Record, write_records
+from trt_workbench.profiling.records import Kernel, Operation, Record
 from trt_workbench.report.profile import write_report
 from trt_workbench.report.profile_view import role_rows, side_views, summary
 from trt_workbench.system.environment import collect_environment
@@ -37,10 +38,11 @@ def records() -> list[Record]:
 def make_run(records: list[Record], tmp_path: Path) -> Callable[..., Path]:
     def make(command: str = "profile") -> Path:
         sides = {"target": FACTS, "against": {**FACTS, "precision": "fp32", "commands": []}}
-        run = {"schema_version": 1, "command": command, "run_id": "r", "started_at": "now", "sides": sides}
+        run = {"schema_version": 1, "command": command, "run_id": "r", "started_at": "now", "status": "complete"}
+        run["sides"] = sides
         (tmp_path / "run.json").write_text(json.dumps(run))
         (tmp_path / "env.json").write_text(json.dumps(collect_environment(["trtw", "profile", "a b.plan"])))
-        write_records(tmp_path / "records.jsonl", records)
+        append_lines(tmp_path / "records.jsonl", records)
         return tmp_path
 
     return make

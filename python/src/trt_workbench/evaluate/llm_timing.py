@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.language.agreement import Agreement, Comparison, Disagreement, Trace, trace
@@ -148,11 +149,11 @@ class EngineGate:
     allow_unverified: bool = False
     evidence: Path | None = None
 
-    def check(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def check(self, provenance: Mapping[str, Any]) -> list[Mark]:
         """Return the marks of a model's engines. Raises CheckFailed for one that is wrong."""
-        return [mark.document() for mark in refuse_wrong(provenance, allow_unverified=self.allow_unverified)]
+        return refuse_wrong(provenance, allow_unverified=self.allow_unverified)
 
-    def agreed(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def agreed(self, provenance: Mapping[str, Any]) -> list[Mark]:
         """Keep that a model's engines agree with PyTorch; return their marks."""
         keep_agreement(provenance, self.evidence)
         return self.check(provenance)

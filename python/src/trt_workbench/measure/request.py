@@ -11,7 +11,6 @@ from trt_workbench.backends.registry import AUTO
 from trt_workbench.measure.queries import MeasureSettings
 from trt_workbench.measure.random_arrays import Shapes
 
-SCHEMA_VERSION = 1
 TENSORRT = "trt"
 # Every other file is taken for a plan, whatever its suffix.
 MODEL_SUFFIXES = (".onnx", ".pt2")

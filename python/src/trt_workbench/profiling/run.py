@@ -11,12 +11,13 @@ from typing import Any
 
 from trt_workbench.backends.ort_profile import BACKENDS
 from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
-from trt_workbench.profiling.records import Kernel, Record, Side, write_records
+from trt_workbench.profiling.records import Kernel, Record, Side
 from trt_workbench.profiling.sources import Profile, earlier_run, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
@@ -139,7 +140,7 @@ class _Filling:
 
     def commit(self) -> Path:
         """Write the files and move the directory to its place."""
-        write_records(self._directory.path / "records.jsonl", self._records)
+        append_lines(self._directory.path / "records.jsonl", self._records)
         return self._directory.commit("complete", sides=self._sides, seed=self._request.seed)
 
     def _nodes(self, work: Workload) -> ModelNodes:

@@ -30,7 +30,6 @@ from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
-SCHEMA_VERSION = 1
 _MOST_FAILURES = 16  # whose arrays are saved
 
 
@@ -102,7 +101,7 @@ def verify(
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
     open_questions = unproven(rows)
     document = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "target": str(request.target),
         "model": str(graph) if graph else None,
         "backend": request.backend,
