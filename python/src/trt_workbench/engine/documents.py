@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -67,6 +67,16 @@ def read_lines(path: Path, kind: Any, advice: str = "") -> list[Any]:
     # not splitlines: a text may hold other separators of lines, which JSON leaves as they are
     lines = enumerate(_text(path).split("\n"), 1)
     return [_validated(line, kind, "This line", advice, f"{path}:{number}") for number, line in lines if line]
+
+
+def json_values(document: Any, other: Callable[[Any], Any] | None = None) -> Any:
+    """Return a model, dataclass or mapping as JSON values; NaN and infinity, which JSON cannot carry, are null.
+
+    Args:
+        document: what is to be written.
+        other: what to make of a value that JSON does not have, such as `str`; None refuses it.
+    """
+    return to_jsonable_python(document, inf_nan_mode="null", fallback=other)
 
 
 def write_json(path: Path, document: Any) -> None:

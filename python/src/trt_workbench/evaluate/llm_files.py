@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
-from trt_workbench.engine.documents import append_lines, write_json
+from trt_workbench.engine.documents import append_lines, json_values, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.llm_scores import Scores
 from trt_workbench.evaluate.llm_text import Window
@@ -74,7 +72,7 @@ def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
 
 def plain(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record or the content of `metrics.json`: NaN and infinity, which JSON cannot carry, are null."""
-    return {"schema_version": 1, **to_jsonable_python(document, inf_nan_mode="null", fallback=str)}
+    return {"schema_version": 1, **json_values(document, str)}
 
 
 def _unwritable(path: Path, error: OSError) -> NotWritten:

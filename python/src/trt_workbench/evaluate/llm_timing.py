@@ -7,7 +7,7 @@ import resource
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -77,7 +77,7 @@ class Timing:
         """Add the failure of a mode of a backend."""
         entry = {**facts, "missing_prompts": list(missing), "error": str(error), "error_kind": type(error).__name__}
         if isinstance(error, Disagreement) and error.agreement:
-            entry["agreement"] = error.agreement.document()
+            entry["agreement"] = asdict(error.agreement)
         self.failures.append(entry)
         if self.error is None or (isinstance(error, CheckFailed) and not isinstance(self.error, CheckFailed)):
             self.error = error
@@ -191,7 +191,7 @@ class _Work:
                     self.records.write(lines[-1])
                     done += 1
                     self.on_progress(done, self.total)
-                summary = {**_summary(lines), "agreement": _widest(agreements).document()}
+                summary = {**_summary(lines), "agreement": asdict(_widest(agreements))}
                 marks = self.gate.agreed(model.provenance)
                 yield {"mode": mode, **facts, **summary, "verification": marks, "provenance": dict(model.provenance)}
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, file_name
@@ -125,7 +126,7 @@ class SampleRun:
             self.failures.append(f"Output {name} of sample {sample} holds {nonfinite} NaN or infinite values.")
         if expected is not None:
             result = compare(array, expected, self._request.rtol, self._request.atol)
-            document["comparison"] = result.document()
+            document["comparison"] = json_values(result)
             _worst(total, result)
             if not result.passed:
                 self.failures.append(_mismatch(sample, name, result))
