@@ -120,7 +120,7 @@ def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
     for command in (["compare", run, run], ["report", run], ["bench", "--resume", run]):
         result = trtw(*command)
         assert result.exit_code == 2
-        assert "schema version 2, this workbench reads 1" in result.stderr
+        assert "schema version 2, which this release does not read" in result.stderr
         assert "records.jsonl:2" in result.stderr
 
 

@@ -161,65 +161,41 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 }
 
 
-def words_reading(place: Path, kind: str) -> list[object]:
-    onnx.save(model(), place / "sound.onnx")
-    output = ["--output", place / "run"]
-    return {
-        "model": ["infer-engine", place / "it.onnx", "--backend", "ort-cpu", *output],
-        "model-partitions": ["partitions", place / "it.onnx", "--predict", *output],
-        "model-sanitize": ["sanitize-onnx", place / "it.onnx", "-o", place / "made.onnx"],
-        "array": ["infer-engine", place / "sound.onnx", "--backend", "ort-cpu", "--input", place / "it.npy", *output],
-        "archive": ["infer-engine", place / "sound.onnx", "--backend", "ort-cpu", "--input", place / "it.npz", *output],
-        "plan": ["inspect-engine", place / "it.plan"],
-        "settings": ["bench", place / "it.yaml", "--dry-run"],
-        "build-settings": ["build-engine", place / "sound.onnx", "--config", place / "it.yaml", "--dry-run"],
-        "annotations": [
-            "eval-coco",
-            "--model",
-            place / "sound.onnx",
-            "--images",
-            place,
-            "--annotations",
-            place / "it.json",
-        ],
-        "run": ["report", place / "folder"],
-        "llm": ["eval-llm", place / "folder"],
-    }[kind]
+READ = {
+    "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
+    "model-partitions": ("partitions", "it.onnx", "--predict"),
+    "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
+    "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
+    "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),
+    "plan": ("inspect-engine", "it.plan"),
+    "settings": ("bench", "it.yaml", "--dry-run"),
+    "build-settings": ("build-engine", "sound.onnx", "--config", "it.yaml", "--dry-run"),
+    "annotations": ("eval-coco", "--model", "sound.onnx", "--images", ".", "--annotations", "it.json"),
+    "run": ("report", "folder"),
+    "llm": ("eval-llm", "folder"),
+}
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("special", SPECIAL)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "model",
-        "model-partitions",
-        "model-sanitize",
-        "array",
-        "archive",
-        "plan",
-        "settings",
-        "build-settings",
-        "annotations",
-        "run",
-        "llm",
-    ],
-)
+@pytest.mark.parametrize("kind", READ)
 def test_only_regular_files_are_read(kind: str, special: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
-    (tmp_path / "folder").mkdir()
-    for name in (
-        "it.onnx",
-        "it.npy",
-        "it.npz",
-        "it.plan",
-        "it.yaml",
-        "it.json",
-        "folder/run.json",
-        "folder/config.json",
-    ):
-        SPECIAL[special](tmp_path / name)
-    refused(*words_reading(tmp_path, kind))
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    onnx.save(model(), "sound.onnx")
+    for suffix in ("onnx", "npy", "npz", "plan", "yaml", "json"):
+        SPECIAL[special](Path(f"it.{suffix}"))
+    for name in ("run", "config"):
+        SPECIAL[special](Path(f"folder/{name}.json"))
+    refused(*READ[kind])
+
+
+def refused_input(folder: Path, name: str, text: str) -> None:
+    """An array beside a sound model is refused."""
+    onnx.save(model(), folder / "m.onnx")
+    words = ("infer-engine", folder / "m.onnx", "--backend", "ort-cpu", "-i", folder / name)
+    refused(*words, "--output", folder / "run", text=text)
 
 
 def npy(descr: str, shape: str, data: bytes = b"") -> bytes:
@@ -238,39 +214,17 @@ def npy(descr: str, shape: str, data: bytes = b"") -> bytes:
     ids=["more than is there", "objects", "70 dimensions", "negative"],
 )
 def test_headers_of_arrays_are_not_believed(content: bytes, tmp_path: Path) -> None:
-    onnx.save(model(), tmp_path / "m.onnx")
     (tmp_path / "x.npy").write_bytes(content)
-    refused(
-        "infer-engine",
-        tmp_path / "m.onnx",
-        "--backend",
-        "ort-cpu",
-        "-i",
-        tmp_path / "x.npy",
-        "--output",
-        tmp_path / "run",
-        text="x.npy",
-    )
+    refused_input(tmp_path, "x.npy", "x.npy")
 
 
 def test_an_archive_that_unpacks_to_much_more_is_refused(tmp_path: Path) -> None:
-    onnx.save(model(), tmp_path / "m.onnx")
     packed = zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1)
     with packed, packed.open("x.npy", "w", force_zip64=True) as file:
         file.write(npy("<f4", f"({2**28 + 1},)"))
         for _ in range(65):
             file.write(bytes(2**24))
-    refused(
-        "infer-engine",
-        tmp_path / "m.onnx",
-        "--backend",
-        "ort-cpu",
-        "-i",
-        tmp_path / "x.npz",
-        "--output",
-        tmp_path / "run",
-        text="compressed",
-    )
+    refused_input(tmp_path, "x.npz", "compressed")
 
 
 @pytest.mark.timeout(60)
@@ -384,29 +338,33 @@ def test_metadata_that_cannot_be(coco: Any, names: str) -> None:
     coco.assert_refused(coco.invoke(), "metadata `names`")
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "value"),
-    [
-        ("metrics.json", ["dataset"], None),
-        ("metrics.json", ["per_class"], 3),
-        ("metrics.json", ["model"], [[]]),
-        ("metrics.json", ["latency_ms", "total"], "x"),
-        ("confusion.json", ["matrix"], {}),
-        ("curves.json", ["schema_version"], None),
-    ],
-)
-def test_altered_run_directories(coco: Any, name: str, path: list[Any], value: Any) -> None:
+ALTERED: list[tuple[str, list[Any], Any]] = [
+    ("metrics.json", ["dataset"], None),
+    ("metrics.json", ["per_class"], 3),
+    ("metrics.json", ["model"], [[]]),
+    ("metrics.json", ["latency_ms", "total"], "x"),
+    ("metrics.json", ["AP75"], None),
+    ("confusion.json", ["matrix"], {}),
+    ("curves.json", ["recall"], None),
+    ("env.json", ["driver", "gpus"], 1),
+    ("run.json", ["command"], 1),
+]
+
+
+def test_altered_run_directories(coco: Any) -> None:
     assert coco.invoke().exit_code == 0
-    document = json.loads((coco.output / name).read_text())
-    part = document
-    for key in path[:-1]:
-        part = part[key]
-    if value is None:
-        del part[path[-1]]
-    else:
-        part[path[-1]] = value
-    (coco.output / name).write_text(json.dumps(document))
-    refused("report", coco.output, text=str(coco.output))
+    for name, path, value in ALTERED:
+        sound = (coco.output / name).read_text()
+        document = part = json.loads(sound)
+        for key in path[:-1]:
+            part = part[key]
+        if value is None:
+            del part[path[-1]]
+        else:
+            part[path[-1]] = value
+        (coco.output / name).write_text(json.dumps(document))
+        assert str(coco.output / name) in refused("report", coco.output, text=f"{name} is damaged at {'.'.join(path)}")
+        (coco.output / name).write_text(sound)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_auto_is_told_and_recorded(trtw: Trtw, model: Path) -> None:
     assert "Precision: fp32" in result.stdout
     assert "Milliseconds over 5 calls" in result.stdout
     document = infer(trtw, model, "--no-bench")
-    assert document["backend_asked"] == "auto"
+    assert document["backend_requested"] == "auto"
     assert document["backend"].startswith("ort-")
 
 

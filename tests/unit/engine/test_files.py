@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.engine import files
-from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, write_json, write_text
+from trt_workbench.engine.files import NameLock, atomic_writer, path_within, replace_folder, write_text
 
 
 def test_an_error_keeps_the_older_file(tmp_path: Path) -> None:
@@ -43,12 +43,6 @@ def test_permissions_are_those_of_any_new_file(tmp_path: Path) -> None:
     write_text(tmp_path / "ours", "")
     (tmp_path / "plain").write_text("")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_json_refuses_nan(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "file.json", {"value": float("nan")})
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("exchanges", [True, False])

@@ -266,8 +266,8 @@ def timed(
     request: TimingRequest, choices: Any, folder: Path, out: Path, timing: Timing, on_progress: Any = None
 ) -> list[dict[str, Any]]:
     """Fill `timing`; return the records."""
-    with RecordWriter(out / "records.jsonl") as records:
-        time_models(request, choices, source(folder), TOKENS, records, timing, on_progress)
+    records = RecordWriter(out / "records.jsonl")
+    time_models(request, choices, source(folder), TOKENS, records, timing, on_progress)
     return [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
 
 

@@ -1,31 +1,23 @@
-"""Records on disk."""
+"""Records on disk; what any document does is in tests/unit/engine/test_documents.py."""
 
 from pathlib import Path
 
 import pytest
 
+from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.profiling.records import Kernel, Operation, read_records, write_records
+from trt_workbench.profiling.records import Kernel, Operation, read_records
 
 
 def test_records_come_back_as_they_were_written(fp16: list[Operation], tmp_path: Path) -> None:
     kernel = Kernel(tool="ncu", name="k\u2028<1>", launches=2, total_ms=1.0, mean_ms=0.5, metrics={"m": 1.5})
-    write_records(tmp_path / "r.jsonl", [*fp16, kernel])
+    append_lines(tmp_path / "r.jsonl", [*fp16, kernel])
     assert read_records(tmp_path / "r.jsonl") == [*fp16, kernel]
-    assert (tmp_path / "r.jsonl").read_text(encoding="utf-8").count("\n") == len(fp16) + 1
 
 
-@pytest.mark.parametrize(
-    "line", ['{"kind": "layer"', '{"kind": "layer", "index": 0}', '{"kind": "other"}', "[]",
-             '{"schema_version": 2, "kind": "node", "index": 0, "name": "x"}'],
-)  # fmt: skip
+@pytest.mark.parametrize("line", ['{"kind": "layer", "index": 0}', '{"kind": "other"}'])
 def test_damaged_lines_are_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text('{"kind": "node", "index": 0, "name": "x"}\n' + line + "\n")
-    with pytest.raises(UsageProblem, match=r"r\.jsonl:2"):
+    with pytest.raises(UsageProblem, match=r"(name|kind|damaged) .*r\.jsonl:2"):
         read_records(path)
-
-
-def test_an_absent_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=r"r\.jsonl"):
-        read_records(tmp_path / "r.jsonl")

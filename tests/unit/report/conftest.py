@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
+from trt_workbench.runs.coco import FIGURES, STAGES
 from trt_workbench.runs.statistics import summarize
 
-STAGES = ("load", "preprocess", "inference", "postprocess", "total")
-FIGURES = ("AP", "AP50", "AP75", "AP_small", "AP_medium", "AR_1", "AR_10", "AR_100", "AR_small", "AR_medium")
+TIMED = (*STAGES, "total")
 
 
 def write(path: Path, document: Any) -> None:
@@ -21,7 +21,7 @@ def records(count: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     rows = []
     for index in range(count):
-        times = {f"{stage}_ms": float(value) for stage, value in zip(STAGES, rng.gamma(2, 2, 5), strict=True)}
+        times = {f"{stage}_ms": float(value) for stage, value in zip(TIMED, rng.gamma(2, 2, 5), strict=True)}
         found = {"true_positives": index % 3, "false_positives": index % 2, "false_negatives": (index + 1) % 2}
         truths = found["true_positives"] + found["false_negatives"]
         image = {"schema_version": 1, "image_id": index, "file_name": f"{index}.jpg", "width": 64, "height": 48}
@@ -61,7 +61,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             "images_per_s": 50.0,
             "wall_s": 1.0,
             "detections": count,
-            "latency_ms": {stage: summarize([row[f"{stage}_ms"] for row in rows]) for stage in STAGES},
+            "latency_ms": {stage: summarize([row[f"{stage}_ms"] for row in rows]) for stage in TIMED},
             "per_class": classes,
             "settings": {"workers": 2, "concurrency": 2, "batch": 1, "seed": 0},
             "dataset": {
@@ -94,6 +94,8 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
             "git": {"commit": None, "dirty": None},
         }
         write(run / "env.json", environment)
+        facts = {"schema_version": 1, "command": "eval-coco", "run_id": "c", "started_at": "now", "status": "complete"}
+        write(run / "run.json", facts)
         return run
 
     return make

@@ -11,7 +11,7 @@ import pytest
 from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_sweeps import MOST_CURVES, MOST_PANELS, find_sweeps
 from trt_workbench.report.bench_view import Table, tables, winners
-from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Environment, Run
 from trt_workbench.runs.records import Record
 
 RUNTIMES = {
@@ -40,8 +40,11 @@ def records(
         )  # fmt: skip
 
 
+RUN = Run(command="bench", run_id="r", started_at="now", status="complete")
+
+
 def run_of(measured: list[Record]) -> BenchArtefacts:
-    return BenchArtefacts(Path(), {}, {}, {"repetitions": 9}, measured)
+    return BenchArtefacts(Path(), RUN, Environment(command_line=[]), BenchSettings(title="t", repetitions=9), measured)
 
 
 def made(*works: dict[str, Any], runtimes: dict[str, float] = RUNTIMES) -> list[Table]:

@@ -8,11 +8,14 @@ import pytest
 from trt_workbench.cli.bench import _show
 from trt_workbench.report.bench_view import tables
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
-from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Cpu, Driver, Environment, Gpu, Run
 from trt_workbench.runs.records import Record
 
 SEEN = {"sm_clock_min_mhz": 1700, "sm_clock_max_mhz": 1980, "temperature_max_c": 61, "power_mean_w": 140.0}
 MEMORY = {"device_memory_bytes": 2**30, "host_memory_bytes": 2**20, "seconds": 0.5}
+
+RUN = Run(command="bench", run_id="r", started_at="now", status="complete")
+ENVIRONMENT = Environment(command_line=[])
 
 
 def record(runtime: str, repetition: int, p50: float | None, work: str = "m b1", **changes: Any) -> Record:
@@ -26,7 +29,7 @@ def record(runtime: str, repetition: int, p50: float | None, work: str = "m b1",
 
 
 def run_of(records: list[Record]) -> BenchArtefacts:
-    return BenchArtefacts(Path(), {}, {}, {"repetitions": 9}, records)
+    return BenchArtefacts(Path(), RUN, ENVIRONMENT, BenchSettings(title="t", repetitions=9), records)
 
 
 def measured(runtime: str, p50: float, work: str = "m b1", **changes: Any) -> list[Record]:
@@ -88,7 +91,6 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     times = zip(range(3), (31.6, 50.0, 74.0), strict=True)
     noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in times]
     run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
-    run.run["status"] = "complete"
     words = overall(run, tables(run))
     assert words[0].startswith(
         "Unstable: the times of 1 of 2 points are not to be relied on; s: m b1 on a: its repetitions"
@@ -140,10 +142,9 @@ def test_what_executed_and_where() -> None:
     # of a second session no more than of the first
     facts = executed(measured("a", 1.0, provenance={**provenance, "prompts": {**provenance, "notes": []}}))
     assert facts == {"a": {**expected, "prompts": "tensorrt 10.16.1, tf32 no"}}
-    environment = {
-        "cpu": {"model": "C", "processors_available": 4},
-        "driver": {"gpus": [{"name": "G"}, {"name": "G"}]},
-        "variables": {"CUDA_VISIBLE_DEVICES": "1"},
-    }
+    cpu = Cpu(model="C", processors_available=4)
+    environment = Environment(
+        command_line=[], cpu=cpu, driver=Driver(gpus=[Gpu(name="G")] * 2), variables={"CUDA_VISIBLE_DEVICES": "1"}
+    )
     assert machine(environment) == "2 G (CUDA_VISIBLE_DEVICES=1); C, 4 processors"
-    assert machine({"cpu": {"model": "C", "processors_available": 1}}) == "no GPU; C, 1 processor"
+    assert machine(Environment(command_line=[], cpu=Cpu(model="C", processors_available=1))) == "no GPU; C, 1 processor"

@@ -1,5 +1,4 @@
 import json
-import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -75,18 +74,6 @@ def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
         assert picture is not None
         assert picture.std() > 5  # not blank
     assert len(list((run / "plots" / "gallery").glob("*.jpg"))) == 3 * PER_GROUP
-
-
-def test_ids_and_names_do_not_lead_out_of_the_run(make_run: Callable[..., Path], tmp_path: Path) -> None:
-    run = make_run()
-    for name in ("records.jsonl", "predictions.json"):
-        text = (run / name).read_text()
-        (run / name).write_text(re.sub(r'"image_id": (\d+)', r'"image_id": "/../../../evil\1"', text))
-    before = set(tmp_path.rglob("*"))
-    write_report(run)
-    made = set(tmp_path.rglob("*")) - before
-    assert made
-    assert all(path.is_relative_to(run) for path in made)
 
 
 @pytest.mark.parametrize("place", ["plots", "plots/gallery"])
@@ -172,37 +159,19 @@ def test_without_the_images_the_rest_stands(make_run: Callable[..., Path]) -> No
     assert "no gallery" in write_report(run).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["metrics.json", "curves.json", "confusion.json", "records.jsonl", "env.json"])
-def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path], name: str) -> None:
+def test_a_missing_or_truncated_file_is_named(make_run: Callable[..., Path]) -> None:
     run = make_run()
-    text = (run / name).read_text()
-    (run / name).write_text(text[: len(text) // 2])
-    with pytest.raises(UsageProblem, match=name):
-        write_report(run)
-    (run / name).unlink()
-    with pytest.raises(UsageProblem, match=f"incomplete.*{name}"):
-        write_report(run)
-
-
-def test_another_schema_version_is_refused(make_run: Callable[..., Path]) -> None:
-    run = make_run(schema_version=99)
-    with pytest.raises(UsageProblem, match="version 99"):
-        write_report(run)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "no record in this file"),
-        (b"\xff\xfe", "cannot be read"),
-        (b'{"schema_version": 2}\n', r"version 2, this release reads 1: .*records\.jsonl:1"),
-        (b"[]\n", r"version None.*records\.jsonl:1"),
-    ],
-)
-def test_damaged_records_are_named(make_run: Callable[..., Path], content: bytes, message: str) -> None:
-    run = make_run()
-    (run / "records.jsonl").write_bytes(content)
-    with pytest.raises(UsageProblem, match=message):
+    for name in ("metrics.json", "curves.json", "confusion.json", "records.jsonl", "env.json"):
+        text = (run / name).read_text()
+        (run / name).write_text(text[: len(text) // 2])
+        with pytest.raises(UsageProblem, match=name):
+            write_report(run)
+        (run / name).unlink()
+        with pytest.raises(UsageProblem, match=f"incomplete.*{name}"):
+            write_report(run)
+        (run / name).write_text(text)
+    (run / "records.jsonl").write_text("")
+    with pytest.raises(UsageProblem, match="no record in this file"):
         write_report(run)
 
 

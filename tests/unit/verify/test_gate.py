@@ -56,8 +56,8 @@ def test_the_engine_of_a_model_is_verified_then_and_there_and_a_plan_is_not(mode
     assert kept_verdict(read_manifest(plan)) is None
     mark = require_verified(provenance(plan), model, [BOTH])
     assert mark
-    assert (mark.verdict, mark.allowed) == ("right", False)
-    assert let_through([mark.document()]) == []
+    assert (mark["verdict"], mark["allowed"]) == ("right", False)
+    assert let_through([mark]) == []
     assert require_verified(provenance(plan), plan, [BOTH]) == mark
 
 
@@ -92,21 +92,21 @@ def test_a_wrong_engine_is_refused_everywhere_and_allowed_with_a_mark(model: Pat
             check()
         assert not isinstance(refused.value, Unverified)
         mark = check(allow_unverified=True)
-        assert (mark.verdict, mark.allowed) == ("wrong", True)
-        told = let_through([mark.document(), mark.document(), None])
+        assert (mark["verdict"], mark["allowed"]) == ("wrong", True)
+        told = let_through([mark, mark, None])
         assert told == ["Not verified, let through by --allow-unverified: model.plan is wrong: row 1 is wrong."]
 
 
 def test_agreement_with_pytorch_is_a_verdict_on_engines_that_have_none(model: Path, plan: Path, tmp_path: Path) -> None:
     both = {**provenance(plan), "prompts": provenance(plan)}
     assert [engine.plan for engine in engines(both)] == [plan, plan]
-    assert [mark.verdict for mark in refuse_wrong(both)] == ["unverified", "unverified"]
+    assert [mark["verdict"] for mark in refuse_wrong(both)] == ["unverified", "unverified"]
     keep_agreement(both, tmp_path / "run")
     kept = verdict(plan)
     assert (kept.verdict, kept.mode, kept.reference) == ("right", "agreement", "torch")
     assert kept.evidence == str(tmp_path / "run")
     text = f"right (agreement, beside torch, {kept.verified_at[:10]})"
-    assert [mark.text for mark in refuse_wrong(both)] == [text] * 2
+    assert [mark["text"] for mark in refuse_wrong(both)] == [text] * 2
     # but it is none for shapes that were not listed, and a verification takes its place
     with pytest.raises(Unverified, match="at the shapes that are used"):
         require_verified(provenance(plan), plan, [BOTH])

@@ -42,7 +42,7 @@ class Recorder:
 
     def __init__(self, folder: Path, command: str) -> None:
         """Make the folder and write `env-<command>.json`."""
-        from trt_workbench.engine.files import write_json
+        from trt_workbench.engine.documents import write_json
         from trt_workbench.system.environment import collect_environment
 
         self.folder = folder

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import WorkbenchError
 from trt_workbench.verify.bisect import bisect
 from trt_workbench.verify.opening import VerifyRequest

@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.files import atomic_writer, write_json
+from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.files import atomic_writer
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts

@@ -6,9 +6,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
-
-from pydantic import ValidationError
 
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
@@ -16,11 +13,11 @@ from trt_workbench.bench.matrix import Point, expand
 from trt_workbench.bench.model_files import model_files, with_models
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.session_options import check_runtimes
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import append_lines, read_document, write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import read_json_object
+from trt_workbench.runs.artefacts import Status
 from trt_workbench.runs.directory import destination_of, run_directory
-from trt_workbench.runs.records import Record, RecordFile, read_records
+from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
 
 
@@ -29,7 +26,7 @@ class BenchOutcome:
     """How a bench ended, and where its files are."""
 
     directory: Path
-    status: Literal["complete", "partial"]
+    status: Status
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class PreparedBench:
             reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
             if not skip_unavailable:
                 require_available(reasons)
-            write_json(run.path / "config.json", self.config.model_dump(mode="json"))
+            write_json(run.path / "config.json", self.config)
             kept = self._keep(run.path)
             bench = BenchRun(
                 self.config,
@@ -86,7 +83,7 @@ class PreparedBench:
                 gate,
             )
             facts = {"allow_unverified": bool(gate and gate.allows_unverified)}
-            status: Literal["complete", "partial"] = "complete"
+            status: Status = "complete"
             try:
                 bench.run()
             except BaseException as error:
@@ -103,12 +100,11 @@ class PreparedBench:
         if self.earlier is None:
             return []
         kept = [record for record in read_records(self.earlier / "records.jsonl") if record.status == "ok"]
-        records = RecordFile(folder / "records.jsonl")
         (folder / "samples").mkdir()
         for record in kept:
             if record.samples:
                 shutil.copyfile(_samples(self.earlier, record), folder / record.samples)
-            records.append(record)
+        append_lines(folder / "records.jsonl", kept)
         return kept
 
 
@@ -151,16 +147,7 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
     Raises:
         UsageProblem: the folder is no bench run, or its files are damaged.
     """
-    document = read_json_object(directory / "config.json")
-    try:
-        loaded = BenchConfig.model_validate(document)
-    except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        name = ".".join(map(str, details["loc"]))
-        raise UsageProblem(
-            f"The run's configuration was changed, or is of another version ({name}): {directory / 'config.json'}"
-        ) from error
-    return _planned(loaded, only, directory)
+    return _planned(read_document(directory / "config.json", BenchConfig), only, directory)
 
 
 def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:

@@ -8,6 +8,7 @@ import multiprocessing
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class LoadedLlm:
     @property
     def provenance(self) -> Mapping[str, Any]:
         """What executes the model, and under `agreement` how near it is to PyTorch in fp32."""
-        found = {"agreement": self.agreement.document()} if self.agreement else {}
+        found = {"agreement": asdict(self.agreement)} if self.agreement else {}
         return {**self.model.provenance, **found}
 
     def close(self) -> None:

@@ -19,13 +19,15 @@ from trt_workbench.bench.matrix import Point, ranges, schedule
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import start_worker
+from trt_workbench.engine.documents import append_lines
 from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed
 from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
-from trt_workbench.runs.records import Record, RecordFile, Status, read_samples, write_samples
+from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize
 from trt_workbench.verify.bench_gate import BenchGate
 from trt_workbench.verify.unverified import Unverified
@@ -60,7 +62,7 @@ class BenchRun:
         """Prepare the folders. Raises UsageProblem or ComponentMissing as `model_files` does."""
         self._models = model_files(self.config)
         self._hashes = {name: hash_model(path) for name, path in self._models.items()}
-        self._records = RecordFile(self.folder / "records.jsonl")
+        self._records = self.folder / "records.jsonl"
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
         self._logs, self._groups = itertools.count(), itertools.count()
@@ -271,7 +273,7 @@ class BenchRun:
         )
 
     def _append(self, record: Record) -> None:
-        self._records.append(record)
+        append_lines(self._records, [record])
         self._finished += 1
         self._say(record.runtime)
 
@@ -289,7 +291,7 @@ class _Loaded:
     facts: dict[str, Any] = field(repr=False)
     alive: bool = True
     outputs: dict[str, Any] | None = None
-    verification: dict[str, Any] | None = None
+    verification: Mark | None = None
 
     @property
     def is_wrong(self) -> bool:

@@ -141,7 +141,7 @@ def _show(run: BenchArtefacts, *, as_json: bool) -> None:
 
     made = tables(run)
     if as_json:
-        print_json({"directory": str(run.directory), "status": run.run["status"], "summary": summary(run, made)})
+        print_json({"directory": str(run.directory), "status": run.run.status, "summary": summary(run, made)})
         return
     console = stdout_console(quiet=False)
     first, rest = alarms(run.records), summary(run, made)

@@ -119,8 +119,8 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
 def _show(metrics: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
-    from trt_workbench.evaluate.coco_scores import FIGURES
     from trt_workbench.onnxtools.precision import told
+    from trt_workbench.runs.coco import FIGURES
     from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)

@@ -120,9 +120,9 @@ def eval_llm(
     for sentence in timing_failures(outcome.metrics):
         say(f"failed: {sentence}")
     if as_json:
-        from trt_workbench.evaluate.llm_files import plain_metrics
+        from trt_workbench.evaluate.llm_files import plain
 
-        print_json({**plain_metrics(outcome.metrics), "directory": str(directory)})
+        print_json({**plain(outcome.metrics), "directory": str(directory)})
     else:
         _show(outcome.metrics, directory)
     if outcome.status == "partial":

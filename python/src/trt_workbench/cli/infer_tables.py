@@ -54,7 +54,7 @@ def _about_engine(metrics: Mapping[str, Any]) -> list[str]:
 
 def _about_model(metrics: Mapping[str, Any]) -> list[str]:
     memory, where = metrics["memory"], metrics["provenance"]
-    asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_asked"] else ""
+    asked = " (chosen by auto)" if metrics["backend"] != metrics["backend_requested"] else ""
     device = f", device {memory['device_bytes'] / _MIB:.1f} MiB" if memory["device_bytes"] is not None else ""
     outside = f"; {len(where['fallback_nodes'])} nodes elsewhere" if where.get("fallback_nodes") else ""
     return [

@@ -13,9 +13,9 @@ from rich.text import Text
 from trt_workbench.cli.common import print_line, stdout_console
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import Group, difference
-from trt_workbench.profiling.records import Kernel, Operation, read_records
+from trt_workbench.profiling.records import Kernel, Operation, ProfileRun, read_records
 from trt_workbench.report.profile_view import SideView, side_views, summary
-from trt_workbench.runs.artefacts import read_json_object
+from trt_workbench.runs.artefacts import read_run
 
 if TYPE_CHECKING:
     pass
@@ -61,8 +61,7 @@ def print_profile(directory: Path) -> None:
 
 
 def _read(directory: Path) -> tuple[list[SideView], list[Group]]:
-    run = read_json_object(directory / "run.json")
-    sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
+    sides = side_views(read_run(directory, "profile", ProfileRun).sides, read_records(directory / "records.jsonl"))
     return sides, difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
 
 

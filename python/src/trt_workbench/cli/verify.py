@@ -50,7 +50,7 @@ def verify(
     run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
     if the device failed at a shape.
     """
-    from trt_workbench.engine.files import write_json
+    from trt_workbench.engine.documents import write_json
     from trt_workbench.report.verify import write_report
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.verify.apart import verified_apart

@@ -40,7 +40,7 @@ def run_fix(
     nodes: Sequence[str] = (),
 ) -> Fixed:
     """Try the ways, and write what became of them and what is right into the run directory."""
-    from trt_workbench.engine.files import write_json
+    from trt_workbench.engine.documents import write_json
     from trt_workbench.verify.fixed_files import result_name, write_fixed
     from trt_workbench.verify.workarounds import fixed
 

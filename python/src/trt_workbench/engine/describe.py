@@ -8,8 +8,6 @@ from typing import Any
 from trt_workbench.engine.builder import PreparedBuild
 from trt_workbench.engine.cache import PLAN_NAME, engines_dir
 
-SCHEMA_VERSION = 1
-
 
 def request_document(prepared: PreparedBuild) -> dict[str, Any]:
     """Return what a build would do, as JSON values: key parts, options, place, and what is missing.
@@ -21,7 +19,7 @@ def request_document(prepared: PreparedBuild) -> dict[str, Any]:
     digest = prepared.key.digest() if prepared.key.is_complete else None
     where = str(engines_dir() / digest / PLAN_NAME) if digest else None
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "model": str(prepared.model),
         "inputs": [_tensor(tensor) for tensor in prepared.facts.inputs],
         "outputs": [_tensor(tensor) for tensor in prepared.facts.outputs],

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import shutil
 import tempfile
@@ -77,16 +76,6 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 `text` to `path`, whole or not at all. Raises OSError as `atomic_writer` does."""
     with atomic_writer(path, "w") as file:
         file.write(text)
-
-
-def write_json(path: Path, document: Any) -> None:
-    """Write `document` as indented JSON with a final newline, whole or not at all.
-
-    Raises:
-        OSError: as `atomic_writer`.
-        ValueError: the document holds a NaN or infinity, which JSON cannot carry.
-    """
-    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def replace_folder(new: Path, place: Path) -> None:

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import field_validator
 
-from trt_workbench.engine.files import write_text
+from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.verification import Verification
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import read_bytes, refuse_special
+from trt_workbench.system.input_files import refuse_special
 
 SUFFIX = ".json"
-SCHEMA_VERSION: Final = 2
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class EngineFile(_Part):
+class EngineFile(Strict):
     """The plan: SHA-256 of the file and its size."""
 
     sha256: str
     size_bytes: int
 
 
-class ModelFile(_Part):
+class ModelFile(Strict):
     """The model: file name, hash including external data, and the metadata it carries (`names`, `imgsz`, …)."""
 
     file: str
@@ -39,7 +34,7 @@ class ModelFile(_Part):
     metadata: dict[str, str] = {}
 
 
-class GpuIdentity(_Part):
+class GpuIdentity(Strict):
     """The GPU that the engine was tuned on."""
 
     name: str
@@ -47,7 +42,7 @@ class GpuIdentity(_Part):
     compute_capability: str
 
 
-class Tensor(_Part):
+class Tensor(Strict):
     """An input or output of the engine; -1 is a dimension known at run time only."""
 
     name: str
@@ -55,14 +50,14 @@ class Tensor(_Part):
     shape: tuple[int, ...]
 
 
-class Plugin(_Part):
+class Plugin(Strict):
     """A plugin library that was loaded for the build."""
 
     path: str
     sha256: str
 
 
-class WayAround(_Part):
+class WayAround(Strict):
     """How an engine that was wrong became right.
 
     Attributes:
@@ -82,7 +77,7 @@ class WayAround(_Part):
     rows: int | None = None
 
 
-class Manifest(_Part):
+class Manifest(Strict):
     """Everything that is recorded about an engine.
 
     Attributes:
@@ -111,7 +106,7 @@ class Manifest(_Part):
         way_around: taken because the engine was wrong without; None for an engine as it was asked for.
     """
 
-    schema_version: Literal[1, 2] = SCHEMA_VERSION
+    schema_version: Literal[1, 2] = 2
     created_at: str
     cache_key: str
     engine: EngineFile
@@ -173,9 +168,7 @@ def check_destination(plan: Path, sources: Iterable[Path]) -> None:
 
 def write_manifest(plan: Path, manifest: Manifest) -> None:
     """Write the manifest beside `plan`, whole or not at all. Raises OSError."""
-    text = json.dumps(manifest.model_dump(mode="json"), indent=2, ensure_ascii=False)
-    # names of files may be no text, of which JSON could carry half a character that no reader takes
-    write_text(manifest_path(plan), text.encode("utf-8", "replace").decode() + "\n")
+    write_json(manifest_path(plan), manifest)
 
 
 def read_manifest(plan: Path) -> Manifest | None:
@@ -185,13 +178,6 @@ def read_manifest(plan: Path) -> Manifest | None:
         UsageProblem: the manifest is damaged or of another schema.
     """
     path = manifest_path(plan)
-    try:
-        return Manifest.model_validate_json(read_bytes(path))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageProblem(
-            f"The engine's manifest is damaged ({where or 'JSON'}: {first['msg']}); build the engine again: {path}"
-        ) from error
+    return read_document(path, Manifest, "build the engine again")

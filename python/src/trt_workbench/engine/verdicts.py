@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trt_workbench.engine import cache
-from trt_workbench.engine.manifest import SCHEMA_VERSION, Manifest, read_manifest, write_manifest
+from trt_workbench.engine.manifest import Manifest, read_manifest, write_manifest
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Verification
 
 
@@ -49,6 +49,6 @@ def _write(plan: Path, found: Verification) -> bool:
     weaker = earlier and (found.verdict == UNVERIFIED or (earlier.verdict == WRONG and found.reference is None))
     if weaker and earlier and earlier.verdict != UNVERIFIED:
         return False
-    update = {"schema_version": SCHEMA_VERSION, "verification": found}
+    update = {"schema_version": 2, "verification": found}
     write_manifest(plan, manifest.model_copy(update=update))
     return True

@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
+
+from trt_workbench.engine.documents import Strict
 
 Shapes = Mapping[str, Sequence[int]]
 WRONG, UNDECIDED, UNVERIFIED = "wrong", "undecided", "unverified"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Mark(TypedDict):
+    """What records and metrics say of a TensorRT engine's verification.
+
+    Attributes:
+        engine: file name of the plan.
+        engine_sha256: of the plan.
+        verdict: of the engine at the shapes that are used.
+        text: the verdict in a line.
+        evidence: run directory with the figures; None without one.
+        allowed: whether the engine passed for --allow-unverified alone.
+    """
+
+    engine: str
+    engine_sha256: str
+    verdict: str
+    text: str
+    evidence: str | None
+    allowed: bool
 
 
-class VerifiedShapes(_Part):
+class VerifiedShapes(Strict):
     """One set of input shapes that was tried.
 
     Attributes:
@@ -29,7 +47,7 @@ class VerifiedShapes(_Part):
     inputs_sha256: str | None = None
 
 
-class Verification(_Part):
+class Verification(Strict):
     """A verdict on one engine, and what it stands on.
 
     Attributes:

@@ -235,7 +235,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             "backend_requested": request.backend,
             "precision_ran": record["precision_ran"],
             "provenance": record,
-            "verification": self.mark.document() if self.mark else None,
+            "verification": self.mark,
             "allow_unverified": request.allow_unverified,
             "settings": {
                 "conf": self.decoding.conf,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trt_workbench.engine.files import atomic_writer, write_json
+from trt_workbench.engine.documents import append_lines, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset
 from trt_workbench.evaluate.coco_scores import CocoScores
 from trt_workbench.evaluate.confusion import Confusion
 from trt_workbench.evaluate.detections import DetectionTable, write_predictions
-from trt_workbench.evaluate.loop import STAGES, LoopResult
+from trt_workbench.evaluate.loop import LoopResult
+from trt_workbench.runs.coco import STAGES
 from trt_workbench.runs.statistics import summarize
-
-SCHEMA_VERSION = 1
 
 
 def write_run(
@@ -50,13 +48,13 @@ def write_run(
     metrics = _metrics(dataset, result, len(detections), scores, facts)
     try:
         write_predictions(folder / "predictions.json", detections)
-        _write_records(folder / "records.jsonl", dataset, result, confusion)
-        write_json(folder / "curves.json", {"schema_version": SCHEMA_VERSION, **scores.curves()})
-        write_json(folder / "confusion.json", {"schema_version": SCHEMA_VERSION, **confusion.document()})
+        append_lines(folder / "records.jsonl", _records(dataset, result, confusion))
+        write_json(folder / "curves.json", {"schema_version": 1, **scores.curves()})
+        write_json(folder / "confusion.json", {"schema_version": 1, **confusion.document()})
         write_json(folder / "metrics.json", metrics)
     except OSError as error:
         raise UsageProblem(
-            f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {folder}"
+            f"The run's files cannot be written ({error.strerror}); fix that or pass --output: {folder}"
         ) from error
     return metrics
 
@@ -68,7 +66,7 @@ def _metrics(
     latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
     latency["total"] = summarize(stages.sum(axis=1).tolist())
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         **facts,
         **scores.figures,
         "images": len(dataset.images),
@@ -87,20 +85,17 @@ def _metrics(
     }
 
 
-def _write_records(path: Path, dataset: CocoDataset, result: LoopResult, confusion: Confusion) -> None:
+def _records(dataset: CocoDataset, result: LoopResult, confusion: Confusion) -> Iterator[dict[str, Any]]:
     counts = ("detections", "ground_truths", "true_positives", "false_positives", "false_negatives")
-    rows = np.flatnonzero(result.done)
-    with atomic_writer(path, "w") as file:
-        for place, (image, row) in enumerate(zip(dataset.images, rows, strict=True)):
-            stages = result.stage_ms[row].tolist()
-            record = {
-                "schema_version": SCHEMA_VERSION,
-                "image_id": image.id,
-                "file_name": image.file_name,
-                "width": int(result.sizes[row, 1]),
-                "height": int(result.sizes[row, 0]),
-                **{f"{stage}_ms": value for stage, value in zip(STAGES, stages, strict=True)},
-                "total_ms": float(sum(stages)),
-                **dict(zip(counts, confusion.counts[place].tolist(), strict=True)),
-            }
-            file.write(json.dumps(record, allow_nan=False) + "\n")
+    for place, (image, row) in enumerate(zip(dataset.images, np.flatnonzero(result.done), strict=True)):
+        stages = result.stage_ms[row].tolist()
+        yield {
+            "schema_version": 1,
+            "image_id": image.id,
+            "file_name": image.file_name,
+            "width": int(result.sizes[row, 1]),
+            "height": int(result.sizes[row, 0]),
+            **{f"{stage}_ms": value for stage, value in zip(STAGES, stages, strict=True)},
+            "total_ms": float(sum(stages)),
+            **dict(zip(counts, confusion.counts[place].tolist(), strict=True)),
+        }

@@ -19,22 +19,7 @@ from pycocotools.cocoeval import COCOeval, Params
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.detections import DetectionTable
-
-FIGURES: Final = (
-    "AP",
-    "AP50",
-    "AP75",
-    "AP_small",
-    "AP_medium",
-    "AP_large",
-    "AR_1",
-    "AR_10",
-    "AR_100",
-    "AR_small",
-    "AR_medium",
-    "AR_large",
-)
-"""Our names of pycocotools' twelve figures, in its order."""
+from trt_workbench.runs.coco import FIGURES
 
 # COCOeval's objects take some 40 kB an image; what is kept of them afterwards takes a tenth.
 _IMAGES_AT_ONCE = 128

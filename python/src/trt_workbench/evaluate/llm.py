@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
 from trt_workbench.engine.hashing import hash_file
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
 from trt_workbench.evaluate.llm_scores import Scores, score_logits
@@ -112,7 +113,7 @@ class _Candidate:
     choice: BackendChoice
     model: LogitsModel
     is_reference: bool
-    verification: list[dict[str, Any]]
+    verification: list[Mark]
     scores: Scores = field(default_factory=Scores)
     inference_s: float = 0.0
     input_tokens: int = 0
@@ -196,14 +197,14 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         interrupted: Part | None = None
         candidates: list[_Candidate] = []
         timing = Timing()
-        with RecordWriter(folder / "records.jsonl") as records:
-            if self.request.perplexity:
-                candidates = self._candidates()
-                interrupted = self._score(candidates, records, on_tokens)
-            rows = [self._row(candidate, candidates[0]) for candidate in candidates]
-            self._open.close()
-            if self.request.timing and not interrupted:
-                interrupted = self._time(self.request.timing, timing, records, on_timing, destination_of(folder))
+        records = RecordWriter(folder / "records.jsonl")
+        if self.request.perplexity:
+            candidates = self._candidates()
+            interrupted = self._score(candidates, records, on_tokens)
+        rows = [self._row(candidate, candidates[0]) for candidate in candidates]
+        self._open.close()
+        if self.request.timing and not interrupted:
+            interrupted = self._time(self.request.timing, timing, records, on_timing, destination_of(folder))
         if timing.error and not (rows or timing.rows):
             raise timing.error
         metrics = self._metrics(rows, timing, interrupted)
@@ -217,7 +218,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             model = open_logits(choice, self._source, self._batch, self.recipe.window)
             self._open.callback(model.close)
             marks = refuse_wrong(model.provenance, allow_unverified=self.request.allow_unverified)
-            candidates.append(_Candidate(choice, model, choice == REFERENCE, [mark.document() for mark in marks]))
+            candidates.append(_Candidate(choice, model, choice == REFERENCE, marks))
         return candidates
 
     def _score(

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import append_lines, json_values, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.llm_scores import Scores
 from trt_workbench.evaluate.llm_text import Window
-
-SCHEMA_VERSION = 1
 
 
 class NotWritten(UsageProblem):
     """A file of the run cannot be written, whatever is measured."""
 
 
-class RecordWriter(AbstractContextManager["RecordWriter"]):
-    """Writes `records.jsonl` line by line, so that an interrupted run keeps what was done. A context manager."""
+class RecordWriter:
+    """Writes `records.jsonl` line by line, so that an interrupted run keeps what was done."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file. Raises NotWritten if that is not possible."""
+        """Make the file. Raises NotWritten if that is not possible."""
         self._path = path
-        try:
-            self._file = path.open("w", encoding="utf-8")
-        except OSError as error:
-            raise _unwritable(path, error) from error
-
-    def __enter__(self) -> Self:
-        """Return the writer itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self._file.close()
+        self._append([])
 
     def window(
         self,
@@ -69,38 +53,27 @@ class RecordWriter(AbstractContextManager["RecordWriter"]):
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Write one record. Raises NotWritten if the disk is full."""
+        self._append([plain(record)])
+
+    def _append(self, records: Sequence[Mapping[str, Any]]) -> None:
         try:
-            self._file.write(json.dumps(_plain({"schema_version": SCHEMA_VERSION, **record}), allow_nan=False) + "\n")
-            self._file.flush()
+            append_lines(self._path, records)
         except OSError as error:
-            with suppress(OSError):
-                self._file.close()  # here, where what is left in its buffer may fail again unseen
             raise _unwritable(self._path, error) from error
 
 
 def write_metrics(path: Path, metrics: Mapping[str, Any]) -> None:
     """Write `metrics.json`. Raises NotWritten if the file cannot be written."""
     try:
-        write_json(path, plain_metrics(metrics))
+        write_json(path, plain(metrics))
     except OSError as error:
         raise _unwritable(path, error) from error
 
 
-def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of `metrics.json`: NaN and infinity, which JSON cannot carry, are null."""
-    document: dict[str, Any] = _plain({"schema_version": SCHEMA_VERSION, **metrics})
-    return document
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+def plain(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record or the content of `metrics.json`: NaN and infinity, which JSON cannot carry, are null."""
+    return {"schema_version": 1, **json_values(document, str)}
 
 
 def _unwritable(path: Path, error: OSError) -> NotWritten:
-    return NotWritten(f"The run's files cannot be written ({error.strerror}); mend that or pass --output: {path}")
+    return NotWritten(f"The run's files cannot be written ({error.strerror}); fix that or pass --output: {path}")

@@ -7,13 +7,14 @@ import resource
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import NotWritten, RecordWriter
 from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
@@ -76,7 +77,7 @@ class Timing:
         """Add the failure of a mode of a backend."""
         entry = {**facts, "missing_prompts": list(missing), "error": str(error), "error_kind": type(error).__name__}
         if isinstance(error, Disagreement) and error.agreement:
-            entry["agreement"] = error.agreement.document()
+            entry["agreement"] = asdict(error.agreement)
         self.failures.append(entry)
         if self.error is None or (isinstance(error, CheckFailed) and not isinstance(self.error, CheckFailed)):
             self.error = error
@@ -148,11 +149,11 @@ class EngineGate:
     allow_unverified: bool = False
     evidence: Path | None = None
 
-    def check(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def check(self, provenance: Mapping[str, Any]) -> list[Mark]:
         """Return the marks of a model's engines. Raises CheckFailed for one that is wrong."""
-        return [mark.document() for mark in refuse_wrong(provenance, allow_unverified=self.allow_unverified)]
+        return refuse_wrong(provenance, allow_unverified=self.allow_unverified)
 
-    def agreed(self, provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def agreed(self, provenance: Mapping[str, Any]) -> list[Mark]:
         """Keep that a model's engines agree with PyTorch; return their marks."""
         keep_agreement(provenance, self.evidence)
         return self.check(provenance)
@@ -190,7 +191,7 @@ class _Work:
                     self.records.write(lines[-1])
                     done += 1
                     self.on_progress(done, self.total)
-                summary = {**_summary(lines), "agreement": _widest(agreements).document()}
+                summary = {**_summary(lines), "agreement": asdict(_widest(agreements))}
                 marks = self.gate.agreed(model.provenance)
                 yield {"mode": mode, **facts, **summary, "verification": marks, "provenance": dict(model.provenance)}
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -27,9 +27,9 @@ from trt_workbench.evaluate.plausible import BoxCheck
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import DecodeSettings, Family
 from trt_workbench.pipeline.letterbox import Geometry, restore_boxes
+from trt_workbench.runs.coco import STAGES
 
-STAGES: Final = ("load", "preprocess", "inference", "postprocess")
-"""Columns of `LoopResult.stage_ms`."""
+# columns of `LoopResult.stage_ms`
 _LOAD, _PREPROCESS, _INFERENCE, _POSTPROCESS = range(len(STAGES))
 
 _POLL_S = 0.1

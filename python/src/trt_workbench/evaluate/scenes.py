@@ -13,7 +13,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.scene_render import render
 from trt_workbench.evaluate.scene_shapes import SHAPES

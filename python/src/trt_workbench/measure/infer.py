@@ -11,13 +11,14 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
-from trt_workbench.engine.files import write_json, write_text
+from trt_workbench.engine.documents import append_lines, write_json
+from trt_workbench.engine.files import write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, read_samples
 from trt_workbench.measure.model import open_model
 from trt_workbench.measure.native import open_native
 from trt_workbench.measure.queries import Measurement
-from trt_workbench.measure.request import SCHEMA_VERSION, InferOutcome, InferRequest, MeasureSettings, Note, Step
+from trt_workbench.measure.request import InferOutcome, InferRequest, MeasureSettings, Note, Step
 from trt_workbench.measure.samples import SampleRun
 
 
@@ -67,18 +68,17 @@ def infer(request: InferRequest, folder: Path, say: Note = lambda _: None, step:
     started = time.perf_counter()
     opened: _Opened = open_native(request, say) if request.is_native else open_model(request, say)
     load_s = time.perf_counter() - started
-    with opened.session, (folder / "records.jsonl").open("w", encoding="utf-8") as records:
+    with opened.session:
         run = SampleRun(request, folder, opened.session)
         for number, record in enumerate(run.execute(_source(request, opened)), start=1):
-            records.write(json.dumps(record, allow_nan=False) + "\n")
+            append_lines(folder / "records.jsonl", [record])
             step(number)
         measured = _measured(opened, run.first, request.measure, say)
-        for record in measured.records if measured else ():
-            records.write(json.dumps(record, allow_nan=False) + "\n")
+        append_lines(folder / "records.jsonl", measured.records if measured else ())
         metrics = run.metrics(opened.backend, load_s, opened.memory(), measured)
     write_json(folder / "metrics.json", metrics)
     if measured and measured.layers:
-        write_json(folder / "layers.json", {"schema_version": SCHEMA_VERSION, "layers": measured.layers})
+        write_json(folder / "layers.json", {"schema_version": 1, "layers": measured.layers})
     return InferOutcome(metrics, tuple(run.failures), tuple(measured.queries) if measured else ())
 
 

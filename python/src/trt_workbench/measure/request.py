@@ -19,7 +19,6 @@ from trt_workbench.system.settings import (
     Trust,
 )
 
-SCHEMA_VERSION = 1
 # Every other file is taken for a plan, whatever its suffix.
 MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]

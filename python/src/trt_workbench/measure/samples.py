@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.arrays import Sample, file_name
 from trt_workbench.measure.queries import Measurement
-from trt_workbench.measure.request import SCHEMA_VERSION, InferRequest
+from trt_workbench.measure.request import InferRequest
 from trt_workbench.measure.tolerance import Deviation, compare, read_expected
 from trt_workbench.runs.statistics import summarize
 
@@ -66,14 +67,14 @@ class SampleRun:
         comparison = {"expect": str(request.expect), "rtol": request.rtol, "atol": request.atol}
         shapes = {name: {"dtype": array.dtype.name, "shape": list(array.shape)} for name, array in self.first.items()}
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 2,
             "status": "complete",
             "passed": not self.failures,
             "failures": self.failures,
             "model": str(request.model),
             "model_sha256": self._model_sha256(provenance),
             "backend": backend,
-            "backend_asked": request.backend,
+            "backend_requested": request.backend,
             "provenance": provenance,
             "inputs": {"source": list(request.inputs) or f"random, seed {request.seed}", "first": shapes},
             "state": dict(request.state),
@@ -113,7 +114,7 @@ class SampleRun:
             target.mkdir(parents=True, exist_ok=True)
             for name, array in arrays.items():
                 np.save(target / f"{file_name(name)}.npy", array, allow_pickle=False)
-        record = {"schema_version": SCHEMA_VERSION, "kind": "sample", "sample": sample.name}
+        record = {"schema_version": 1, "kind": "sample", "sample": sample.name}
         return {**record, "latency_ms": latency_ms, "outputs": found}
 
     def _judge(self, sample: str, name: str, array: NDArray[Any], expected: NDArray[Any] | None) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class SampleRun:
             self.failures.append(f"Output {name} of sample {sample} holds {nonfinite} NaN or infinite values.")
         if expected is not None:
             result = compare(array, expected, self._request.rtol, self._request.atol)
-            document["comparison"] = result.document()
+            document["comparison"] = json_values(result)
             _worst(total, result)
             if not result.passed:
                 self.failures.append(_mismatch(sample, name, result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,6 @@ class Deviation:
     mean_abs_error: float | None = None
     cosine: float | None = None
     note: str = ""
-
-    def document(self) -> dict[str, Any]:
-        """Return the comparison as JSON values."""
-        return asdict(self)
 
 
 def compare(found: NDArray[Any], expected: NDArray[Any], rtol: float, atol: float) -> Deviation:

@@ -9,8 +9,6 @@ from typing import Any
 
 from trt_workbench.onnxtools.graph_index import GraphIndex
 
-SCHEMA_VERSION = 1
-
 
 @dataclass(frozen=True)
 class PlacedNode:
@@ -73,7 +71,7 @@ class Partitions:
     def document(self) -> dict[str, Any]:
         """Return everything as one JSON document."""
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 1,
             "provider_asked": self.asked,
             "source": self.source,
             "basis": self.basis,

@@ -23,7 +23,6 @@ from trt_workbench.onnxtools.sanitize_integers import outside_int32
 from trt_workbench.onnxtools.sanitize_rewrites import REWRITES, SanitizeSettings
 from trt_workbench.onnxtools.tensorrt_operators import why_not
 
-SCHEMA_VERSION = 1
 # One rewrite gives work to another: a frozen dimension lets shapes be folded, folded shapes leave nodes unused.
 _ROUNDS = 6
 # Protobuf's limit is 2 GiB, and shape inference adds to the file; more weights than this go beside it.
@@ -49,7 +48,7 @@ class SanitizeReport:
     def document(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 1,
             "rewrites": {name: {"changes": len(items), "what": items} for name, items in self.changes.items()},
             "nodes_before": sum(self.before.values()),
             "nodes_after": sum(self.after.values()),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.profiling import ncu_raw, nsys_stats
 from trt_workbench.profiling.kernel_layers import LayerIndex

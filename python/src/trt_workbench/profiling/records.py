@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, with_config
+from typing_extensions import TypedDict
 
-from trt_workbench.engine.files import write_text
-from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import read_text
+from trt_workbench.engine.documents import Strict, having, read_lines
+from trt_workbench.runs.artefacts import Run
 
-SCHEMA_VERSION: Final = 1
 Side = Literal["target", "against"]
 Role = Literal["compute", "reformat", "cast", "quantize", "copy", "other"]
 # What is done because of layouts and precisions, not because the model asks for it.
 OVERHEAD: Final[tuple[Role, ...]] = ("reformat", "cast", "quantize", "copy")
 
 
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    schema_version: Literal[1] = SCHEMA_VERSION
+class _Line(Strict):
+    schema_version: Literal[1] = 1
     side: Side = "target"
 
 
@@ -99,12 +95,38 @@ class Kernel(_Line):
 
 
 ProfileLine = Operation | Kernel
-_ADAPTER: TypeAdapter[ProfileLine] = TypeAdapter(Annotated[ProfileLine, Field(discriminator="kind")])
 
 
-def write_records(path: Path, records: Iterable[ProfileLine]) -> None:
-    """Write one line a record, whole or not at all. Raises OSError."""
-    write_text(path, "".join(record.model_dump_json() + "\n" for record in records))
+_Interval = tuple[FiniteFloat, FiniteFloat] | None
+
+
+@with_config(extra="allow")
+class SideFacts(TypedDict):
+    """What run.json says of a side; docs/reference/run-directory.md has all keys.
+
+    Releases before had the medians alone, and of TensorRT the sum of the layers for `profiled_ms`.
+    """
+
+    path: str
+    backend: str
+    precision: str
+    precision_ran: NotRequired[dict[str, Any] | None]
+    own_ms: NotRequired[FiniteFloat | None]
+    own_interval_ms: NotRequired[_Interval]
+    own_interval_coverage: NotRequired[FiniteFloat | None]
+    profiled_ms: NotRequired[FiniteFloat | None]
+    profiled_interval_ms: NotRequired[_Interval]
+    profiled_interval_coverage: NotRequired[FiniteFloat | None]
+    sum_ms: NotRequired[FiniteFloat | None]
+    other_machine: NotRequired[list[str]]
+    notes: NotRequired[list[str]]
+    commands: NotRequired[list[str]]
+
+
+class ProfileRun(Run):
+    """run.json of a profile: what is known of the target and, in a comparison, of the other side."""
+
+    sides: Annotated[dict[Side, SideFacts], having("target")]
 
 
 def read_records(path: Path) -> list[ProfileLine]:
@@ -113,21 +135,4 @@ def read_records(path: Path) -> list[ProfileLine]:
     Raises:
         UsageProblem: the file is absent, or a line is cut short, wrong or of another schema version.
     """
-    try:
-        # not splitlines: a name may hold other line separators, which JSON leaves as they are
-        lines = read_text(path).removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(
-            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
-        ) from error
-    records = []
-    for number, line in enumerate(lines if lines != [""] else [], 1):
-        try:
-            records.append(_ADAPTER.validate_json(line))
-        except ValidationError as error:
-            details = error.errors(include_url=False)[0]
-            where = ".".join(map(str, details["loc"])) or "line"
-            raise UsageProblem(
-                f"This record is damaged or of another version ({where}: {details['msg'].lower()}): {path}:{number}"
-            ) from error
-    return records
+    return read_lines(path, Annotated[ProfileLine, Field(discriminator="kind")])

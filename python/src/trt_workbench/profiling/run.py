@@ -10,12 +10,13 @@ from typing import Any
 
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
 from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.node_names import ModelNodes, read_nodes
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.profiling.capture import Capture, CaptureSettings
 from trt_workbench.profiling.nsight import NCU, NSYS, find_tool
-from trt_workbench.profiling.records import Kernel, ProfileLine, Side, write_records
+from trt_workbench.profiling.records import Kernel, ProfileLine, Side
 from trt_workbench.profiling.request import ProfileRequest
 from trt_workbench.profiling.sources import ProfiledSide, earlier_run, has_profiler, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
@@ -89,7 +90,7 @@ class _Filling:
 
     def commit(self) -> Path:
         """Write the files and move the directory to its place."""
-        write_records(self._directory.path / "records.jsonl", self._records)
+        append_lines(self._directory.path / "records.jsonl", self._records)
         return self._directory.commit("complete", sides=self._sides, seed=self._request.seed)
 
     def _nodes(self, work: Workload) -> ModelNodes:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.ort_profile import profiled_runs
@@ -23,9 +21,9 @@ from trt_workbench.measure.stability import noise_interval
 from trt_workbench.onnxtools.node_names import ModelNodes
 from trt_workbench.profiling.layers import join_layers
 from trt_workbench.profiling.ort_trace import read_trace
-from trt_workbench.profiling.records import Operation, Side, read_records
+from trt_workbench.profiling.records import Operation, ProfileRun, Side, read_records
 from trt_workbench.profiling.workload import Workload, feed_for, open_session, random_feed
-from trt_workbench.runs.artefacts import foreign_files, read_json_object
+from trt_workbench.runs.artefacts import Environment, read_environment, read_run
 from trt_workbench.runs.machines import other_machine
 from trt_workbench.system.environment import collect_environment
 
@@ -80,20 +78,6 @@ def has_profiler(backend: str) -> bool:
     return found.plans or isinstance(found, OrtBackend)
 
 
-class _Times(BaseModel):
-    """What is read of the facts of a side; there may be others."""
-
-    model_config = ConfigDict(strict=True)
-
-    own_ms: float | None = None
-    own_interval_ms: list[float] | None = Field(None, min_length=2, max_length=2)
-    own_interval_coverage: float | None = None
-    profiled_ms: float | None = None
-    profiled_interval_ms: list[float] | None = Field(None, min_length=2, max_length=2)
-    profiled_interval_coverage: float | None = None
-    sum_ms: float | None = None
-
-
 def kernels_alone(work: Workload) -> ProfiledSide:
     """Return a profile without layers, for a runtime whose kernels alone can be recorded."""
     note = f"Backend {work.backend} has no profiler by layer; the kernels alone were recorded."
@@ -106,17 +90,12 @@ def earlier_run(directory: Path) -> ProfiledSide:
     Raises:
         UsageProblem: it is no run directory of `profile`, or its files are damaged.
     """
-    run = read_json_object(directory / "run.json")
-    if run.get("command") != "profile":
-        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}")
+    run = read_run(directory, "profile", ProfileRun)
     records = read_records(directory / "records.jsonl")
     found = [one for one in records if isinstance(one, Operation) and one.side == "target"]
-    with foreign_files(directory):
-        facts = dict(run["sides"]["target"])
-        _Times.model_validate(facts)
-    facts["run"] = str(directory)
-    environment = read_json_object(directory / "env.json")
-    facts["other_machine"] = other_machine(environment, collect_environment(sys.argv))
+    now = Environment.model_validate(collect_environment(sys.argv))
+    differing = other_machine(read_environment(directory), now)
+    facts = {**run.sides["target"], "run": str(directory), "other_machine": differing}
     return ProfiledSide([one.model_copy(update={"side": "against"}) for one in found], facts)
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from trt_workbench.engine import native
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import WorkbenchError
 from trt_workbench.profiling.workload import Workload, open_session, random_feed
 

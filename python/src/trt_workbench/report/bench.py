@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,11 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
+from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import image_url, image_width, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import read_bench_run
-from trt_workbench.system.conditions import measuring_conditions
 
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners stands for the sentence of each.
@@ -42,7 +40,7 @@ def write_report(directory: Path) -> Path:
     made = tables(run)
     plots = write_plots(made, plots_folder(directory))
     values: dict[str, Any] = {
-        "title": run.config["title"],
+        "title": run.config.title,
         "run": run.run,
         "summary": (summary if len(made) <= _MOST_SENTENCES else overall)(run, made),
         "machine": machine(run.environment),
@@ -56,9 +54,7 @@ def write_report(directory: Path) -> Path:
         "executed": executed(run.records),
         "conditions": measuring_conditions(run.environment),
         "environment": run.environment,
-        "environment_json": json.dumps(run.environment, indent=2),
-        "configuration": yaml.safe_dump(run.config, sort_keys=False),
-        "command": shlex.join(run.environment["command_line"]),
+        "configuration": yaml.safe_dump(run.config.model_dump(mode="json"), sort_keys=False),
     }
     names = {title: str(path.relative_to(directory)) for title, path in plots.items()}
     write_text(directory / "report.md", render("bench.md.j2", **values, plots=names))

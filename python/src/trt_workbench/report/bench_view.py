@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from trt_workbench.bench.ranking import Standing, kept_records, rank
+from trt_workbench.engine.verification import Mark
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.page import percent
 from trt_workbench.runs.artefacts import BenchArtefacts
@@ -35,7 +36,7 @@ class Row:
 
     standing: Standing
     precision: str | None
-    verification: dict[str, Any] | None
+    verification: Mark | None
     entry: str
     swept: dict[str, Any]
     percentiles_ms: dict[str, float | None]

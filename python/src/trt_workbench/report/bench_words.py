@@ -10,7 +10,7 @@ from typing import Any
 from trt_workbench.bench.ranking import point_reasons
 from trt_workbench.measure.stability import DRIFT, WARNING, repetition_drift
 from trt_workbench.report.bench_view import Table, some
-from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.artefacts import BenchArtefacts, Environment
 from trt_workbench.runs.comparison import LEAST_REPETITIONS, inseparable
 from trt_workbench.runs.records import Record
 from trt_workbench.verify.unverified import let_through
@@ -69,15 +69,15 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
 
 def _caveats(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     sentences = [*_missing(run.records), *_fallbacks(run.records), *_not_compared(run.records), *_far(run.records)]
-    if run.config["repetitions"] < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
+    if run.config.repetitions < LEAST_REPETITIONS and any(len(table.rows) > 1 for table in made):
         sentences.append(
             f"Fewer than {LEAST_REPETITIONS} repetitions: Mann-Whitney's test is unreliable, and with several runtimes "
             "it may be unable to separate any two."
         )
     crowded = max((len(table.rows) for table in made), default=0)
-    if run.config["repetitions"] >= LEAST_REPETITIONS and inseparable(run.config["repetitions"], crowded - 1):
+    if run.config.repetitions >= LEAST_REPETITIONS and inseparable(run.config.repetitions, crowded - 1):
         sentences.append(
-            f"{crowded} runtimes stand in one table: with {run.config['repetitions']} repetitions no difference of "
+            f"{crowded} runtimes stand in one table: with {run.config.repetitions} repetitions no difference of "
             "theirs, however large, passes the test after its correction; measure more repetitions."
         )
     marked = sum(len(row["repetitions"]) for row in unstable(run.records))
@@ -260,15 +260,14 @@ def _fact(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def machine(environment: Mapping[str, Any]) -> str:
+def machine(environment: Environment) -> str:
     """Name the GPUs that CUDA could see and the processor."""
-    driver, cpu = environment.get("driver", {}), environment.get("cpu", {})
-    names = Counter(gpu["name"] for gpu in driver.get("gpus", []))
+    names = Counter(str(gpu.name) for gpu in environment.driver.gpus)
     cards = ", ".join(name if count == 1 else f"{count} {name}" for name, count in names.items()) or "no GPU"
-    chosen = environment.get("variables", {}).get("CUDA_VISIBLE_DEVICES")
+    chosen = environment.variables.get("CUDA_VISIBLE_DEVICES")
     if names and chosen is not None:
         cards += f" (CUDA_VISIBLE_DEVICES={chosen})"
-    return f"{cards}; {cpu.get('model')}, {_counted(cpu.get('processors_available') or 0, 'processor')}"
+    return f"{cards}; {environment.cpu.model}, {_counted(environment.cpu.processors_available or 0, 'processor')}"
 
 
 def _place(record: Record) -> str:

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
-from trt_workbench.report.coco_plots import STAGES, write_plots
+from trt_workbench.report.coco_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
+from trt_workbench.runs.coco import FIGURES, STAGES
 from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 from trt_workbench.verify.unverified import let_through
 
-# pycocotools' twelve figures in its order, with what each one means.
-FIGURES = (
-    ("AP", "average precision, mean over IoU 0.50 to 0.95"),
-    ("AP50", "average precision at IoU 0.50"),
-    ("AP75", "average precision at IoU 0.75"),
-    ("AP_small", "AP of objects below 32² pixels"),
-    ("AP_medium", "AP of objects from 32² to 96² pixels"),
-    ("AP_large", "AP of objects above 96² pixels"),
-    ("AR_1", "average recall with 1 detection an image"),
-    ("AR_10", "average recall with 10 detections an image"),
-    ("AR_100", "average recall with 100 detections an image"),
-    ("AR_small", "AR_100 of objects below 32² pixels"),
-    ("AR_medium", "AR_100 of objects from 32² to 96² pixels"),
-    ("AR_large", "AR_100 of objects above 96² pixels"),
-)
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 
@@ -63,8 +47,6 @@ def write_report(directory: Path) -> Path:
         plots={name: image_url(path) for name, path in plots.items()},
         gallery=gallery,
         environment=run.environment,
-        environment_json=json.dumps(run.environment, indent=2),
-        command=shlex.join(run.environment["command_line"]),
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
@@ -86,16 +68,13 @@ def summarise(run: CocoArtefacts) -> list[str]:
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
-    rated = sorted((row for row in metrics["per_class"] if row["AP"] is not None), key=lambda row: row["AP"])
+    rated = sorted((row["AP"], row["name"]) for row in metrics["per_class"] if row["AP"] is not None)
     if len(rated) > 1:
-        low, high = rated[0], rated[-1]
-        sentences.append(
-            f"Best class: {high['name']} (AP {high['AP']:.3f}); weakest: {low['name']} (AP {low['AP']:.3f})."
-        )
-    sizes = {size: metrics[f"AP_{size}"] for size in ("small", "medium", "large") if metrics[f"AP_{size}"] is not None}
-    if sizes:
-        weakest = min(sizes, key=lambda size: sizes[size])
-        sentences.append(f"By size, {weakest} objects are the hardest (AP {sizes[weakest]:.3f}).")
+        (low, weakest), (high, best) = rated[0], rated[-1]
+        sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}).")
+    sizes = {"small": metrics["AP_small"], "medium": metrics["AP_medium"], "large": metrics["AP_large"]}
+    if known := sorted((value, size) for size, value in sizes.items() if value is not None):
+        sentences.append(f"By size, {known[0][1]} objects are the hardest (AP {known[0][0]:.3f}).")
     means = {stage: metrics["latency_ms"][stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
     share = means[slowest] / sum(means.values())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.documents import read_json, read_json_lines
 from trt_workbench.report.style import label
-from trt_workbench.runs.artefacts import read_document
+from trt_workbench.runs.artefacts import Environment, read_environment
+from trt_workbench.runs.coco import Annotations, Box, CocoMetrics, ConfusionMatrix, Curves, ImageRecord
 
 # Characters of a class name in a picture.
 LONGEST_NAME = 40
@@ -17,14 +17,14 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True)
 class CocoArtefacts:
-    """What an eval-coco run left: the parsed documents, and one record per image."""
+    """What an eval-coco run left: its documents, and one record per image."""
 
     directory: Path
-    metrics: dict[str, Any]
-    curves: dict[str, Any]
-    confusion: dict[str, Any]
-    environment: dict[str, Any]
-    records: list[dict[str, Any]]
+    metrics: CocoMetrics
+    curves: Curves
+    confusion: ConfusionMatrix
+    environment: Environment
+    records: list[ImageRecord]
 
     @property
     def class_names(self) -> dict[int, str]:
@@ -38,32 +38,33 @@ def read_artefacts(directory: Path) -> CocoArtefacts:
     Raises:
         UsageProblem: a file is missing, cut short, without a record, or of another schema version.
     """
-    records = read_json_lines(directory / "records.jsonl")
+    records = read_lines(directory / "records.jsonl", ImageRecord)
     if not records:
         raise UsageProblem(f"There is no record in this file; it was changed: {directory / 'records.jsonl'}")
     return CocoArtefacts(
         directory=directory,
-        metrics=read_document(directory / "metrics.json"),
-        curves=read_document(directory / "curves.json"),
-        confusion=read_document(directory / "confusion.json"),
-        environment=read_document(directory / "env.json", "command_line"),
+        metrics=read_document(directory / "metrics.json", CocoMetrics),
+        curves=read_document(directory / "curves.json", Curves),
+        confusion=read_document(directory / "confusion.json", ConfusionMatrix),
+        environment=read_environment(directory),
         records=records,
     )
 
 
-def read_predictions(directory: Path, image_ids: set[int]) -> dict[int, list[dict[str, Any]]]:
+def read_predictions(directory: Path, image_ids: set[int]) -> dict[int, list[Box]]:
     """Return the predictions of some images from `predictions.json`, by image id, best score first."""
-    chosen: dict[int, list[dict[str, Any]]] = {image_id: [] for image_id in image_ids}
-    for prediction in read_json(directory / "predictions.json"):
-        if prediction["image_id"] in chosen:
-            chosen[prediction["image_id"]].append(prediction)
-    return {image_id: sorted(found, key=lambda item: -item["score"]) for image_id, found in chosen.items()}
+    chosen = _of_images(read_document(directory / "predictions.json", list[Box]), image_ids)
+    return {image_id: sorted(found, key=lambda item: -item.get("score", 0.0)) for image_id, found in chosen.items()}
 
 
-def read_ground_truth(annotations: Path, image_ids: set[int]) -> dict[int, list[dict[str, Any]]]:
+def read_ground_truth(annotations: Path, image_ids: set[int]) -> dict[int, list[Box]]:
     """Return the annotations of some images from a COCO annotation file, by image id."""
-    chosen: dict[int, list[dict[str, Any]]] = {image_id: [] for image_id in image_ids}
-    for annotation in read_json(annotations)["annotations"]:
-        if annotation["image_id"] in chosen:
-            chosen[annotation["image_id"]].append(annotation)
+    return _of_images(read_document(annotations, Annotations)["annotations"], image_ids)
+
+
+def _of_images(boxes: list[Box], image_ids: set[int]) -> dict[int, list[Box]]:
+    chosen: dict[int, list[Box]] = {image_id: [] for image_id in image_ids}
+    for box in boxes:
+        if box["image_id"] in chosen:
+            chosen[box["image_id"]].append(box)
     return chosen

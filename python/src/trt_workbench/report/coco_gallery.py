@@ -6,12 +6,13 @@ import base64
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trt_workbench.engine.files import path_within, write_bytes
 from trt_workbench.errors import UsageProblem, printable
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
 from trt_workbench.report.style import PALETTE
+from trt_workbench.runs.coco import Box, ImageRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,7 +52,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
         drawn[group] = []
         for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
-            found = [item for item in predictions[image_id] if item["score"] >= threshold]
+            found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
             picture = _side_by_side(_image(images, record), truths[image_id], found, run.class_names)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
@@ -59,7 +60,7 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
     return drawn
 
 
-def _image(folder: Path, record: dict[str, Any]) -> Path:
+def _image(folder: Path, record: ImageRecord) -> Path:
     try:
         return path_within(folder, record["file_name"])
     except ValueError as error:
@@ -68,7 +69,7 @@ def _image(folder: Path, record: dict[str, Any]) -> Path:
         ) from error
 
 
-def choose(records: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str, Any]]]:
+def choose(records: list[ImageRecord], seed: int) -> dict[str, list[ImageRecord]]:
     """Pick the records of the gallery: highest and lowest F1 among images with objects, and random ones."""
     scored = [record for record in records if record["ground_truths"]]
     # Of two equally good images, the one with more objects says more.
@@ -80,21 +81,19 @@ def choose(records: list[dict[str, Any]], seed: int) -> dict[str, list[dict[str,
     return {"best": best, "worst": worst, "random": drawn}
 
 
-def f1(record: dict[str, Any]) -> float:
+def f1(record: ImageRecord) -> float:
     """Return the harmonic mean of precision and recall on one image; 1 where there is nothing to find nor found."""
     wrong = record["false_positives"] + record["false_negatives"]
     right = 2 * record["true_positives"]
     return right / (right + wrong) if right + wrong else 1.0
 
 
-def _caption(record: dict[str, Any]) -> str:
+def _caption(record: ImageRecord) -> str:
     counts = f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"
     return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
 
 
-def _side_by_side(
-    path: Path, truths: list[dict[str, Any]], found: list[dict[str, Any]], names: dict[int, str]
-) -> NDArray[np.uint8] | None:
+def _side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[int, str]) -> NDArray[np.uint8] | None:
     import cv2
     import numpy as np
 
@@ -115,7 +114,7 @@ def _side_by_side(
     return np.hstack([left, gap, right])
 
 
-def _draw(image: NDArray[np.uint8], objects: list[dict[str, Any]], scale: float, names: dict[int, str]) -> None:
+def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str]) -> None:
     import cv2
 
     order = {category: index for index, category in enumerate(names)}

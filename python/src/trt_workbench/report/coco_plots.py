@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trt_workbench.report.coco_artefacts import LONGEST_NAME, CocoArtefacts
 from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label
+from trt_workbench.runs.coco import STAGES
 
 # Above this many classes, single curves and cell numbers can no longer be told apart.
 READABLE_CLASSES = 12
-STAGES = ("load", "preprocess", "inference", "postprocess")
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
@@ -29,17 +31,17 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
 def _precision_recall(run: CocoArtefacts, path: Path) -> None:
     recall = run.curves["recall"]
     with figure(path) as axes:
-        classes = [row for row in run.curves["classes"] if row["precision_50"] is not None]
+        classes = [(row["name"], row["precision_50"]) for row in run.curves["classes"] if row["precision_50"]]
         few = len(classes) <= READABLE_CLASSES
-        for index, row in enumerate(classes):
+        for index, (own, precision) in enumerate(classes):
             colour = PALETTE[index % len(PALETTE)] if few else "#c3cad3"
-            name = label(row["name"], LONGEST_NAME) if few else None
+            name = label(own, LONGEST_NAME) if few else None
             dashes = "--" if few and index >= len(PALETTE) else "-"
-            axes.plot(recall, row["precision_50"], dashes, color=colour, linewidth=0.9, label=name)
+            axes.plot(recall, precision, dashes, color=colour, linewidth=0.9, label=name)
         for threshold, style in (("0.50", "-"), ("0.75", "--"), ("0.50:0.95", ":")):
             # without any annotation there is no curve
-            if precision := run.curves["mean"].get(threshold):
-                axes.plot(recall, precision, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
+            if mean := run.curves["mean"].get(threshold):
+                axes.plot(recall, mean, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
         axes.set_title("Precision against recall (single classes at IoU 0.50)")
         if axes.lines:
@@ -48,11 +50,11 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
     rows = [row for row in run.metrics["per_class"] if row["AP"] is not None]
-    rows.sort(key=lambda row: row["AP"])
+    rows.sort(key=lambda row: row["AP"] or 0.0)
     positions = range(len(rows))
     with figure(path, height=max(2.2, 0.9 + 0.2 * len(rows))) as axes:
-        axes.barh(positions, [row["AP50"] for row in rows], color="#d6e4f2", label="AP50")
-        axes.barh(positions, [row["AP"] for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+        axes.barh(positions, [row["AP50"] or 0.0 for row in rows], color="#d6e4f2", label="AP50")
+        axes.barh(positions, [row["AP"] or 0.0 for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
         axes.set_yticks(
             positions, [f"{label(row['name'], LONGEST_NAME)} ({row['ground_truths']})" for row in rows], fontsize=8
         )
@@ -91,7 +93,8 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
     with figure(path, height=3.4) as axes:
-        stages = {stage: np.array([record[f"{stage}_ms"] for record in run.records]) for stage in STAGES}
+        records: list[Mapping[str, Any]] = [*run.records]
+        stages = {stage: np.array([record[f"{stage}_ms"] for record in records]) for stage in STAGES}
         positive = [values[values > 0] for values in stages.values()]
         pooled = np.concatenate(positive)
         # Stages differ by orders of magnitude: equal bins on a logarithmic axis keep each one legible.

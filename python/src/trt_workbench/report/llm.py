@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.engine.files import write_text
-from trt_workbench.report.documents import read_json_lines
 from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
-from trt_workbench.runs.artefacts import read_document
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.llm import LlmMetrics, LlmRecord, Timed
 
 
 def write_report(directory: Path) -> Path:
@@ -27,8 +27,8 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    metrics, environment = read_document(directory / "metrics.json"), read_document(directory / "env.json")
-    records = read_json_lines(directory / "records.jsonl")
+    metrics = read_document(directory / "metrics.json", LlmMetrics)
+    records = read_lines(directory / "records.jsonl", LlmRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
     page = render(
         "llm.html.j2",
@@ -37,15 +37,13 @@ def write_report(directory: Path) -> Path:
         failures=timing_failures(metrics),
         sameness=sameness,
         plots={name: image_url(path) for name, path in plots.items()},
-        environment=environment,
-        environment_json=json.dumps(environment, indent=2),
-        command=shlex.join(environment["command_line"]),
+        environment=read_environment(directory),
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
 
 
-def summarise(metrics: dict[str, Any]) -> list[str]:
+def summarise(metrics: LlmMetrics) -> list[str]:
     """Say in sentences what the figures say."""
     model = Path(metrics["model"]["path"]).name
     sentences = []
@@ -55,22 +53,22 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
             f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {metrics['tokens']} tokens with PyTorch in "
             f"fp32, the reference."
         )
-        others = [row for row in rows[1:] if row["relative_difference"] is not None]
+        others = [(row["relative_difference"], row) for row in rows[1:] if row["relative_difference"] is not None]
         if others:
-            worst = max(others, key=lambda row: row["relative_difference"])
+            increase, worst = max(others, key=lambda one: one[0])
             sentences.append(
-                f"The largest increase is that of {worst['backend']}:{worst['precision']}, "
-                f"{worst['relative_difference']:+.4%}; its likeliest token is the reference's at "
-                f"{worst['top1_agreement']:.3%} of the tokens."
+                f"The largest increase is that of {worst['backend']}:{worst['precision']}, {increase:+.4%}; its "
+                f"likeliest token is the reference's at {worst['top1_agreement']:.3%} of the tokens."
             )
         sentences.append(
             "Every backend passes the gate." if metrics["passed"] else "Not every backend passes the gate."
         )
         sentences += [row["failure"] for row in rows if row["failure"]]
     # only what did the same work is compared: a long prompt has more tokens a second than a short one
-    works: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    works: dict[tuple[str, int, int, int], list[Timed]] = {}
     for row in metrics["timing"]:
-        works.setdefault(tuple(row[key] for key in ("mode", "batch", "prompt_tokens", "new_tokens")), []).append(row)
+        work = (row["mode"], row["batch"], row["prompt_tokens"], row["new_tokens"])
+        works.setdefault(work, []).append(row)
     for (mode, batch, prompt, new), timed in works.items():
         best = max(timed, key=lambda row: row["tokens_per_s"]["p50"])
         sentences.append(
@@ -81,7 +79,7 @@ def summarise(metrics: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def timing_failures(metrics: dict[str, Any]) -> list[str]:
+def timing_failures(metrics: Mapping[str, Any]) -> list[str]:
     """Say in sentences which backend could not be timed in which mode, and why."""
     return [
         f"{row['backend']}:{row['precision']} {_verdict(row)} in {row['mode']} (batch {row['batch']}, prompts of "
@@ -90,11 +88,11 @@ def timing_failures(metrics: dict[str, Any]) -> list[str]:
     ]
 
 
-def _verdict(row: dict[str, Any]) -> str:
+def _verdict(row: Mapping[str, Any]) -> str:
     return "is wrong and was not timed" if "agreement" in row else "could not be timed"
 
 
-def sameness(row: dict[str, Any]) -> str:
+def sameness(row: Timed) -> str:
     """Say how far the tokens of a timing are those of PyTorch in fp32."""
     agreement = row.get("agreement")
     if agreement is None:  # runs of older versions compared tokens alone, and let any difference pass

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
+from trt_workbench.runs.llm import LlmMetrics, LlmRecord, Timed
 
 
-def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
+def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
     """Write the plots that the run has figures for, as PNG. Returns their paths by name."""
     plots = {}
     windows = [record for record in records if record["kind"] == "windows"]
@@ -22,16 +22,16 @@ def write_plots(metrics: dict[str, Any], records: list[dict[str, Any]], folder: 
     return plots
 
 
-def _name(record: dict[str, Any]) -> str:
+def _name(record: LlmRecord | Timed) -> str:
     return label(f"{record['backend']}:{record['precision']}")
 
 
-def _series(records: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def _series(records: list[LlmRecord]) -> dict[str, list[LlmRecord]]:
     names = dict.fromkeys(map(_name, records))
     return {name: [record for record in records if _name(record) == name] for name in names}
 
 
-def _perplexity(windows: list[dict[str, Any]], path: Path) -> Path:
+def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
     """Perplexity of everything up to each window: where it settles, the text is long enough."""
     import numpy as np
 
@@ -45,7 +45,7 @@ def _perplexity(windows: list[dict[str, Any]], path: Path) -> Path:
     return path
 
 
-def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
+def _divergence(windows: list[LlmRecord], path: Path) -> Path:
     """Mean divergence from the reference by window."""
     import numpy as np
 
@@ -59,7 +59,7 @@ def _divergence(windows: list[dict[str, Any]], path: Path) -> Path:
     return path
 
 
-def _speed(mode: str, timing: list[dict[str, Any]], path: Path) -> Path:
+def _speed(mode: str, timing: list[Timed], path: Path) -> Path:
     """Median tokens a second by backend, batch and prompt of one mode."""
     with figure(path, height=max(2.2, 0.35 * len(timing) + 1.0)) as axes:
         names = list(dict.fromkeys(map(_name, timing)))

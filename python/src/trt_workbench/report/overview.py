@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.files import write_text
+from trt_workbench.engine.verification import Mark
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import problems, unstable
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.artefacts import foreign_files, read_bench_run, read_json_object
-
-# Figures of accuracy by command: key in metrics.json and heading.
-ACCURACY = {
-    "eval-coco": ("AP", "AP50", "images_per_s"),
-    "eval-llm": ("perplexity", "relative_difference", "top1_agreement"),
-}
+from trt_workbench.runs.artefacts import Run, foreign_files, read_bench_run, read_environment
+from trt_workbench.runs.coco import CocoMetrics
+from trt_workbench.runs.llm import LlmMetrics
+from trt_workbench.verify.findings import VerifyFindings
 
 
 @dataclass
@@ -66,15 +66,13 @@ def _collect(directories: list[Path], output: Path) -> Overview:
 
 
 def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
-    run = read_json_object(directory / "run.json")
-    environment = read_json_object(directory / "env.json")
-    gpus = [gpu["name"] for gpu in environment.get("driver", {}).get("gpus", [])]
+    run, environment = read_document(directory / "run.json", Run), read_environment(directory)
     overview.runs.append(
         {
             "command": command,
-            "run_id": run.get("run_id"),
-            "status": run.get("status"),
-            "machine": ", ".join(gpus) or environment.get("cpu", {}).get("model"),
+            "run_id": run.run_id,
+            "status": run.status,
+            "machine": ", ".join(str(gpu.name) for gpu in environment.driver.gpus) or environment.cpu.model,
             "report": os.path.relpath(directory / "report.html", output),
         }
     )
@@ -85,12 +83,15 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
         overview.winners += winners(measured)
         overview.problems += problems(bench.records)
         overview.unstable += unstable(bench.records)
-    elif command in ACCURACY:
-        metrics = read_json_object(directory / "metrics.json")
-        overview.accuracy += _accuracy(command, metrics)
+    elif command == "eval-coco":
+        overview.accuracy.append(_coco(read_document(directory / "metrics.json", CocoMetrics)))
+    elif command == "eval-llm":
+        metrics = read_document(directory / "metrics.json", LlmMetrics)
+        overview.accuracy += _llm(metrics)
         overview.problems += _not_timed(metrics)
-    elif command == "verify" and run.get("verdict") == "wrong":
-        overview.problems.append(_wrong(read_json_object(directory / "verify.json")))
+    elif command == "verify":
+        found = read_document(directory / "verify.json", VerifyFindings)
+        overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
 
 
 def _of_run(table: Table, directory: Path) -> Table:
@@ -99,7 +100,7 @@ def _of_run(table: Table, directory: Path) -> Table:
     return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")
 
 
-def _not_timed(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+def _not_timed(metrics: LlmMetrics) -> list[dict[str, Any]]:
     """Return what eval-llm could not time, in the form of the problems of a bench."""
     return [
         {
@@ -109,11 +110,11 @@ def _not_timed(metrics: dict[str, Any]) -> list[dict[str, Any]]:
             "error": row["error"],
             "count": None,
         }
-        for row in metrics.get("timing_failures", [])
+        for row in metrics.get("timing_failures", ())
     ]
 
 
-def _wrong(document: dict[str, Any]) -> dict[str, Any]:
+def _wrong(document: VerifyFindings) -> dict[str, Any]:
     """Return what verify found to be wrong, in the form of the problems of a bench."""
     works = [case["label"] for case in document["cases"] if case["verdict"] == "wrong"]
     runtime = f"{document['backend']}:{document['precision']}, {Path(document['target']).name}"
@@ -121,26 +122,29 @@ def _wrong(document: dict[str, Any]) -> dict[str, Any]:
     return {"runtime": runtime, "works": works, "status": "wrong", "error": first, "count": None}
 
 
-def _mark(row: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the mark of an engine; eval-llm keeps one for each engine of a backend."""
-    found = row.get("verification")
-    return next(iter(found), None) if isinstance(found, list) else found
+def _coco(metrics: CocoMetrics) -> dict[str, Any]:
+    precision = told(metrics) or metrics["settings"].get("precision")
+    return _scored(metrics, metrics["model"], precision, metrics.get("verification"), ("AP", "AP50", "images_per_s"))
 
 
-def _accuracy(command: str, metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row a backend: eval-llm scores several in one run."""
-    model = metrics.get("model", {})
-    name = Path(str(model.get("path", model) if isinstance(model, dict) else model)).name
-    settings = {"precision": told(metrics) or metrics.get("settings", {}).get("precision")}
-    scored = metrics.get("backends") if command == "eval-llm" else [{**settings, **metrics}]
+def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
+    """Return one row a backend, with the mark of its first engine."""
+    figures = ("perplexity", "relative_difference", "top1_agreement")
     return [
-        {
-            "command": command,
-            "model": name,
-            "backend": one.get("backend"),
-            "precision": told(one) or one.get("precision"),
-            "verification": _mark(one),
-            "figures": {figure: one[figure] for figure in ACCURACY[command] if one.get(figure) is not None},
-        }
-        for one in scored or []
+        _scored(
+            row, metrics["model"], told(row) or row["precision"], next(iter(row.get("verification", [])), None), figures
+        )
+        for row in metrics["backends"]
     ]
+
+
+def _scored(
+    row: Mapping[str, Any], model: Mapping[str, Any], precision: str | None, mark: Mark | None, figures: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "model": Path(model["path"]).name,
+        "backend": row["backend"],
+        "precision": precision,
+        "verification": mark,
+        "figures": {name: row[name] for name in figures if row[name] is not None},
+    }

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.files import write_text
-from trt_workbench.errors import UsageProblem
 from trt_workbench.profiling.difference import difference
 from trt_workbench.profiling.ncu_raw import METRICS
-from trt_workbench.profiling.records import read_records
+from trt_workbench.profiling.records import ProfileRun, read_records
+from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import render
 from trt_workbench.report.profile_view import SideView, role_rows, side_views, summary
-from trt_workbench.runs.artefacts import read_document
-from trt_workbench.system.conditions import measuring_conditions
+from trt_workbench.runs.artefacts import read_environment, read_run
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
 METRIC_COLUMNS: dict[str, tuple[str, float, int]] = {
@@ -41,11 +38,8 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    run = read_document(directory / "run.json", "sides")
-    if run.get("command") != "profile":
-        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'profile': {directory}")
-    environment = read_document(directory / "env.json", "command_line")
-    sides = side_views(run["sides"], read_records(directory / "records.jsonl"))
+    run, environment = read_run(directory, "profile", ProfileRun), read_environment(directory)
+    sides = side_views(run.sides, read_records(directory / "records.jsonl"))
     groups = difference(sides[0].operations, sides[1].operations) if len(sides) > 1 else []
     values: dict[str, Any] = {
         "title": " against ".join(side.title for side in sides),
@@ -57,8 +51,7 @@ def write_report(directory: Path) -> Path:
         "summary": summary(sides, groups),
         "columns": _columns(sides),
         "conditions": measuring_conditions(environment),
-        "environment_json": json.dumps(environment, indent=2),
-        "command": shlex.join(environment["command_line"]),
+        "environment": environment,
     }
     write_text(directory / "report.html", render("profile.html.j2", **values))
     return directory / "report.html"

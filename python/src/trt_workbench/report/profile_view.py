@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.profiling.answer import answer
 from trt_workbench.profiling.difference import Group, overhead
-from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine
+from trt_workbench.profiling.records import OVERHEAD, Kernel, Operation, ProfileLine, Side, SideFacts
 from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
 
@@ -30,7 +30,7 @@ class SideView:
     """
 
     name: str
-    facts: Mapping[str, Any]
+    facts: SideFacts
     operations: list[Operation]
     kernels: list[Kernel]
 
@@ -87,7 +87,7 @@ def role_rows(sides: Sequence[SideView]) -> list[tuple[str, list[tuple[int, floa
     return rows
 
 
-def side_views(sides: Mapping[str, Any], records: Sequence[ProfileLine]) -> list[SideView]:
+def side_views(sides: Mapping[Side, SideFacts], records: Sequence[ProfileLine]) -> list[SideView]:
     """Return the views of the sides that a run has, the target first."""
     return [
         SideView(
@@ -96,7 +96,7 @@ def side_views(sides: Mapping[str, Any], records: Sequence[ProfileLine]) -> list
             [one for one in records if isinstance(one, Operation) and one.side == name],
             [one for one in records if isinstance(one, Kernel) and one.side == name],
         )
-        for name in ("target", "against")
+        for name in get_args(Side)
         if name in sides
     ]
 

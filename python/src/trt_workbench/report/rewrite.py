@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import foreign_files, read_document
+from trt_workbench.runs.artefacts import Run, foreign_files
 
 
 def rewrite_report(directory: Path) -> Path:
@@ -26,7 +27,7 @@ def command_of(directory: Path) -> str:
     Raises:
         UsageProblem: run.json is absent, damaged or of another schema version.
     """
-    return str(read_document(directory / "run.json").get("command"))
+    return read_document(directory / "run.json", Run).command
 
 
 def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:

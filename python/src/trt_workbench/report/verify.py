@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.page import render
-from trt_workbench.runs.artefacts import read_document
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
 _COLOURS = {
@@ -38,33 +38,26 @@ def write_report(directory: Path) -> Path:
     Raises:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
-    document = read_document(directory / "verify.json", "cases", "ways", "failures", "unproven", "where")
-    environment = read_document(directory / "env.json", "command_line")
-    fix = directory / "fix" / "fix.json"
+    document = read_document(directory / "verify.json", VerifyFindings)
+    fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
     page = render(
         "verify.html.j2",
         document=document,
-        fix=read_document(fix, "tried", "chosen") if fix.is_file() else None,
+        fix=read_document(fix, FixFindings) if fix.is_file() else None,
         name=Path(document["target"]).name,
         grid=grid(document["cases"]),
         legend=_legend(document["cases"]),
         properties=properties(document["cases"]),
         worst=worst_differences(document),
         unverified=[case for case in document["cases"] if case["verdict"] == "unverified"],
-        bisected=_bisected(directory / "bisect" / "bisect.json"),
-        environment=environment,
-        environment_json=json.dumps(environment, indent=2),
-        command=shlex.join(environment["command_line"]),
+        bisected=read_document(bisect, BisectFindings) if bisect.is_file() else None,
+        environment=read_environment(directory),
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
 
 
-def _bisected(path: Path) -> dict[str, Any] | None:
-    return read_document(path, "nodes", "case", "trials", "complete", "reason") if path.is_file() else None
-
-
-def grid(cases: list[dict[str, Any]]) -> dict[str, Any]:
+def grid(cases: list[CaseFindings]) -> dict[str, Any]:
     """Return the picture of outputs by shapes: sizes, labels, and cells with place, colour and what they say."""
     outputs = list(dict.fromkeys(row["output"] for case in cases for row in case["outputs"])) or ["all"]
     outputs = [name for name in outputs if name != "all"] or outputs
@@ -90,7 +83,7 @@ def grid(cases: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def properties(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def properties(cases: list[CaseFindings]) -> list[dict[str, Any]]:
     """Return for each property at how many shapes and outputs it was asked, held, and the first that broke it."""
     found: dict[str, dict[str, Any]] = {}
     for case, row in _rows(cases):
@@ -103,30 +96,30 @@ def properties(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def worst_differences(document: dict[str, Any]) -> list[dict[str, Any]]:
+def worst_differences(document: VerifyFindings) -> list[dict[str, Any]]:
     """Return for each output the row with the largest difference in relation to its limit."""
     worst: dict[str, tuple[float, dict[str, Any]]] = {}
     for case, row in _rows(document["cases"]):
-        limit = (row.get("limits") or {}).get(document["precision"])
-        if not limit or not row.get("difference"):
+        limit, difference = (row.get("limits") or {}).get(document["precision"]), row.get("difference")
+        if not limit or not difference:
             continue
-        share = share_of_limit(row["difference"], limit)
+        share = share_of_limit(difference, limit)
         if row["output"] not in worst or share > worst[row["output"]][0]:
             worst[row["output"]] = (share, {**row, "label": case["label"], "limit": limit, "share": share})
     return [row for _, row in worst.values()]
 
 
-def share_of_limit(difference: dict[str, Any], limit: dict[str, Any]) -> float:
+def share_of_limit(difference: Mapping[str, Any], limit: dict[str, Any]) -> float:
     """Return the largest share of a limit that a difference takes; infinite for what is not finite."""
     pairs = [(difference[key], limit[key]) for key in ("rel_l2", "max_rel", "changed")]
     return max(float("inf") if apart is None else apart / most if most else 0.0 for apart, most in pairs)
 
 
-def _rows(cases: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _rows(cases: list[CaseFindings]) -> Iterator[tuple[CaseFindings, OutputFindings]]:
     return ((case, row) for case in cases for row in case["outputs"])
 
 
-def _cell(case: dict[str, Any], output: str) -> tuple[str, str]:
+def _cell(case: CaseFindings, output: str) -> tuple[str, str]:
     """Return the worst verdict of an output over the inputs of a case, and its reason; as `verify.verdict` counts."""
     rows = [row for row in case["outputs"] if row["output"] in (output, "all")]
     if not rows:
@@ -142,7 +135,7 @@ def _kind(verdict: str) -> str:
     return "right within" if verdict.startswith("right within") else verdict
 
 
-def _legend(cases: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _legend(cases: list[CaseFindings]) -> list[dict[str, str]]:
     seen = {_kind(row["verdict"]) for _, row in _rows(cases)} | {_kind(case["verdict"]) for case in cases}
     return [
         {"name": name, "fill": fill, "ink": ink, "mark": mark}

@@ -1,37 +1,141 @@
-"""A finished bench run as its directory holds it."""
+"""What every run directory holds: `run.json`, `env.json`, and of a bench the configuration and the records."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Literal, TypeVar
 
+from trt_workbench.engine.documents import Open, read_document
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.runs.records import Record, read_records
-from trt_workbench.system.input_files import read_json
 
-SCHEMA_VERSION: Final = 1
+Status = Literal["complete", "partial"]
+R = TypeVar("R", bound="Run")
+
+
+class Run(Open):
+    """run.json; a command may add facts of its own.
+
+    Attributes:
+        command: that made the directory.
+        run_id: time of the start and a random number.
+        started_at: UTC time in ISO 8601.
+        status: "partial" after an interruption.
+    """
+
+    schema_version: Literal[1] = 1
+    command: str
+    run_id: str
+    started_at: str
+    ended_at: str | None = None
+    status: Status
+
+
+class Cpu(Open):
+    """The processor: how many the machine has, and this process could use."""
+
+    model: str | None = None
+    processors: int | None = None
+    processors_available: int | None = None
+    governor: str | None = None
+
+
+class Gpu(Open):
+    """A GPU as NVML sees it when the run begins; None for what the card does not report."""
+
+    index: int = 0
+    name: str | None = None
+    uuid: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    power_limit_w: float | None = None
+    persistence_mode: int | None = None
+    compute_processes: int | None = None
+
+
+class Driver(Open):
+    """NVIDIA's driver and its GPUs, or the error with which it does not answer."""
+
+    driver_version: str | None = None
+    cuda_driver_version: str | None = None
+    error: str = "the driver sees none"
+    gpus: list[Gpu] = []
+
+
+class Git(Open):
+    """The commit of the workbench and whether its tree differed; None where git cannot tell."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class Environment(Open):
+    """env.json: everything about the machine and the process that a figure depends on."""
+
+    schema_version: Literal[1] = 1
+    command_line: list[str]
+    workbench_version: str | None = None
+    git: Git = Git()
+    python: str | None = None
+    packages: dict[str, str] = {}
+    os: str | None = None
+    kernel: str | None = None
+    cpu: Cpu = Cpu()
+    driver: Driver = Driver()
+    variables: dict[str, str] = {}
+
+    @property
+    def command(self) -> str:
+        """The command line for a shell."""
+        return shlex.join(self.command_line)
+
+    @property
+    def text(self) -> str:
+        """All of it as JSON."""
+        return json.dumps(self.model_dump(mode="json", exclude_unset=True), indent=2)
+
+
+class BenchSettings(Open):
+    """config.json of a bench, the configuration as it was resolved, as far as reports read it."""
+
+    schema_version: Literal[1] = 1
+    title: str
+    repetitions: int
 
 
 @dataclass(frozen=True)
 class BenchArtefacts:
-    """The files of one bench run.
-
-    Attributes:
-        directory: the run directory.
-        run: content of run.json.
-        environment: content of env.json.
-        config: content of config.json, the configuration as it was resolved.
-        records: every record, in the order of measuring.
-    """
+    """The files of one bench run, with every record in the order of measuring."""
 
     directory: Path
-    run: dict[str, Any]
-    environment: dict[str, Any]
-    config: dict[str, Any]
+    run: Run
+    environment: Environment
+    config: BenchSettings
     records: list[Record]
+
+
+def read_run(directory: Path, command: str, kind: type[R]) -> R:
+    """Return run.json of a run directory of `command` as its model.
+
+    Raises:
+        UsageProblem: as `read_document`, or it is a run directory of another command.
+    """
+    found = read_document(directory / "run.json", Run).command
+    if found != command:
+        raise UsageProblem(f"This is a run directory of {found!r}, not of {command!r}: {directory}")
+    return read_document(directory / "run.json", kind)
+
+
+def read_environment(directory: Path) -> Environment:
+    """Return env.json of a run directory. Raises UsageProblem as `read_document`."""
+    return read_document(directory / "env.json", Environment)
 
 
 def read_bench_run(directory: Path) -> BenchArtefacts:
@@ -40,14 +144,11 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
     Raises:
         UsageProblem: it is no run directory of `bench`, a file is missing, cut short or of another schema version.
     """
-    run = read_document(directory / "run.json")
-    if run.get("command") != "bench":
-        raise UsageProblem(f"This is a run directory of {run.get('command')!r}, not of 'bench': {directory}")
     return BenchArtefacts(
         directory=directory,
-        run=run,
-        environment=read_document(directory / "env.json", "command_line"),
-        config=read_document(directory / "config.json", "title"),
+        run=read_run(directory, "bench", Run),
+        environment=read_environment(directory),
+        config=read_document(directory / "config.json", BenchSettings),
         records=read_records(directory / "records.jsonl"),
     )
 
@@ -56,6 +157,9 @@ def read_bench_run(directory: Path) -> BenchArtefacts:
 def foreign_files(directory: Path) -> Iterator[None]:
     """Treat whatever the block trips over as damage of the files that it reads, which come from anywhere.
 
+    Each file by itself is checked by its model; this is for files that do not fit one another, and for libraries that
+    cannot draw what is in them.
+
     Raises:
         UsageProblem: in place of any error but those of the workbench, the system and the memory.
     """
@@ -63,44 +167,7 @@ def foreign_files(directory: Path) -> Iterator[None]:
         yield
     except (WorkbenchError, OSError, MemoryError):
         raise
-    except Exception as error:  # keys that lack, values of other types: of readers, templates and libraries that draw
+    except Exception as error:
         raise UsageProblem(
             f"The files of this run directory do not fit together or were changed ({error!r}): {directory}"
         ) from error
-
-
-def read_document(path: Path, *keys: str) -> dict[str, Any]:
-    """Return the object in a JSON file of a run directory, which has to hold `keys`.
-
-    Raises:
-        UsageProblem: the file is absent, cut short, of another schema version, or lacks a key.
-    """
-    document = read_json_object(path)
-    found = document.get("schema_version")
-    if found != SCHEMA_VERSION:
-        raise UsageProblem(f"Schema version {found} is not {SCHEMA_VERSION}, which this release reads: {path}")
-    if missing := [key for key in keys if key not in document]:
-        raise UsageProblem(f"This file lacks {missing[0]}; it was changed: {path}")
-    return document
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a run directory.
-
-    Raises:
-        UsageProblem: the file or its folder is absent, or it is cut short or holds no object.
-    """
-    try:
-        document = read_json(path)
-    except OSError as error:
-        if not path.parent.is_dir():
-            what = "is a file, not a run directory" if path.parent.exists() else "does not exist"
-            raise UsageProblem(f"The run directory {what}: {path.parent}") from error
-        raise UsageProblem(
-            f"The run directory is incomplete; {path.name} cannot be read ({error.strerror}): {path.parent}"
-        ) from error
-    except ValueError as error:
-        raise UsageProblem(f"Not valid JSON ({error}); the file is cut short or was changed: {path}") from error
-    if not isinstance(document, dict):
-        raise UsageProblem(f"This file holds no JSON object; it was changed: {path}")
-    return document

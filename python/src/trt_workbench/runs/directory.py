@@ -11,17 +11,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from trt_workbench.engine.files import REPLACED, NameLock, replace_folder, write_json
+from trt_workbench.engine.documents import read_document, write_json
+from trt_workbench.engine.files import REPLACED, NameLock, replace_folder
 from trt_workbench.engine.interruptible import deferred_interrupts
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.artefacts import Run, Status, read_environment
 from trt_workbench.system.environment import collect_environment
-from trt_workbench.system.input_files import read_json
 from trt_workbench.system.workspace import output_root
-
-SCHEMA_VERSION = 1
-Status = Literal["complete", "partial"]
 
 ARTEFACTS: Final = frozenset(
     {
@@ -45,7 +43,6 @@ class RunDirectory:
     Attributes:
         path: where files are put now (a staging folder beside `destination`).
         destination: where they will be found.
-        document: what `run.json` says of every run: schema version, command, run id, start.
     """
 
     def __init__(self, command: str, destination: Path | None = None) -> None:
@@ -60,12 +57,7 @@ class RunDirectory:
         place = (destination or output_root() / command / self.run_id).absolute()
         # a link would be replaced instead of what it leads to
         self.destination = place.resolve() if place.is_symlink() else place
-        self.document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "command": command,
-            "run_id": self.run_id,
-            "started_at": now.isoformat(timespec="seconds"),
-        }
+        self._command, self._started_at = command, now.isoformat(timespec="seconds")
         self.path = self.destination.parent / f".{self.destination.name}.{self.run_id}.staging"
         self._lock = NameLock(self.destination.parent / f".{self.destination.name}.trtw-lock")
         self._kept = False
@@ -87,7 +79,7 @@ class RunDirectory:
                     f"folder with --output: {self.destination}"
                 )
             self._restore()
-            _require_ours(self.destination, self.document["command"])
+            _require_ours(self.destination, self._command)
             self.path.mkdir()
             write_json(self.path / "env.json", collect_environment(sys.argv))
         except OSError as error:
@@ -110,10 +102,17 @@ class RunDirectory:
             UsageProblem: the files cannot be moved; the message says where they are kept.
         """
         global _finished
-        ended = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        run = Run(
+            command=self._command,
+            run_id=self.run_id,
+            started_at=self._started_at,
+            ended_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            status=status,
+            **facts,
+        )
         with deferred_interrupts():
             try:
-                write_json(self.path / "run.json", {**self.document, "ended_at": ended, "status": status, **facts})
+                write_json(self.path / "run.json", run)
                 if self.destination.exists():
                     self._carry_over()
                     replace_folder(self.path, self.destination)
@@ -213,24 +212,14 @@ def _require_ours(folder: Path, command: str) -> None:
 
 def _command_of(folder: Path) -> str | None:
     """Return the command that made a run directory; None for a folder that is not provably one."""
-    run, environment = _document(folder / "run.json"), _document(folder / "env.json")
-    ours = (
-        run.get("schema_version") == SCHEMA_VERSION
-        and re.fullmatch(_RUN_ID, str(run.get("run_id")))
-        and run.get("status") in ("complete", "partial")
-        and isinstance(run.get("started_at"), str)
-        and isinstance(environment.get("command_line"), list)
-    )
-    return str(run.get("command")) if ours else None
-
-
-def _document(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; an empty one for anything else, a link among it."""
+    if (folder / "run.json").is_symlink() or (folder / "env.json").is_symlink():
+        return None
     try:
-        document = {} if path.is_symlink() else read_json(path)
-    except (OSError, ValueError, RecursionError, UsageProblem):
-        return {}
-    return document if isinstance(document, dict) else {}
+        run = read_document(folder / "run.json", Run)
+        read_environment(folder)
+    except UsageProblem:
+        return None
+    return run.command if re.fullmatch(_RUN_ID, run.run_id) else None
 
 
 def _link(source: str, target: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from trt_workbench.runs.artefacts import BenchArtefacts
+from trt_workbench.runs.artefacts import BenchArtefacts, Environment, Gpu
 from trt_workbench.runs.records import Record
-from trt_workbench.system.gpu import visible_gpus
+from trt_workbench.system.gpu import nvml_name
 
 _TENSORRT = "TensorRT"
 _Fact = tuple[str, bool, str | None]
@@ -40,13 +39,8 @@ def differences(a: BenchArtefacts, b: BenchArtefacts) -> list[MachineDifference]
     return _differences(_facts(a.environment, a.records), _facts(b.environment, b.records))
 
 
-def other_machine(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs between two environments so that times are not to be compared; nothing on one machine.
-
-    Args:
-        earlier: content of the env.json of an earlier run.
-        now: that of this one.
-    """
+def other_machine(earlier: Environment, now: Environment) -> list[str]:
+    """Return what differs between two environments so that times are not to be compared; nothing on one machine."""
     return [str(one) for one in _differences(_facts(earlier, ()), _facts(now, ())) if one.decides]
 
 
@@ -60,19 +54,29 @@ def _differences(a: Iterable[_Fact], b: Iterable[_Fact]) -> list[MachineDifferen
     return sorted(found, key=lambda one: not one.decides)
 
 
-def _facts(environment: Mapping[str, Any], records: Iterable[Record]) -> Iterator[_Fact]:
-    driver, cpu, packages = (_object(environment.get(name)) for name in ("driver", "cpu", "packages"))
-    variables = _object(environment.get("variables"))
-    yield "GPU", True, _joined(visible_gpus(driver.get("gpus") or (), variables.get("CUDA_VISIBLE_DEVICES")))
-    yield "driver", True, _text(driver.get("driver_version"))
-    yield "CUDA of the driver", True, _text(driver.get("cuda_driver_version"))
-    yield "processor", True, _text(cpu.get("model"))
-    yield "processors that could be used", True, _text(cpu.get("processors_available"))
+def _facts(environment: Environment, records: Iterable[Record]) -> Iterator[_Fact]:
+    driver, cpu = environment.driver, environment.cpu
+    yield "GPU", True, _joined(_visible(driver.gpus, environment.variables.get("CUDA_VISIBLE_DEVICES")))
+    yield "driver", True, driver.driver_version
+    yield "CUDA of the driver", True, driver.cuda_driver_version
+    yield "processor", True, cpu.model
+    yield "processors that could be used", True, str(cpu.processors_available or "") or None
     yield _TENSORRT, True, _joined(_versions(records, "tensorrt"))
     for package in ("onnxruntime", "onnxruntime-gpu", "torch", "trt-workbench", "trt-workbench-native"):
-        yield package, False, _text(packages.get(package))
-    yield "Python", False, _text(environment.get("python"))
-    yield "frequency governor", False, _text(cpu.get("governor"))
+        yield package, False, environment.packages.get(package)
+    yield "Python", False, environment.python
+    yield "frequency governor", False, cpu.governor
+
+
+def _visible(gpus: Sequence[Gpu], visible: str | None) -> list[str]:
+    """Return the names of the GPUs that CUDA could see, in CUDA's order."""
+    called = [nvml_name(device, visible) for device, _ in enumerate(gpus)]
+    return [
+        str(gpu.name)
+        for name in called
+        for gpu in gpus
+        if gpu.index == name or (isinstance(name, str) and str(gpu.uuid).startswith(name))
+    ]
 
 
 def _versions(records: Iterable[Record], name: str) -> list[str]:
@@ -80,13 +84,5 @@ def _versions(records: Iterable[Record], name: str) -> list[str]:
     return sorted({str(record.provenance[name]) for record in records if record.provenance.get(name)})
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _joined(texts: Iterable[str]) -> str | None:
     return ", ".join(texts) or None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)

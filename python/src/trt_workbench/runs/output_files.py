@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.engine.array_files import load_arrays
 
 
 def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
@@ -22,11 +21,8 @@ def write_outputs(path: Path, outputs: Mapping[str, NDArray[Any]]) -> None:
 
 def read_outputs(path: Path) -> dict[str, NDArray[Any]]:
     """Return what `write_outputs` wrote. Raises UsageProblem if it cannot be read."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {str(name): archive[f"{place}"] for place, name in enumerate(archive["names"])}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise UsageProblem(f"The outputs of the reference cannot be read ({error}): {path}") from error
+    arrays = load_arrays(path)
+    return {str(name): arrays[f"{place}"] for place, name in enumerate(arrays["names"])}
 
 
 def _plain(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.documents import Strict, read_lines
 from trt_workbench.engine.files import atomic_writer
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.input_files import parse_json, read_text
 
-SCHEMA_VERSION: Final = 1
 Status = Literal["ok", "failed", "unavailable", "skipped", "wrong"]
 
 
-class Record(BaseModel):
+class Record(Strict):
     """One repetition of one point.
 
     Attributes:
@@ -71,9 +62,7 @@ class Record(BaseModel):
         samples: file of the raw samples, relative to the run directory.
     """
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     key: str
     scenario: str
     kind: str
@@ -105,7 +94,7 @@ class Record(BaseModel):
     telemetry: dict[str, Any] | None = None
     energy_per_item_j: float | None = None
     outputs: dict[str, Any] | None = None
-    verification: dict[str, Any] | None = None
+    verification: Mark | None = None
     provenance: dict[str, Any] = {}
     samples: str | None = None
 
@@ -121,19 +110,6 @@ class Record(BaseModel):
         if wrong := [f"{name} {value:g}" for name, value in (latency or {}).items() if value <= 0]:
             raise ValueError(f"a latency is above 0, not {wrong[0]}")
         return latency
-
-
-class RecordFile:
-    """Appends records to a file; each is on disk when `append` returns."""
-
-    def __init__(self, path: Path) -> None:
-        """Append to `path`, which is made if it is absent."""
-        self._path = path
-
-    def append(self, record: Record) -> None:
-        """Write one record as one line."""
-        with self._path.open("a", encoding="utf-8", newline="\n") as file:
-            file.write(record.model_dump_json() + "\n")
 
 
 def write_samples(path: Path, columns: Mapping[str, NDArray[np.float64]]) -> None:
@@ -158,35 +134,10 @@ def read_records(path: Path) -> list[Record]:
     Raises:
         UsageProblem: the file is absent or empty, a line is cut short or wrong, or of another schema version.
     """
-    try:
-        lines = read_text(path).split("\n")  # splitlines() would also cut at U+2028
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(
-            f"The records cannot be read ({getattr(error, 'strerror', None) or error}): {path}"
-        ) from error
-    if not any(lines):
+    records: list[Record] = read_lines(path, Record, "remove it to use the others")
+    if not records:
         raise UsageProblem(f"There is no record in this file; the run ended before its first measurement: {path}")
-    return [_parse(line, number, path) for number, line in enumerate(lines, 1) if line]
-
-
-def _parse(line: str, number: int, path: Path) -> Record:
-    try:
-        document = parse_json(line)
-    except ValueError as error:
-        raise UsageProblem(
-            f"This line is cut short or no JSON ({error}); remove it to use the others: {path}:{number}"
-        ) from error
-    found = document.get("schema_version") if isinstance(document, dict) else None
-    if found != SCHEMA_VERSION:
-        raise UsageProblem(
-            f"This record has schema version {found}, this workbench reads {SCHEMA_VERSION}: {path}:{number}"
-        )
-    try:
-        return Record.model_validate(document)
-    except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        place = f" at {'.'.join(map(str, details['loc']))}" if details["loc"] else ""
-        raise UsageProblem(f"This record is wrong{place} ({details['msg'].lower()}): {path}:{number}") from error
+    return records
 
 
 def by_work(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import FiniteFloat
+
+from trt_workbench.engine.documents import having
 
 PERCENTILES = (50, 90, 95, 99)
 
 # Fewest samples from which LoadGen's early stopping (t = 1, c = 0.99) would let a percentile be claimed.
 MINIMUM_SAMPLES = {90: 64, 95: 130, 99: 662}
+
+Summary = Annotated[dict[str, FiniteFloat], having("mean", "p50", "p90", "p95", "p99", "min", "max", "count")]
+"""What `summarize` returns, as a document holds it."""
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:

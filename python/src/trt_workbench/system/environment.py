@@ -17,7 +17,6 @@ from trt_workbench.system.extensions import extension_packages
 from trt_workbench.system.git import ask_git
 from trt_workbench.system.gpu import driver_report
 
-SCHEMA_VERSION = 1
 # Where this file lies in the repository.
 _OWN_PLACE = Path("python", "src", "trt_workbench", "system", "environment.py")
 
@@ -50,7 +49,7 @@ VARIABLES = (
 def collect_environment(command_line: Sequence[str]) -> dict[str, Any]:
     """Return everything about this machine and process that a measured number depends on, as JSON values."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "command_line": list(command_line),
         "workbench_version": __version__,
         "git": git_revision(),

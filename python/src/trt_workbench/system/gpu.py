@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,22 +88,6 @@ def nvml_name(device: int, visible: str | None) -> int | str | None:
     if device >= len(valid):
         return None
     return int(valid[device]) if valid[device].isdecimal() else valid[device]
-
-
-def visible_gpus(gpus: Sequence[Mapping[str, Any]], visible: str | None) -> list[str]:
-    """Return the names of the GPUs of a driver report that CUDA could see, in CUDA's order.
-
-    Args:
-        gpus: of `driver_report`.
-        visible: the process's CUDA_VISIBLE_DEVICES; None where it is not set.
-    """
-    names = []
-    for device in range(len(gpus)):
-        called = nvml_name(device, visible)
-        for gpu in gpus:
-            if gpu.get("index") == called or (isinstance(called, str) and str(gpu.get("uuid")).startswith(called)):
-                names.append(str(gpu.get("name")))
-    return names
 
 
 def _gpu(index: int) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from trt_workbench.system.tensorrt_sources import Source, installed_sources, req
 from trt_workbench.system.tensorrt_wheel import LIBRARY_PATTERNS, OLD, PINNED, Progress, Wheel, download_wheel
 
 RECORD = "setup.json"
-SCHEMA_VERSION = 1
 OLD_WARNING = "TensorRT 8.6.0 dates from 2023, knows no GPU newer than Hopper and misses security fixes."
 
 
@@ -237,7 +236,7 @@ def _place(source: Path, destination: Path, *, copy: bool) -> None:
 
 def _record(source: Source, version: Version, headers: str) -> dict[str, Any]:
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "version": format_version(version),
         "source": source.kind,
         # a place that does not last is not a place to compare with

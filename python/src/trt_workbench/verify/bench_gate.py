@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.verification import Shapes, Verification
+from trt_workbench.engine.verification import Mark, Shapes, Verification
 from trt_workbench.errors import WorkbenchError
 from trt_workbench.verify.apart import plan_verified_apart
 from trt_workbench.verify.engine import Note, PlanRequest
@@ -16,7 +16,7 @@ from trt_workbench.verify.gate import keep_agreement, refuse_wrong, require_veri
 from trt_workbench.verify.isolation import Isolated
 from trt_workbench.verify.unverified import Unverified
 
-Check = Callable[[Mapping[str, Any], Path, Shapes | None, int], dict[str, Any] | None]
+Check = Callable[[Mapping[str, Any], Path, Shapes | None, int], Mark | None]
 """From provenance, model, input shapes (None for a language model) and device to a mark; raises CheckFailed."""
 
 
@@ -44,19 +44,16 @@ class BenchGate:
                 except (WorkbenchError, RuntimeError) as error:
                     raise Unverified(f"The engine could not be verified: {error}; {request.plan}") from error
 
-            def check(
-                provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int
-            ) -> dict[str, Any] | None:
+            def check(provenance: Mapping[str, Any], model: Path, shapes: Shapes | None, device: int) -> Mark | None:
                 allow = self.allows_unverified
                 if shapes is None:
                     refuse_wrong(provenance, allow_unverified=allow)
                     if provenance.get("agreement"):
                         keep_agreement(provenance)
                     marks = refuse_wrong(provenance, allow_unverified=allow)
-                    return marks[0].document() if marks else None
-                mark = require_verified(
+                    return marks[0] if marks else None
+                return require_verified(
                     provenance, model, [shapes], allow_unverified=allow, device=device, verify=verify
                 )
-                return mark.document() if mark else None
 
             yield check

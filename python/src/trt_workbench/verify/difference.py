@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,6 @@ class Difference:
     nonfinite: int = 0
     worst_row: int = 0
     shape_differs: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """Return the figures as JSON values."""
-        return asdict(self)
 
     @property
     def size(self) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.manifest import Manifest, read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification

@@ -6,14 +6,14 @@ Other runtimes pass: bench and the evaluations compare their outputs or scores w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
-from trt_workbench.engine.verification import UNVERIFIED, WRONG, Shapes, Verification
+from trt_workbench.engine.verification import UNVERIFIED, WRONG, Mark, Shapes, Verification
 from trt_workbench.errors import CheckFailed
 from trt_workbench.verify.engine import Note, PlanRequest, verify_plan
 from trt_workbench.verify.keeping import agreed
@@ -21,31 +21,6 @@ from trt_workbench.verify.opening import MODEL_SUFFIX
 from trt_workbench.verify.unverified import ALLOW, Unverified
 
 Verify = Callable[[PlanRequest, Note], Verification]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What a run records of an engine's verification.
-
-    Attributes:
-        engine: file name of the plan.
-        engine_sha256: of the plan.
-        verdict: of the engine at the shapes that are used.
-        text: the verdict in a line.
-        evidence: run directory with the figures; None without one.
-        allowed: whether the engine passed for --allow-unverified alone.
-    """
-
-    engine: str
-    engine_sha256: str
-    verdict: str
-    text: str
-    evidence: str | None
-    allowed: bool
-
-    def document(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -198,4 +173,12 @@ def _mark(kept: Verification | None, engine: Engine, problem: str) -> Mark:
     # what is wrong stays so; what lacks a shape is unverified, whatever it is elsewhere
     verdict = WRONG if _is_wrong(kept) else UNVERIFIED if problem else kept.verdict if kept else UNVERIFIED
     text = problem or (kept.text if kept else f"{UNVERIFIED}: its manifest has no verdict")
-    return Mark(engine.plan.name, engine.sha256, verdict, text, kept.evidence if kept else None, bool(problem))
+    evidence = kept.evidence if kept else None
+    return Mark(
+        engine=engine.plan.name,
+        engine_sha256=engine.sha256,
+        verdict=verdict,
+        text=text,
+        evidence=evidence,
+        allowed=bool(problem),
+    )

@@ -5,28 +5,53 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.array_files import load_arrays
-from trt_workbench.engine.files import path_within, write_json
+from trt_workbench.engine.documents import Inside, Strict, read_document, write_json
 from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.artefacts import foreign_files, read_document
 from trt_workbench.verify.properties import EVERY_CALL, Check, Trial
 from trt_workbench.verify.reference import Arrays, Reference
 from trt_workbench.verify.settings import Range
 from trt_workbench.verify.space import Case
 
 FOLDER, _INDEX = "reference", "record.json"
-_SCHEMA_VERSION = 1
-_FROM_MODEL = ("model_sha256", "reference", "provenance", "ranges", "seed")
+
+
+class Recorded(Strict):
+    """A call of the record: its case and inputs, which properties the model lacks or fails, and its arrays' file."""
+
+    values: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
+    inputs: str
+    lacks: dict[str, list[str]]
+    fails: list[str]
+    file: Inside
+    sha256: str
+
+
+class Index(Strict):
+    """record.json; its hash is of all else in it."""
+
+    schema_version: Literal[1] = 1
+    model_sha256: str
+    reference: str
+    provenance: dict[str, Any]
+    ranges: dict[str, tuple[int, int, int]]
+    seed: int
+    calls: list[Recorded]
+    sha256: str = ""
+
+    def hash(self) -> str:
+        """Return what `sha256` has to be."""
+        return hash_document(self.model_dump(mode="json", exclude={"sha256"}))
 
 
 class Recorder:
@@ -63,8 +88,8 @@ class Recorder:
 
     def finish(self) -> None:
         """Write what names the calls."""
-        document = {"schema_version": _SCHEMA_VERSION, **self._facts, "calls": self._calls}
-        write_json(self._folder / _INDEX, {**document, "sha256": hash_document(document)})
+        index = Index.model_validate({**self._facts, "calls": self._calls})
+        write_json(self._folder / _INDEX, index.model_copy(update={"sha256": index.hash()}))
 
 
 class KeptReference:
@@ -87,46 +112,40 @@ class KeptReference:
             raise UsageProblem(
                 f"The folder holds no record to compare with; make one with `verify --record`: {directory}"
             )
-        document = read_document(self._folder / _INDEX, *_FROM_MODEL, "calls", "sha256")
-        if document.pop("sha256") != hash_document(document):
-            raise UsageProblem(f"The record was changed after it was made; record it again: {self._folder / _INDEX}")
-        with foreign_files(self._folder):
-            self.name = f"record of {document['reference']}"
-            self.model_sha256: str = document["model_sha256"]
-            self.ranges = {str(name): Range(*map(int, sizes)) for name, sizes in document["ranges"].items()}
-            self._calls: list[Mapping[str, Any]] = [dict(one) for one in document["calls"]]
-            for call in self._calls:
-                _check(path_within(self._folder, call["file"]), call["sha256"])
+        index = self._folder / _INDEX
+        found = read_document(index, Index)
+        if found.sha256 != found.hash():
+            raise UsageProblem(f"The record was changed after it was made; record it again: {index}")
+        self.name, self.model_sha256 = f"record of {found.reference}", found.model_sha256
+        self.ranges = {name: Range(*sizes) for name, sizes in found.ranges.items()}
+        self._calls = found.calls
+        for call in self._calls:
+            _check(self._folder / call.file, call.sha256)
 
     def cases(self) -> list[RecordedCase]:
         """Return the cases, in the order of recording."""
-        with foreign_files(self._folder):
-            found: dict[str, list[Mapping[str, Any]]] = {}
-            for call in self._calls:
-                found.setdefault(json.dumps([call["values"], call["shapes"]]), []).append(call)
-            return [RecordedCase(self, calls) for calls in found.values()]
+        found: dict[str, list[Recorded]] = {}
+        for call in self._calls:
+            found.setdefault(repr((call.values, call.shapes)), []).append(call)
+        return [RecordedCase(self, calls) for calls in found.values()]
 
-    def arrays(self, call: Mapping[str, Any], part: str) -> Arrays:
+    def arrays(self, call: Recorded, part: str) -> Arrays:
         """Return the `inputs` or what was `expected` of a call."""
-        with foreign_files(self._folder):
-            prefix = f"{part}/"
-            arrays = load_arrays(path_within(self._folder, call["file"]))
-            return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        prefix, arrays = f"{part}/", load_arrays(self._folder / call.file)
+        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 class RecordedCase:
     """The calls of one case of a record: a reference for them alone."""
 
-    def __init__(self, record: KeptReference, calls: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, record: KeptReference, calls: Sequence[Recorded]) -> None:
         """Take the calls, which differ in their inputs' label."""
         self.name = record.name
         self._record = record
-        self._calls = {str(call["inputs"]): call for call in calls}
+        self._calls = {call.inputs: call for call in calls}
         self._first = calls[0]
         self.labels = list(self._calls)
-        self.shapes: dict[str, tuple[int, ...]] = {
-            str(name): tuple(map(int, shape)) for name, shape in self._first["shapes"].items()
-        }
+        self.shapes = self._first.shapes
 
     def inputs(self, label: str, specs: Sequence[TensorSpec]) -> Arrays:
         """Return the inputs of a label in the target's types, which may be narrower than the model's.
@@ -145,11 +164,11 @@ class RecordedCase:
 
     def lacks(self, check: Check, trial: Trial) -> set[str]:  # noqa: ARG002 - of a session
         """Return the outputs for which the model did not have a property."""
-        return set(self._first["lacks"].get(check.__name__, ()))
+        return set(self._first.lacks.get(check.__name__, ()))
 
     def fails(self, check: Check, trial: Trial) -> bool:  # noqa: ARG002 - of a session
         """Whether the model itself did not run at a shape that a check makes."""
-        return check.__name__ in self._first["fails"]
+        return check.__name__ in self._first.fails
 
 
 def _check(path: Path, sha256: str) -> None:

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.ort_backend import OrtBackend
 from trt_workbench.backends.registry import AUTO, get_backend, require_backend
-from trt_workbench.engine.files import write_json, write_text
+from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.files import write_text
 from trt_workbench.measure.arrays import file_name
 from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.verify.bisect import FOLDER, Bisected
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 
-SCHEMA_VERSION = 1
 MODEL, SCRIPT = "minimal.onnx", "reproduce.py"
 
 _BEGIN = '''"""{title}. Needs {needs}; exit code 1 where the result is wrong."""
@@ -102,7 +102,7 @@ def bisected_document(request: VerifyRequest, found: Bisected) -> dict[str, Any]
     apart = outcome.differences.values() if outcome else ()
     worst = max((one.max_abs for one in apart), default=0.0 if outcome and not found.crash else None)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "target": str(request.target),
         "backend": request.backend,
         "precision": request.precision,

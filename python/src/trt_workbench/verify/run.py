@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
+from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.errors import DeviceFailure, UsageProblem
@@ -30,7 +31,6 @@ from trt_workbench.verify.space import Case, Space
 from trt_workbench.verify.verdict import CONSISTENT, RIGHT, loosest, of_case, unproven, where
 from trt_workbench.verify.yardstick import PRECISIONS, Limit, Yardstick, precision_of, sensitivity
 
-SCHEMA_VERSION = 1
 _MOST_FAILURES = 16  # whose arrays are saved
 
 
@@ -102,7 +102,7 @@ def verify(
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
     open_questions = unproven(rows)
     document = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "target": str(request.target),
         "model": str(graph) if graph else None,
         "backend": request.backend,
@@ -264,7 +264,7 @@ class _Run:
         verdict = CONSISTENT
         if expected is not None:
             apart = own.apart(found, expected, rows=rows)
-            row["difference"] = _finite(apart.document())
+            row["difference"] = json_values(apart)
             passed = next((key for key, one in limits.items() if one.allows(one.apart(found, expected, rows=rows))), "")
             if self._yardstick:
                 verdict = RIGHT if passed == PRECISIONS[0] else f"{RIGHT} within {passed}"
@@ -384,10 +384,5 @@ def _finding(one: Finding) -> dict[str, Any]:
         "output": one.output,
         "holds": one.holds,
         "detail": one.detail,
-        "difference": _finite(one.difference.document()),
+        "difference": json_values(one.difference),
     }
-
-
-def _finite(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures with None for what is not finite, which JSON does not have."""
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in document.items()}

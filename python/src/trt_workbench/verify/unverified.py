@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed
 
 ALLOW = "--allow-unverified"
@@ -14,7 +14,7 @@ class Unverified(CheckFailed):
     """An engine may be right, and nobody has looked."""
 
 
-def let_through(marks: Iterable[Mapping[str, Any] | None]) -> list[str]:
+def let_through(marks: Iterable[Mark | None]) -> list[str]:
     """Return what has to be read before any figure: engines that passed for --allow-unverified alone.
 
     Args:

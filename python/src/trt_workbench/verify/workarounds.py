@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.engine.documents import json_values
 from trt_workbench.engine.verification import WRONG
 from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.sanitize import save_model
@@ -94,7 +95,7 @@ class Fixed:
                 "latency_ms": one.milliseconds,
                 "relative_latency": self.cost(one),
                 "model": str(one.request.target),
-                "options": {key: _plain(value) for key, value in one.request.options.items()},
+                "options": json_values(dict(one.request.options), str),
                 "plan": str(one.plan) if one.plan else None,
             }
             for one in self.tried
@@ -234,7 +235,3 @@ def _right_batches(found: Verified | None) -> list[int]:
     wrong = [case["batch"] for case in cases if case["verdict"] == WRONG and case["batch"]]
     right = [case["batch"] for case in cases if case["batch"] and case["batch"] < min(wrong, default=1)]
     return sorted({1, max(right, default=1)}, reverse=True)
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)

@@ -15,6 +15,7 @@ from onnx import TensorProto
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.noise import with_rounding
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
@@ -121,10 +122,7 @@ class Limit:
 
     def document(self) -> dict[str, Any]:
         """Return JSON values, without what is not finite."""
-        values = {"rel_l2": self.rel_l2, "max_rel": self.max_rel, "changed": self.changed, "noise": self.noise}
-        values |= {"typical": self.typical, "beyond": self.beyond}
-        numbers = {name: value if np.isfinite(value) else None for name, value in values.items()}
-        return {**numbers, "matched": self.matched, "left_out": list(self.left_out)}
+        return {name: value for name, value in json_values(self).items() if name != "precision"}
 
 
 class Yardstick:

@@ -7,7 +7,7 @@ first token of each sequence that differs from the reference's.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,10 +60,6 @@ class Agreement:
     logit_gap: float | None = None
     logit_gap_limit: float | None = None
     failure: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return asdict(self)
 
     def or_raise(self) -> Agreement:
         """Return itself if the model is right.

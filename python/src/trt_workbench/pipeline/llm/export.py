@@ -6,16 +6,18 @@ import dataclasses
 import importlib.metadata
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from filelock import FileLock
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from trt_workbench.backends.registry import REFERENCE, availability
 from trt_workbench.backends.torch_llm import TorchLlm
-from trt_workbench.engine.files import write_json
+from trt_workbench.engine.documents import Inside, having, read_document, write_json
 from trt_workbench.engine.hashing import hash_document
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.export_llm import (
@@ -31,11 +33,9 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.llm.proof import prove_export
-from trt_workbench.system.input_files import read_json
 from trt_workbench.system.launcher import package
 from trt_workbench.system.workspace import output_root
 
-SCHEMA_VERSION = 1
 MANIFEST = "export.json"
 DEFAULT_CACHE_LENGTH = 1024
 # Raised when the way of exporting changes, so that files exported before are not taken again.
@@ -49,6 +49,25 @@ _COPIED = (
 )
 
 Note = Callable[[str], None]
+
+
+class Entry(TypedDict):
+    """A graph in the manifest, as far as it is read."""
+
+    kind: GraphKind
+    file: Inside
+    external_data: Inside | None
+    layers: int
+    cache_length: int | None
+    batch: int | None
+
+
+class Exported(TypedDict):
+    """The manifest, as far as it is read; docs/reference has all keys."""
+
+    schema_version: Literal[1]
+    source: Annotated[dict[str, Any], having("sha256")]
+    graphs: Annotated[list[Entry], Field(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -132,7 +151,7 @@ def export_llm(
                 proof = prove_export(graph, reference, vocabulary, directory.positions)
             entries.append(_entry(graph, proof))
         manifest = {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 1,
             "source": {
                 "path": str(directory.path.absolute()),
                 "model_type": directory.model_type,
@@ -184,8 +203,7 @@ def exported_graph(
             if not found.ok:
                 say(f"The {kind} graph is not compared with PyTorch by itself: {found.reason}")
             export_llm(directory, folder, settings, say)
-    entry = read_json(folder / MANIFEST)["graphs"][0]
-    return _graph(folder, entry)
+    return _graph(folder, read_document(folder / MANIFEST, Exported)["graphs"][0])
 
 
 def graph_from_export(
@@ -203,12 +221,11 @@ def graph_from_export(
     Raises:
         UsageProblem: the folder is no export, is one of another model, or lacks the graph.
     """
-    try:
-        manifest = read_json(folder / MANIFEST)
-        source, entries = manifest["source"]["sha256"], {entry["kind"]: entry for entry in manifest["graphs"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageProblem(f"This is no folder of export-llm ({MANIFEST} is missing or damaged): {folder}") from error
-    if source != directory.sha256:
+    if not (folder / MANIFEST).exists():
+        raise UsageProblem(f"This is no folder of export-llm ({MANIFEST} is missing): {folder}")
+    manifest = read_document(folder / MANIFEST, Exported, "export the graphs again")
+    entries = {entry["kind"]: entry for entry in manifest["graphs"]}
+    if manifest["source"]["sha256"] != directory.sha256:
         raise UsageProblem(
             f"The graphs were exported from another model than {directory.path}; export them again: {folder}"
         )
@@ -227,7 +244,7 @@ def graph_from_export(
     return _graph(folder, entry)
 
 
-def _graph(folder: Path, entry: Mapping[str, Any]) -> ExportedGraph:
+def _graph(folder: Path, entry: Entry) -> ExportedGraph:
     data = folder / entry["external_data"] if entry["external_data"] else None
     return ExportedGraph(
         entry["kind"], folder / entry["file"], data, entry["layers"], entry["cache_length"], entry["batch"]

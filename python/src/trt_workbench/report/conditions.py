@@ -1,0 +1,51 @@
+"""What in an environment makes measurements less trustworthy, in sentences with the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trt_workbench.runs.artefacts import Cpu, Driver, Environment
+
+# Far below its largest clock a card was idle, capped or throttled when the environment was recorded; alone no proof.
+_BUSY_MEMORY_SHARE = 0.05
+
+
+def measuring_conditions(environment: Environment) -> list[str]:
+    """Return what a reader of the figures should know."""
+    return [*_cpu(environment.cpu), *_gpus(environment.driver), *_source(environment)]
+
+
+def _cpu(cpu: Cpu) -> Iterator[str]:
+    if cpu.governor is None:
+        yield "The CPU's frequency governor is not visible, so its clock may have moved while measuring."
+    elif cpu.governor != "performance":
+        yield f"The CPU's frequency governor is {cpu.governor}; `cpupower frequency-set -g performance` steadies it."
+    if cpu.processors_available and cpu.processors and cpu.processors_available < cpu.processors:
+        yield f"The process could use {cpu.processors_available} of {cpu.processors} processors."
+
+
+def _gpus(driver: Driver) -> Iterator[str]:
+    if not driver.gpus:
+        yield f"No GPU was visible: {driver.error}."
+    for gpu in driver.gpus:
+        name, others = f"GPU {gpu.index} ({gpu.name})", gpu.compute_processes
+        if others:
+            used_by = "another process" if others == 1 else f"{others} other processes"
+            yield f"{name}: {used_by} used it when the run began."
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used and total and used / total > _BUSY_MEMORY_SHARE and not others:
+            yield f"{name}: {used / 2**30:.1f} GiB of its memory was in use when the run began, by whom is not visible."
+        if gpu.sm_clock_mhz and gpu.sm_clock_max_mhz:
+            yield (
+                f"{name}: clocks are not locked by the workbench; {gpu.sm_clock_mhz} MHz of at most "
+                f"{gpu.sm_clock_max_mhz} MHz when the run began. Each record holds the clocks that were seen beside it."
+            )
+        if gpu.persistence_mode == 0:
+            yield f"{name}: persistence mode is off, so the first run may include the driver's start."
+        if gpu.power_limit_w:
+            yield f"{name}: power limit {gpu.power_limit_w:.0f} W."
+
+
+def _source(environment: Environment) -> Iterator[str]:
+    if environment.git.dirty:
+        yield f"The workbench's source differed from commit {str(environment.git.commit)[:12]}."
