@@ -10,7 +10,7 @@ from typing import Annotated
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust, pairs
 
-TENSORRT = "trt"
+
 _WAYS = "Ways around"
 
 
@@ -43,7 +43,7 @@ class VerifySettings:
     """What is asked for."""
 
     target: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")]
-    backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = TENSORRT
+    backend: Annotated[str, Setting("Runtime to verify: trt, ort-trt, ort-cuda, torch, torch-compile.")] = "trt"
     precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
     reference: Annotated[
         str, Setting("Reference: ort-cpu, torch, the run directory of a --record, or none for properties alone.")
