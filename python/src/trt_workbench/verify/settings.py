@@ -10,7 +10,6 @@ from typing import Annotated
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust, pairs
 
-
 _WAYS = "Ways around"
 
 
