@@ -28,7 +28,7 @@ LAYERS = (
 # At the root, below every layer.
 LEAVES = ("errors",)
 RUNTIMES = ("onnxruntime", "tensorrt", "torch", "transformers", "trt_workbench_native")
-HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "pycocotools")
+HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "hotcoco")
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
