@@ -14,7 +14,7 @@ from trt_workbench.errors import INTERRUPTED
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"numpy", "cv2", "PIL", "onnx", "onnxruntime", "torch", "transformers", "tokenizers", "safetensors"}
-HEAVY |= {"pydantic", "matplotlib", "scipy", "pycocotools", "trt_workbench_native"}
+HEAVY |= {"pydantic", "matplotlib", "scipy", "hotcoco", "trt_workbench_native"}
 SCRIPTS = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 # Each call in a fork of one process that has imported nothing but what every command imports: 20 times as fast as a

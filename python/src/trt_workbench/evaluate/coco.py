@@ -143,13 +143,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         """Release the model."""
         self.session.close()
 
-    def run(self, folder: Path, on_images: Progress | None = None, on_scoring: Progress | None = None) -> CocoOutcome:
+    def run(self, folder: Path, on_images: Progress | None = None) -> CocoOutcome:
         """Evaluate, score and write the run's files into `folder`. Once per object.
 
         Args:
             folder: an existing folder, such as the staging folder of a run directory.
             on_images: called with the images done and their total while the loop runs.
-            on_scoring: called with the categories scored and their total.
 
         Raises:
             UsageProblem: an image is missing or corrupt, the model's outputs do not fit, or a file cannot be written.
@@ -167,7 +166,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         detections = store.collect()
         if not len(detections):
             self.notes.append("The model detected nothing, so AP is 0; check the preprocessing, the family and --conf.")
-        scores = score_detections(dataset.truth, dataset.categories, detections, on_scoring)
+        scores = score_detections(dataset.truth, dataset.categories, detections)
         confusion = confuse(image_ids[result.done], dataset.categories, dataset.truth, detections)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
         metrics = write_run(folder, dataset, result, detections, scores, confusion, self._facts(status))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from hotcoco import mask
 from numpy.typing import NDArray
-from pycocotools import mask
 
 from trt_workbench.evaluate.coco_dataset import Category, GroundTruth
 from trt_workbench.evaluate.detections import DetectionTable

@@ -25,7 +25,7 @@ PACKAGES = (
     "trt-workbench-native",
     "numpy",
     "opencv-python-headless",
-    "pycocotools",
+    "hotcoco",
     "onnx",
     "onnxruntime",
     "onnxruntime-gpu",
