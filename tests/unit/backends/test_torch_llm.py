@@ -53,8 +53,7 @@ def test_without_a_cache_other_modes_are_timed(llm_folder: Folders, tmp_path: Pa
     source = ModelSource(examine_llm_directory(llm_folder("mamba")), "cpu", 17, None, lambda _: None)
     request = TimingRequest(("prefill", "generate"), (8,), 6, 1, 0, 1)
     timing = Timing()
-    with RecordWriter(tmp_path / "records.jsonl") as records:
-        time_models(request, (BackendChoice("torch"),), source, TOKENS, records, timing)
+    time_models(request, (BackendChoice("torch"),), source, TOKENS, RecordWriter(tmp_path / "records.jsonl"), timing)
     same = {row["mode"]: row["agreement"]["failure"] is None for row in timing.rows}
     assert same == {"prefill": True, "generate": True}
 

@@ -1,5 +1,6 @@
 """How far one output is from another: figures of small arrays, worked out by hand."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ OFF = ROWS + np.array([[[0, 0], [0, 0.5]], [[0, 0], [0.5, 0]], [[0, 0], [0, -1]]
 
 def figures(found: Any, expected: Any, *, rows: bool = True, **asked: Any) -> dict[str, Any]:
     """Those figures of a difference that are neither zero nor absent."""
-    document = difference(np.asarray(found), np.asarray(expected), rows=rows, **asked).document()
+    document = asdict(difference(np.asarray(found), np.asarray(expected), rows=rows, **asked))
     return {name: value for name, value in document.items() if value}
 
 
