@@ -172,12 +172,11 @@ def _become(words: list[str], place: Path, stdout: Path, stderr: Path) -> None:
 def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return size and time of every file below `folder` but for those that a command, `words`, may write."""
     # a mutated name of an output is still the output that was asked for, and what is resumed goes on where it is
-    pairs = [(flag, word) for flag, word in itertools.pairwise(words) if word and ".." not in word]
-    asked = [word for flag, word in pairs if flag == "--resume"]
-    asked += [
-        word + end for flag, word in pairs if flag in ("--output", "-o") and "/" not in word for end in ("", ".json")
-    ]
-    own = {str(place / name) for name in (*_OWN, *asked)} | {str(folder / name) for name in ("stdout", "stderr")}
+    pairs = [(flag, os.path.normpath(place / word)) for flag, word in itertools.pairwise(words) if word]
+    asked = [path for flag, path in pairs if flag == "--resume"]
+    asked += [path + end for flag, path in pairs if flag in ("--output", "-o") for end in ("", ".json")]
+    own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
+    own |= {path for path in asked if not place.is_relative_to(path)}
     found: dict[str, tuple[int, int]] = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if str(Path(parent) / name) not in own]
