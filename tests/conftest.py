@@ -1,7 +1,9 @@
 """What tests of several folders share."""
 
 import importlib
+import inspect
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +17,7 @@ from tests.fake_nvml import fake_nvml
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
 DOUBLES = Path(__file__).parent / "doubles"
+_NEEDS_TORCH = r'pytest\.importorskip\("torch"\)'
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +35,23 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("unhurried")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs PyTorch, so that `-m torch` runs it alone where PyTorch is."""
+    for item in items:
+        if isinstance(item, pytest.Function) and ("llm_folder" in item.fixturenames or _asks_for_torch(item.function)):
+            item.add_marker(pytest.mark.torch)
+
+
+@cache
+def _asks_for_torch(test: Callable[..., None]) -> bool:
+    module = inspect.getsource(sys.modules[test.__module__])
+    return bool(
+        re.search(_NEEDS_TORCH, inspect.getsource(test))
+        or re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", module, re.MULTILINE)
+    )
 
 
 @pytest.fixture

@@ -286,6 +286,11 @@ def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> No
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
         LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+    (tmp_path / "tokenizer.json").write_bytes((llm_folder("llama") / "tokenizer.json").read_bytes())
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": "many"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
+        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
 
 
 def test_a_tokenizer_of_another_model(llm_folder: Folders, tmp_path: Path) -> None:

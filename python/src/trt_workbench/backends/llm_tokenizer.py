@@ -71,9 +71,9 @@ def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:
         ) from error
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(directory.path, local_files_only=True, trust_remote_code=False)
+            loaded = AutoTokenizer.from_pretrained(directory.path, local_files_only=True, trust_remote_code=False)
+            return LlmTokenizer(loaded)
     # a broken tokenizer fails in as many ways as there are kinds of them
     except Exception as error:
         text = " ".join(str(error).split()) or type(error).__name__
         raise UsageProblem(f"The tokenizer cannot be loaded ({text}): {directory.path}") from error
-    return LlmTokenizer(tokenizer)
