@@ -86,6 +86,13 @@ def test_inputs_are_drawn_by_type_and_meaning() -> None:
         random_inputs([TensorSpec("s", "object", (1,))], {"s": (1,)}, 0, hint="use --no-check")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+def test_an_input_of_no_dimension_is_an_array(dtype: str) -> None:
+    (array,) = random_inputs([TensorSpec("scale", dtype, ())], {"scale": ()}, 0).values()
+    assert isinstance(array, np.ndarray)
+    assert (array.shape, array.dtype) == ((), dtype)
+
+
 def test_random_inputs_are_the_same_for_a_seed() -> None:
     shapes = {"input_ids": (2, 8), "attention_mask": (2, 8)}
     first, again, other = (random_inputs(TOKENS, shapes, seed) for seed in (1, 1, 2))

@@ -80,6 +80,7 @@ def test_a_hub_name_is_not_downloaded() -> None:
         ({**CONFIG, "architectures": ["LlamaForSequenceClassification"]}, (), "no causal language model"),
         ({**CONFIG, "architectures": ["BertForMaskedLM"]}, (), "no causal language model"),
         ({**CONFIG, "is_encoder_decoder": True}, ("model.safetensors",), "encoder-decoder"),
+        ({**CONFIG, "num_hidden_layers": 2**31 - 1}, ("model.safetensors",), "2147483647 layers"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, config: Any, names: tuple[str, ...], message: str) -> None:

@@ -180,11 +180,10 @@ def random_inputs(
         # crc32, not hash(): that differs from process to process
         generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
         if spec.dtype.startswith(("float", "bfloat")):
-            arrays[spec.name] = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower()).astype(
-                numpy_dtype(spec.dtype)
-            )
+            values = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower())
+            arrays[spec.name] = np.asarray(values, numpy_dtype(spec.dtype))  # of no dimension, too
         elif spec.dtype == "bool" or spec.dtype.startswith(("int", "uint")):
-            arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
+            arrays[spec.name] = np.asarray(_integers(spec, shapes[spec.name], below, generator))
         else:
             raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")
     return arrays

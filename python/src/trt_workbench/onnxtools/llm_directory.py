@@ -27,6 +27,7 @@ _TOKENIZERS = (
 )
 # Ends of the names of classes that see the token that they predict, or predict none.
 _NOT_CAUSAL = ("ForMaskedLM", "ForPreTraining", "Classification", "ForQuestionAnswering", "ForMultipleChoice")
+_MOST_LAYERS = 10_000  # far beyond any model's: a number that is damaged would be built layer by layer
 _TOKENIZER_SETTINGS = ("merges.txt", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
@@ -63,6 +64,11 @@ class LlmDirectory:
     def vocabulary(self) -> int | None:
         """How many tokens the model knows; None if the configuration does not say."""
         return self._size(("vocab_size",))
+
+    @property
+    def layers(self) -> int | None:
+        """How many layers the model has; None if the configuration does not say."""
+        return self._size(("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
 
     def _size(self, keys: Sequence[str]) -> int | None:
         """Return the first of `keys` that the configuration of the text model has, if it is a size."""
@@ -104,7 +110,10 @@ def examine_llm_directory(path: Path | str) -> LlmDirectory:
         )
     config = _read_json(folder / "config.json", "The folder is no model in Hugging Face's format: it lacks config.json")
     _check_architecture(folder, config)
-    return LlmDirectory(folder, config, _find_weights(folder))
+    directory = LlmDirectory(folder, config, _find_weights(folder))
+    if (layers := directory.layers) and layers > _MOST_LAYERS:
+        raise UsageProblem(f"config.json names {layers} layers, more than any model has: {folder}")
+    return directory
 
 
 def _check_architecture(folder: Path, config: Mapping[str, Any]) -> None:
