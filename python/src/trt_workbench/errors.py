@@ -12,6 +12,8 @@ from typing import ClassVar
 INTERRUPTED = 130
 # Characters of a message; a path alone may have 4096.
 LONGEST = 6000
+# The largest number that an option or a setting takes: seeds, counts, seconds, sizes.
+LARGEST_NUMBER = 2**31 - 1
 _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 
 
@@ -80,7 +82,7 @@ def whole_number(text: str) -> int | None:
     Python's own `int` takes digits of other scripts, underscores and signs; `isdigit` even what `int` refuses.
     """
     number = int(text) if re.fullmatch("[0-9]{1,20}", text) else -1
-    return number if 0 <= number < 2**31 else None
+    return number if 0 <= number <= LARGEST_NUMBER else None
 
 
 def is_text(name: str) -> bool:

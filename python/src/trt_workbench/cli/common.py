@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
     INTERRUPTED,
+    LARGEST_NUMBER,
     ComponentMissing,
     DeviceFailure,
     UsageProblem,
@@ -32,9 +33,6 @@ from trt_workbench.system.settings import Setting
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-# The largest number that an option takes: seeds, counts, seconds.
-_LARGEST = 2**31 - 1
 
 R = TypeVar("R")
 
@@ -154,8 +152,10 @@ class PanelCommand(TyperCommand):
         parameters: list[Any] = self.get_params(ctx)
         for parameter in parameters:
             value = ctx.params.get(parameter.name or "")
-            if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
-                raise typer.BadParameter(f"{value!r} is not a number from {-_LARGEST} to {_LARGEST}.", ctx, parameter)
+            if isinstance(value, int | float) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+                raise typer.BadParameter(
+                    f"{value!r} is not a number from {-LARGEST_NUMBER} to {LARGEST_NUMBER}.", ctx, parameter
+                )
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from trt_workbench.errors import UsageProblem
+from trt_workbench.errors import LARGEST_NUMBER, UsageProblem
 from trt_workbench.system.input_files import read_text
 
 Location = tuple[int | str, ...]
@@ -49,10 +49,18 @@ def load_yaml_settings(
         raise UsageProblem(f"The file of {noun} is nested too deeply, or a part of it holds itself: {file}") from error
     given = dict(overrides or {})
     try:
-        return model.model_validate({**document, **given})
+        settings = model.model_validate({**document, **given})
     except ValidationError as error:
         options = {key: spell(key) for key in given}
         raise _explain(error, model, file, lines, options, noun) from error
+    for location, value in _numbers(document, ()):
+        if not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:  # as of a command's options
+            where = f":{lines[location]}" if location in lines else ""  # a merged key has no line of its own
+            raise UsageProblem(
+                f"The setting {'.'.join(map(str, location))} is wrong: {value!r:.40} is not a number from "
+                f"{-LARGEST_NUMBER} to {LARGEST_NUMBER}: {file}{where}"
+            )
+    return settings
 
 
 def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
@@ -75,6 +83,14 @@ def _read(file: Path, noun: str) -> tuple[dict[str, Any], dict[Location, int]]:
     if not isinstance(document, dict):
         raise UsageProblem(f"The file of {noun} must hold `key: value` lines: {file}")
     return document, _lines(node, file)
+
+
+def _numbers(value: Any, location: Location) -> Iterator[tuple[Location, int | float]]:
+    if isinstance(value, int | float):
+        yield location, value
+    elif isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(one, (*location, str(key) if isinstance(value, dict) else key))
 
 
 def _require_small(root: yaml.Node | None) -> None:
