@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,6 +44,16 @@ class Availability:
     reason: str = ""
     mend: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def required(self, backend: str) -> Self:
+        """Return this, the availability of `backend`. Raises ComponentMissing where it cannot serve."""
+        if not self.ok:
+            raise self.error(backend)
+        return self
+
+    def error(self, backend: str) -> ComponentMissing:
+        """Return the error that says why `backend` cannot serve, and what mends it."""
+        return ComponentMissing(f"Backend {backend} cannot serve here: {self.reason} {self.mend}".rstrip())
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trt_workbench.backends.base import Availability, Backend, SessionOptions
-from trt_workbench.errors import ComponentMissing
+from trt_workbench.backends.base import Backend, SessionOptions
 
 ProviderOptions = dict[str, str]
 
@@ -65,12 +64,5 @@ class OrtBackend(Backend):
             ComponentMissing: the provider cannot serve here.
         """
         request = self.request(model, options)
-        self.require()
+        self.availability().required(self.name)
         return request
-
-    def require(self) -> Availability:
-        """Return the availability. Raises ComponentMissing where the provider cannot serve."""
-        found = self.availability()
-        if not found.ok:
-            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
-        return found

@@ -97,7 +97,7 @@ class OrtTrtBackend(OrtBackend):
 
     def prepare(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return the request, its cache folders made; the process is told of no TF32, as the provider has no option."""
-        found = self.require()
+        found = self.availability().required(self.name)
         request = self.request(model, options, found.versions)
         # TensorRT allows TF32 unless told otherwise
         record = {} if options.tf32 else {"tf32_how": forbid_tf32()}

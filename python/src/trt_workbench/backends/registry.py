@@ -51,7 +51,7 @@ def get_backend(name: str) -> Backend:
     try:
         return _load(name)
     except ComponentMissing as problem:
-        raise _cannot_serve(name, Availability(ok=False, reason=str(problem))) from problem
+        raise Availability(ok=False, reason=str(problem)).error(name) from problem
 
 
 def runs_plans(name: str) -> bool:
@@ -101,9 +101,7 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
     """
     if name == AUTO:
         return _first_that_serves(suffix, say or (lambda _: None))
-    found = availability(name)
-    if not found.ok:
-        raise _cannot_serve(name, found)
+    availability(name).required(name)
     return get_backend(name)
 
 
@@ -142,7 +140,3 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
     raise ComponentMissing(
         f"No backend can load {suffix} files here ({'; '.join(reasons)}). {task('doctor')} shows what is missing."
     )
-
-
-def _cannot_serve(name: str, found: Availability) -> ComponentMissing:
-    return ComponentMissing(f"Backend {name} cannot serve here: {found.reason} {found.mend}".rstrip())

@@ -18,7 +18,6 @@ from trt_workbench.backends.torch_common import (
     common_record,
     torch_availability,
 )
-from trt_workbench.errors import ComponentMissing
 
 if TYPE_CHECKING:
     import torch as torch_module
@@ -78,9 +77,7 @@ class TorchBackend(Backend):
         self, model: Path, options: SessionOptions, extra: Mapping[str, Any]
     ) -> tuple[TorchModel, torch_module.device, dict[str, Any]]:
         """Return the model on its device, and the record."""
-        found = self.availability()
-        if not found.ok:
-            raise ComponentMissing(f"Backend {self.name} cannot serve here: {found.reason} {found.mend}")
+        self.availability().required(self.name)
         import torch
 
         from trt_workbench.backends.torch_common import translated

@@ -130,7 +130,7 @@ def _tensorrt(work: Workload, nodes: ModelNodes, side: Side) -> ProfiledSide:
 
 
 def _onnxruntime(backend: OrtBackend, work: Workload, nodes: ModelNodes, side: Side, folder: Path) -> ProfiledSide:
-    backend.require()
+    backend.availability().required(backend.name)
     if work.path.suffix != ".onnx":
         raise UsageProblem(f"Backend {work.backend} loads .onnx files, not this one: {work.path}")
     folder.mkdir(parents=True, exist_ok=True)
