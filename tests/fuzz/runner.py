@@ -177,13 +177,13 @@ def _listing(folder: Path, place: Path, words: Sequence[str]) -> dict[str, tuple
     asked += [path + end for flag, path in pairs if flag in ("--output", "-o") for end in ("", ".json")]
     own = {str(place / name) for name in _OWN} | {str(folder / name) for name in ("stdout", "stderr")}
     own |= {path for path in asked if not place.is_relative_to(path)}
-    leading = {str(path) for one in asked for path in Path(one).parents}
+    passed = own | {str(path) for one in asked for path in Path(one).parents}
     found: dict[str, tuple[int, int]] = {}
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if str(Path(parent) / name) not in own]
         for name in (*files, *folders):
             path = Path(parent) / name
-            if str(path) in own | leading:
+            if str(path) in passed:
                 continue
             status = path.lstat()
             regular = stat.S_ISREG(status.st_mode)

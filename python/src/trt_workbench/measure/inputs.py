@@ -183,7 +183,7 @@ def random_inputs(
             values = _floats(shapes[spec.name], kind, generator, is_mask="mask" in spec.name.lower())
             arrays[spec.name] = np.asarray(values, numpy_dtype(spec.dtype))  # of no dimension, too
         elif spec.dtype == "bool" or spec.dtype.startswith(("int", "uint")):
-            arrays[spec.name] = np.asarray(_integers(spec, shapes[spec.name], below, generator))
+            arrays[spec.name] = _integers(spec, shapes[spec.name], below, generator)
         else:
             raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")
     return arrays

@@ -14,8 +14,6 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import random_inputs
 
 Shapes = dict[str, tuple[int, ...]]
-
-
 SHAPE_HINT = "give its shape, such as --shape {input}:{shape}, or an array"
 
 
