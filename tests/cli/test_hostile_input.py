@@ -84,6 +84,12 @@ def recursive() -> bytes:
     return made.SerializeToString()
 
 
+def of_no_function() -> bytes:
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
+    node.attribute[0].ref_attr_name = "axis"
+    return model(nodes=[node]).SerializeToString()
+
+
 def without_operator_set() -> bytes:
     made = model()
     del made.opset_import[:]
@@ -115,6 +121,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "no text": lambda: model().SerializeToString().replace(b"\x01y", b"\x01\xff"),
     "NUL in a location": lambda: outside("a\0b"),
     "a function of itself": recursive,
+    "an attribute of no function": of_no_function,
     "no operator set": without_operator_set,
     "65 dimensions": lambda: shaped([1] * 65),
     "more than any memory": lambda: shaped([2**40, 2**40]),

@@ -40,6 +40,12 @@ def test_a_folder_is_no_timing_cache(tmp_path: Path) -> None:
         load_timing_cache(tmp_path, strict=False)
 
 
+@pytest.mark.timeout(20)
+def test_a_place_where_no_file_can_be_made_is_an_error() -> None:
+    with pytest.raises(OSError, match="/proc/"):
+        load_timing_cache(Path("/proc/x.timing"), strict=False)
+
+
 def test_timings_of_a_concurrent_build_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(b"ax")

@@ -16,6 +16,7 @@ from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config, tens
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.errors import ComponentMissing
 
+TRACES = "onnxruntime*.json"
 Feed = Callable[[Sequence[TensorSpec]], Mapping[str, NDArray[Any]]]
 
 
@@ -43,6 +44,7 @@ def profiled_runs(
     import onnxruntime as ort
 
     request = backend.prepare(model, options)
+    earlier = set(folder.glob(TRACES))
     level, spinning = request.extra["graph_optimization_level"], request.extra["allow_spinning"]
     config, record = session_config(ort, options, level, allow_spinning=spinning)
     config.enable_profiling = True
@@ -62,7 +64,7 @@ def profiled_runs(
             session.run(None, inputs)
         with contextlib.suppress(UnicodeDecodeError):  # of the file's name, where the folder's is no text
             session.end_profiling()
-        trace = max(folder.glob("onnxruntime*.json"), key=lambda file: file.stat().st_mtime_ns)
+        (trace,) = set(folder.glob(TRACES)) - earlier
     except Exception as error:
         if problem := translated(error, "ONNX Runtime cannot profile the model", model):
             raise problem from error

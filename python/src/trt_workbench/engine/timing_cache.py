@@ -83,4 +83,6 @@ def save_timing_cache(path: Path, earlier: bytes, built: bytes, merge: Merge) ->
 
 def _lock(path: Path) -> filelock.BaseFileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(path.with_name(path.name + ".lock"))
+    lock = path.with_name(path.name + ".lock")
+    lock.touch()  # for a file that cannot be made, as below /proc, FileLock waits for ever
+    return filelock.FileLock(lock)

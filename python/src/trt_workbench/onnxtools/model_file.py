@@ -88,6 +88,7 @@ def check_model(model: onnx.ModelProto) -> None:
     graphs = list(all_graphs(model))
     _check_names(model, graphs)
     _check_functions(model)
+    _check_references(model)
     _check_operator_sets(model, graphs)
     for graph in graphs:
         for value in (*graph.input, *graph.output, *graph.value_info):
@@ -177,6 +178,17 @@ def _check_functions(model: onnx.ModelProto) -> None:
         settled |= ready
     if recursive := sorted(calls.keys() - settled):
         raise ValueError(f"its function {'::'.join(filter(None, recursive[0]))} calls itself")
+
+
+def _check_references(model: onnx.ModelProto) -> None:
+    """Raise ValueError if an attribute outside of every function refers to one of a function."""
+    waiting = [model.graph]
+    while waiting:
+        graph = waiting.pop()
+        for node in graph.node:
+            if found := next((one.name for one in node.attribute if one.ref_attr_name), None):
+                raise ValueError(f"the attribute {found} of {node.op_type} refers to a function's, and is in none")
+        waiting += subgraphs(graph.node)
 
 
 def _check_operator_sets(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> None:
