@@ -163,8 +163,8 @@ def _text(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: Cali
     names = {tensor.name for tensor in inputs}
     if "input_ids" not in names or names - known:
         raise UsageProblem(
-            f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this one "
-            f"takes {', '.join(sorted(names))}: give .npz files with these. Model: {model}"
+            f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this "
+            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model}"
         )
     tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.parent))
     try:

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.system.input_files import parse_json
 
 METADATA_KEY = "trtw.quantization"
 
@@ -93,3 +94,11 @@ def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
         return Evidence.model_validate_json(metadata[METADATA_KEY]) if METADATA_KEY in metadata else None
     except ValidationError:
         return None
+
+
+def is_calibrated(metadata: Mapping[str, str]) -> bool:
+    """Return False where a model's metadata says that its ranges come from noise, or is damaged there."""
+    try:
+        return METADATA_KEY not in metadata or parse_json(metadata[METADATA_KEY])["calibrated"] is True
+    except (ValueError, TypeError, KeyError):
+        return False
