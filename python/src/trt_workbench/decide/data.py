@@ -72,9 +72,6 @@ def calibration_data(model: Path, settings: CalibrationSettings) -> CalibrationD
     images = calibration_images(model, path, settings.family, settings.imgsz)
     if images is None:
         return _arrays(model, path, inputs, settings)
-    if len(inputs) != 1:
-        names = ", ".join(tensor.name for tensor in inputs)
-        raise UsageProblem(f"Images calibrate detectors with one input; give .npz files with {names}: {path}")
     files = calibration_files(path)
     chosen = [files[place] for place in _drawn(len(files), settings, path)]
     read_image = images.read
