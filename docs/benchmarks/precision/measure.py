@@ -1,8 +1,10 @@
 """AP of a detector as int8 and fp8 candidates, by method and by what is left alone, on images seen and not seen.
 
-Usage: measure.py MODEL IMAGES ANNOTATIONS OUT.jsonl [--calibration IMAGES]
+Usage: measure.py MODEL IMAGES ANNOTATIONS OUT.jsonl
+       measure.py --embedded OUT.jsonl
 
-Without --calibration the images with an even place in the annotation file calibrate, and "unseen" are the others.
+The images at even places of the annotation file calibrate, and "unseen" are the others. The embedded detector is
+calibrated on 128 scenes of another seed than those that are scored.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
+from trt_workbench.evaluate.embedded import make_embedded_dataset
+from trt_workbench.evaluate.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare
+from trt_workbench.system.embedded import embedded_model
 
+_CALIBRATION_SEED = 17
 METHODS: tuple[Method, ...] = ("max", "entropy", "percentile", "mse")
 DEPTHWISE, FEW, HEADS = "depthwise", "at most 16 input channels", "it makes an output"
 LEFT_ALONE = {
@@ -51,12 +57,10 @@ def split(images: Path, annotations: Path, folder: Path) -> tuple[Path, Path]:
 def average_precision(model: Path, images: Path, annotations: Path, to: str) -> tuple[float, int]:
     """Return AP and the number of images."""
     options = {"graph_optimization_level": "basic"} if to == "fp8" else {}
-    request = CocoRequest(
-        model=model, images=images, annotations=annotations, backend="ort-cpu", family=FAMILY, options=options
-    )
+    request = CocoRequest(model=model, images=images, annotations=annotations, backend="ort-cpu", options=options)
     with CocoEvaluation(request) as evaluation, tempfile.TemporaryDirectory() as folder:
         metrics = evaluation.run(Path(folder)).metrics
-    return metrics["AP"], metrics["images"]
+    return float(metrics["AP"]), metrics["images"]
 
 
 def plans(arguments: argparse.Namespace) -> Iterator[tuple[To, Method, str]]:
@@ -71,27 +75,27 @@ def plans(arguments: argparse.Namespace) -> Iterator[tuple[To, Method, str]]:
 def main() -> None:
     """Measure and append one line a candidate."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("model", "images", "annotations", "out"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--calibration", type=Path)
-    parser.add_argument("--family")
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--embedded", action="store_true")
     parser.add_argument("--to", default="int8,fp8")
     parser.add_argument("--left", help="names of LEFT_ALONE, apart by semicolons")
     parser.add_argument("--samples", type=int, default=128)
     arguments = parser.parse_args()
-    global FAMILY
-    FAMILY = arguments.family
-    with tempfile.TemporaryDirectory() as name, arguments.out.open("a", encoding="utf-8") as out:
+    with tempfile.TemporaryDirectory() as name, arguments.files[-1].open("a", encoding="utf-8") as out:
         folder = Path(name)
-        images, annotations = arguments.images, arguments.annotations
-        sets = {"all": annotations}
-        data = arguments.calibration
-        if data is None:
-            data, sets["unseen"] = split(images, annotations, folder)
+        if arguments.embedded:
+            model, place = embedded_model(), make_embedded_dataset()
+            images, sets = place.images, {"all": place.annotations}
+            write_dataset(folder, "calibration", 128, _CALIBRATION_SEED)
+            data = folder / "calibration"
+        else:
+            model, images, annotations, _ = arguments.files
+            data, unseen = split(images, annotations, folder)
+            sets = {"all": annotations, "unseen": unseen}
 
         def record(**fields: Any) -> None:
             print(fields, flush=True)
-            out.write(json.dumps({"model": arguments.model.name, **fields}) + "\n")
+            out.write(json.dumps({"model": model.name, **fields}) + "\n")
             out.flush()
 
         def scores(path: Path, to: str) -> dict[str, Any]:
@@ -100,15 +104,15 @@ def main() -> None:
                 f"images_{name}": count for name, (_, count) in found.items()
             }
 
-        record(to="fp32", **scores(arguments.model, "fp32"))
-        _, groups = prepare(arguments.model)
-        settings = CalibrationSettings(calibration=str(data), family=arguments.family, samples=arguments.samples)
-        calibrated = calibrate(arguments.model, settings)
+        record(to="fp32", **scores(model, "fp32"))
+        _, groups = prepare(model)
+        settings = CalibrationSettings(calibration=str(data), samples=arguments.samples)
+        calibrated = calibrate(model, settings)
         for to, method, left in plans(arguments):
             keep = tuple(group.name for group in groups if group.sensitive in LEFT_ALONE[left] and group.sensitive)
             placement = PlacementSettings(method=method, keep_sensitive=False, keep=keep)
             path = folder / f"model.{to}.onnx"
-            made = make_candidate(arguments.model, to, path, calibration=calibrated, placement=placement)
+            made = make_candidate(model, to, path, calibration=calibrated, placement=placement)
             evidence = made.evidence
             record(
                 to=to,

@@ -74,5 +74,9 @@ def _show(candidate: Candidate) -> None:
         clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
         if clipped[1].clipped:
             say(f"Clipped most: {clipped[1].clipped:.2%} of {clipped[0]}")
+    if evidence.opset != evidence.source_opset:
+        say(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
+    for note in evidence.notes:
+        say(f"note: {note}")
     say(f"Written: {candidate.path}")
     say(f"Evidence: {evidence_path(candidate.path)}")

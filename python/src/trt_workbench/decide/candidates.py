@@ -18,6 +18,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -75,6 +76,7 @@ def make_candidate(
     placement = placement or PlacementSettings()
     _check_output(model, output)
     document, groups = prepare(model)
+    source_opset = opset(document)
     kept = kept_groups(groups, placement, model)
     low = [group for group in groups if group.name not in kept]
     if not low:
@@ -97,6 +99,8 @@ def make_candidate(
         kept=kept,
         low_macs=_share([group.macs for group in low], [group.macs for group in groups]),
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
+        opset=opset(document),
+        source_opset=source_opset,
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},

@@ -65,6 +65,9 @@ class Evidence(_Part):
         kept: groups left as they were, with the reason.
         low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
         low_weights: share of the weights' elements that are.
+        opset: operator set of the candidate.
+        source_opset: of the source model.
+        notes: what a person should know, in sentences.
         source: file name of the source model.
         source_sha256: its hash, external data included.
         versions: of onnx, onnxruntime, numpy and this package.
@@ -79,13 +82,16 @@ class Evidence(_Part):
     kept: dict[str, str] = {}
     low_macs: float
     low_weights: float
+    opset: int
+    source_opset: int
+    notes: tuple[str, ...] = ()
     source: str
     source_sha256: str
     versions: dict[str, str]
 
     def short(self) -> str:
-        """Return the JSON that the ONNX file carries: without ranges and names of groups, which may be thousands."""
-        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept"})
+        """Return the JSON that the ONNX file carries: without what may be long: ranges, names of groups, notes."""
+        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes"})
 
 
 def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
