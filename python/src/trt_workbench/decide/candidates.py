@@ -18,6 +18,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
@@ -101,6 +102,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(document),
         source_opset=source_opset,
+        notes=_notes(to, opset(document)),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -177,6 +179,14 @@ def _calibrated(
     if calibration.source_sha256 != hash_model(model):
         raise UsageProblem(f"The ranges were found on another model: {model}")
     return calibration
+
+
+def _notes(to: To, version: int) -> tuple[str, ...]:
+    if to == "int8" and version > OPSETS["8.6"]:
+        return (
+            f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
+        )
+    return ()
 
 
 def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:
