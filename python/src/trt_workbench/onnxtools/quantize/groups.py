@@ -163,7 +163,7 @@ def _elements(index: GraphIndex, name: str) -> int:
 
 
 def _product(shape: Shape) -> int:
-    return math.prod(dim if isinstance(dim, int) else _SIZE for dim in shape)
+    return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
