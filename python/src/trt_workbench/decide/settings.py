@@ -10,6 +10,8 @@ from trt_workbench.evaluate.coco_settings import read_size
 from trt_workbench.onnxtools.quantize.kinds import Method
 from trt_workbench.system.settings import Seed, Setting
 
+FEWEST_SAMPLES = 8
+"""Ranges from fewer are refused."""
 _DATA = "Calibration"
 _PLACEMENT = "What is quantised"
 
@@ -22,7 +24,7 @@ class CalibrationSettings:
         str | None,
         Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
     ] = None
-    samples: Annotated[int, Setting("Use so many samples, drawn from all of them.", _DATA, min=1)] = 128
+    samples: Annotated[int, Setting("Use so many samples, drawn from all of them.", _DATA, min=FEWEST_SAMPLES)] = 128
     percentile: Annotated[
         float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
     ] = 99.99
@@ -55,3 +57,6 @@ class PlacementSettings:
         bool, Setting("Leave alone what is known to lose most (docs/guides/quantize.md).", _PLACEMENT)
     ] = True
     attention: Annotated[bool, Setting("Quantise products of two activations, too.", _PLACEMENT)] = False
+    compact: Annotated[
+        bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
+    ] = False

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.system.input_files import parse_json
 
 METADATA_KEY = "trtw.quantization"
 
@@ -64,6 +65,9 @@ class Evidence(_Part):
         kept: groups left as they were, with the reason.
         low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
         low_weights: share of the weights' elements that are.
+        opset: operator set of the candidate.
+        source_opset: of the source model.
+        notes: what a person should know, in sentences.
         source: file name of the source model.
         source_sha256: its hash, external data included.
         versions: of onnx, onnxruntime, numpy and this package.
@@ -78,13 +82,16 @@ class Evidence(_Part):
     kept: dict[str, str] = {}
     low_macs: float
     low_weights: float
+    opset: int
+    source_opset: int
+    notes: tuple[str, ...] = ()
     source: str
     source_sha256: str
     versions: dict[str, str]
 
     def short(self) -> str:
-        """Return the JSON that the ONNX file carries: without ranges and names of groups, which may be thousands."""
-        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept"})
+        """Return the JSON that the ONNX file carries: without what may be long: ranges, names of groups, notes."""
+        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes"})
 
 
 def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
@@ -93,3 +100,11 @@ def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
         return Evidence.model_validate_json(metadata[METADATA_KEY]) if METADATA_KEY in metadata else None
     except ValidationError:
         return None
+
+
+def is_calibrated(metadata: Mapping[str, str]) -> bool:
+    """Return False where a model's metadata says that its ranges come from noise, or is damaged there."""
+    try:
+        return METADATA_KEY not in metadata or parse_json(metadata[METADATA_KEY])["calibrated"] is True
+    except (ValueError, TypeError, KeyError):
+        return False
