@@ -108,7 +108,7 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
         for attribute in node.attribute if has_subgraph(node) else ():
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 _walk(inner, scope.inner(), found)
-        made = _output_type(node, scope.types)
+        made = output_type(node, scope.types)
         for name in filter(None, node.output):
             scope.types.setdefault(name, made)
             scope.producers[name] = node
@@ -165,7 +165,7 @@ def _quantised_type(name: str, scope: _Scope) -> str | None:
     return None
 
 
-def _output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
+def output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
     """Return the element type of a node's first output; 0 if unknown."""
     operator = node.op_type
     attributes = {entry.name: entry for entry in node.attribute}
