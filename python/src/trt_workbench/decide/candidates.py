@@ -92,7 +92,9 @@ def make_candidate(
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
     made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
-    kept |= made.kept
+    names = {group.name for group in low}
+    kept |= {name: reason for name, reason in made.kept.items() if name in names}
+    others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
     # weights of 4 bits are widened in front of the products
     macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [group.macs for group in groups])
@@ -107,7 +109,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *_notes(to, opset(made.model))),
+        notes=(*made.notes, *others, *_notes(to, opset(made.model))),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
