@@ -101,7 +101,10 @@ def make_candidate(
         lowered = cast_model(document, to, {node for group in groups if group.name in kept for node in group.nodes})
         document = lowered.model
         names = {group.name for group in groups}
-        notes += [*lowered.notes, *(f"{one} stays fp32: {why}." for one, why in lowered.kept.items() if one not in names)]
+        notes += [
+            *lowered.notes,
+            *(f"{one} stays fp32: {why}." for one, why in lowered.kept.items() if one not in names),
+        ]
         kept = {name: reason for name, reason in lowered.kept.items() if name in names}
         low = [group for group in low if group.name not in kept]
     else:
