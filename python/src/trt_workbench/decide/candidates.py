@@ -20,7 +20,7 @@ from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.proto import opset
-from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
@@ -83,10 +83,12 @@ def make_candidate(
     kept = kept_groups(groups, placement if to in CALIBRATED else _everything(placement), model)
     if to not in (*CALIBRATED, *HALVES):
         kept |= without_form(document, groups, to)
+        made = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= made if len(kept | made) < len(groups) else {}
     low = [group for group in groups if group.name not in kept]
     if not low:
         reasons = "; ".join(dict.fromkeys(kept.values()))
-        raise UsageProblem(f"Nothing in the model can be made {to}: {reasons}. {model}")
+        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing can be made {to}: {model}")
     method = _method(to, placement)
     ranges: dict[str, TensorRange] = {}
     calibrated = None
