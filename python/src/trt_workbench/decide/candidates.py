@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
@@ -195,10 +197,15 @@ def evidence_path(model: Path) -> Path:
 
 
 def _check_output(model: Path, output: Path) -> None:
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    if output.resolve() == model.resolve():
-        raise UsageProblem(f"The output would replace the model; give it another name: {output}")
+    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
+        refuse_special(file)
+        # not resolve(): on a ring of links it raises RuntimeError
+        if os.path.realpath(file) in sources:
+            raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
 def _method(to: To, placement: PlacementSettings) -> Method:
