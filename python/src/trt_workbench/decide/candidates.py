@@ -91,9 +91,10 @@ def make_candidate(
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
-    made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
+    made = _lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
