@@ -94,6 +94,8 @@ def make_candidate(
     calibrated = None
     document = raise_opset(document, to, model)
     notes = list(_notes(to, opset(document)))
+    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
+        notes.append(f"The calibration data were not used: {to} has no ranges to find.")
     if to in CALIBRATED:
         calibrated = _calibrated(model, calibration, on_progress)
         ranges = calibrated.ranges(ranged_tensors(document, low), method, to)
