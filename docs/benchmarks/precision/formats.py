@@ -101,20 +101,18 @@ def _line(row: dict[str, Any]) -> str:
 
 PAGE = """# The embedded language model in every format
 
-`python docs/benchmarks/precision/formats.py CALIBRATION.txt`, on two CPU cores: `eval-llm`'s scores over {tokens} tokens of
-`models/tiny-lm/held-out.txt` on ort-cpu, against PyTorch in fp32. Ranges of int8 (entropy) and fp8 (max) are from 128 windows
-of WikiText-2's `valid`, the other formats need none. Raw values: [formats.json](formats.json).
+`python docs/benchmarks/precision/formats.py CALIBRATION.txt`, on two CPU cores: the scores of `eval-llm` over {tokens}
+tokens of `models/tiny-lm/held-out.txt` on ort-cpu, against PyTorch in fp32. Ranges of int8 (mse) and fp8 (max) are from
+128 windows of WikiText-2's `valid`, the other formats need none. All values: [formats.json](formats.json).
 
-"Head" is the product that makes the logits. The blocks' formats leave it alone unless told otherwise; int8 and fp8 do not.
+The head is the product that makes the logits. `trtw quantize` leaves it alone in mxfp8, nvfp4 and int4-weights, unless
+told otherwise, and takes it in int8 and fp8.
 
 | format | placement | ran in | perplexity | change | top-1 | KL, nats | arithmetic low | file, MB |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {table}
 
-- 16 bits cost nothing here: bf16 changes one token's first choice in 80, fp16 one in 2,000.
-- Of the eight-bit formats the two floating ones lose least; int8 by entropy clips activations that this model needs.
-- Four bits lose a few percent, weights alone as much as weights and activations with NVFP4's smaller blocks.
-- The head is a twelfth of the file's low arithmetic and costs NVFP4 a third of its loss: it is left alone.
+FINDINGS
 
 "(simulated)" formats were computed in fp32 with exactly the formats' values
 ([low-precision formats](../../guides/low-precision-formats.md)); nothing of this ran on a GPU.

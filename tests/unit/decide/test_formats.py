@@ -67,11 +67,6 @@ def test_convolutions_alone_have_no_form(tmp_path: Path, to: Any) -> None:
     assert not (tmp_path / f"m.{to}.onnx").exists()
 
 
-def test_there_is_no_method_to_choose(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="nvfp4 has no ranges to find"):
-        made(tmp_path, "nvfp4", method="entropy")
-
-
 def test_data_that_nothing_needs_are_noted(tmp_path: Path) -> None:
     made(tmp_path, "fp16")
     given = CalibrationSettings(calibration="images")

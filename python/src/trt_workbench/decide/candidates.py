@@ -21,7 +21,7 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
-from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
@@ -109,7 +109,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *others, *_notes(to, opset(made.model))),
+        notes=(*made.notes, *others, *_notes(to, opset(made.model), calibration)),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -140,6 +140,8 @@ def kept_groups(
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
     if to in _BLOCKED:
         kept |= without_form(document, groups, to)
+        made = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= made if len(kept | made) < len(groups) else {}
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
@@ -220,7 +222,9 @@ def _calibrated(
     return calibration
 
 
-def _notes(to: To, version: int) -> tuple[str, ...]:
+def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
+    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
+        return (f"The calibration data were not used: {to} has no ranges to find.",)
     if to == "int8" and version > OPSETS["8.6"]:
         return (
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
