@@ -101,7 +101,7 @@ class CocoMatches:
         Args:
             counts: int32 [resamples, images], how often each image was drawn, in the order of the images.
         """
-        known = [_accumulate(one, counts) for one in self._classes]
+        known = [_accumulate(one, counts, range(len(_AREAS))) for one in self._classes]
         precision = np.stack([one[0] for one in known], axis=-1)  # [resamples, areas, thresholds, categories]
         recall = np.stack([one[1] for one in known], axis=-1)  # [resamples, limits, thresholds, categories]
         figures = {
@@ -114,6 +114,11 @@ class CocoMatches:
         figures["AR_100"] = _mean(recall[:, 0])
         figures |= {f"AR{name}": _mean(recall[:, 1 + place]) for place, name in enumerate(_AREA_NAMES[1:])}
         return ResampledFigures(figures, precision[:, 0].mean(axis=1))
+
+    def average_precision(self, counts: NDArray[np.int32]) -> ResampledFigures:
+        """Return AP alone of resamples, which takes half the time of all figures."""
+        precision = np.stack([_accumulate(one, counts, (0,))[0][:, 0] for one in self._classes], axis=-1)
+        return ResampledFigures({"AP": _mean(precision)}, precision.mean(axis=1))
 
 
 def _match(
@@ -184,7 +189,9 @@ def _match_image(
         yield int(detection), hit, any_hit & ~hit
 
 
-def _accumulate(one: _ClassMatches, counts: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _accumulate(
+    one: _ClassMatches, counts: NDArray[np.int32], areas: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return AP [resamples, areas, thresholds] of a category, and recall [resamples, areas and two limits, thresholds].
 
     Between two detections that find something precision only falls, so that the curve is known from these alone.
@@ -196,7 +203,7 @@ def _accumulate(one: _ClassMatches, counts: NDArray[np.int32]) -> tuple[NDArray[
     for start in range(0, resamples, step):
         part = slice(start, start + step)
         drawn = counts[part][:, one.images]
-        for area in np.flatnonzero(one.wanted.any(axis=1)):
+        for area in (area for area in areas if one.wanted[area].any()):
             objects = counts[part][:, one.objects[one.wanted[area]]].sum(axis=1)
             present = np.where(objects > 0, objects, np.nan)[:, None]
             change = one.counted[area].astype(np.int32) - one.inside[area][one.matched]

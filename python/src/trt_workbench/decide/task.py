@@ -1,0 +1,86 @@
+"""What a model is scored by: AP of a detector, agreement of top-1 or likeness of outputs of any other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.tried import Tried
+
+
+class Task(Protocol):
+    """What is scored, and on what.
+
+    Attributes:
+        name: of the task, such as "detection".
+        figure: name of the score.
+        unit: what is resampled, such as "images".
+        data: where the samples are.
+        overlap: whether ranges are found on the samples that are scored.
+    """
+
+    name: str
+    figure: str
+    unit: str
+    data: str
+    overlap: bool
+
+    def request(self, one: Tried, settings: DecideSettings) -> dict[str, Any]:
+        """Return what the worker is asked for to score a row."""
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written. Raises UsageProblem."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """COCO's AP of a detector.
+
+    Attributes:
+        images: folder of the images.
+        annotations: COCO annotation file.
+        family: detector family; None to recognise it.
+        imgsz: input size of a model that takes any.
+        overlap: whether ranges are found on the images that are scored.
+    """
+
+    images: Path
+    annotations: Path
+    family: str | None = None
+    imgsz: tuple[int, int] | None = None
+    overlap: bool = False
+    name: str = "detection"
+    figure: str = "AP"
+    unit: str = "images"
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return str(self.annotations)
+
+    def request(self, one: Tried, settings: DecideSettings) -> dict[str, Any]:
+        """Return the request for `decide/worker.py`."""
+        return {
+            "verb": "coco",
+            "model": str(one.path),
+            "images": str(self.images),
+            "annotations": str(self.annotations),
+            "folder": str(one.folder),
+            "settings": {
+                "backend": one.backend,
+                "precision": one.asked,
+                "family": self.family,
+                "imgsz": self.imgsz,
+                "limit": settings.limit,
+                "allow_unverified": settings.allow_unverified,
+                "seed": settings.seed,
+            },
+        }
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written."""
+        assert one.folder is not None  # as it was scored
+        return coco_scores(one.folder, seed)

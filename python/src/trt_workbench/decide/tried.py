@@ -1,0 +1,73 @@
+"""One precision on one runtime while it is tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.decide.scores import Scores
+from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.runs.decision import State
+
+SIMULATED = "simulated"
+"""What the label of a precision says that a runtime only imitates."""
+
+
+@dataclass
+class Tried:
+    """What is known of a row so far.
+
+    Attributes:
+        precision: as it was asked for.
+        backend: name of the runtime.
+        asked: precision that the backend is asked for.
+        path: the model file; None where there is none.
+        evidence: how the file was made; None of the model itself.
+        folder: of the files of its score.
+        provenance: what executed it when it was scored.
+        scores: None where it has none.
+        state: why it has none.
+        reason: the same in words.
+    """
+
+    precision: str
+    backend: str
+    asked: str = "fp32"
+    path: Path | None = None
+    evidence: Evidence | None = None
+    folder: Path | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    scores: Scores | None = None
+    state: State | None = None
+    reason: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in notes."""
+        return f"{self.precision} on {self.backend}"
+
+    @property
+    def file(self) -> str:
+        """The name of its file in the bench."""
+        return self.precision
+
+    @property
+    def runtime(self) -> str:
+        """The name of its runtime in the bench, no other row's."""
+        return f"{self.backend}-{self.precision}"
+
+    @property
+    def computes_in(self) -> str | None:
+        """What its graph or engine computes in, with shares."""
+        return told(self.provenance, "text")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its runtime only imitates the precision."""
+        return SIMULATED in (self.computes_in or "") or bool(self.provenance.get(SIMULATED))
+
+    def fail(self, state: State, reason: str) -> None:
+        """Note why it has no score."""
+        self.state, self.reason = state, reason
