@@ -77,7 +77,8 @@ class DecideRun:
             UsageProblem: the model or the data cannot be used at all.
             KeyboardInterrupt: interrupted before anything was scored.
         """
-        tried = [Tried(precision, backend) for precision in self.settings.precisions for backend in self._backends()]
+        backends = self._backends()
+        tried = [Tried(precision, backend) for precision in self.settings.precisions for backend in backends]
         try:
             self._make(tried)
             self._score(tried)

@@ -12,12 +12,10 @@ from trt_workbench.report.coco_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.coco import FIGURES, STAGES
+from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
 from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 from trt_workbench.verify.unverified import let_through
 
-LEAST_ANNOTATIONS = 20
-"""Of a class that is called the best or the weakest: with fewer, one object more or less moves its AP by tenths."""
 _LATENCY_COLUMNS = ("mean", "p50", "p90", "p95", "p99", "min", "max")
 
 

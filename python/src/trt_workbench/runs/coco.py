@@ -14,6 +14,8 @@ from trt_workbench.runs.statistics import Summary
 
 STAGES: Final = ("load", "preprocess", "inference", "postprocess")
 """What is timed of an image, in this order."""
+LEAST_ANNOTATIONS: Final = 20
+"""Of a class that is called the best or the weakest: with fewer, one object more or less moves its AP by tenths."""
 Figure = FiniteFloat | None
 
 
