@@ -71,7 +71,7 @@ def calibrate(model: Path, settings: CalibrationSettings, on_progress: Progress 
     """
     document, groups = prepare(model)
     data = calibration_data(model, settings)
-    tensors = ranged_tensors(document, groups)
+    tensors = ranged_tensors(document, groups, every_choice=True)
     histograms = {name: Histogram() for name in tensors}
     parts = _parts(document, tensors)
     digest = hashlib.sha256()

@@ -6,7 +6,7 @@ import fnmatch
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,7 +18,10 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -77,19 +80,35 @@ def make_candidate(
     _check_output(model, output)
     document, groups = prepare(model)
     source_opset = opset(document)
-    kept = kept_groups(groups, placement, model)
+    kept = kept_groups(groups, placement if to in CALIBRATED else _everything(placement), model)
+    if to not in (*CALIBRATED, *HALVES):
+        kept |= without_form(document, groups, to)
     low = [group for group in groups if group.name not in kept]
     if not low:
-        raise UsageProblem(f"All {len(groups)} groups are left alone, so nothing is left to make {to}: {model}")
+        reasons = "; ".join(dict.fromkeys(kept.values()))
+        raise UsageProblem(f"Nothing in the model can be made {to}: {reasons}. {model}")
     method = _method(to, placement)
     ranges: dict[str, TensorRange] = {}
     calibrated = None
+    document = raise_opset(document, to, model)
+    notes = list(_notes(to, opset(document)))
     if to in CALIBRATED:
         calibrated = _calibrated(model, calibration, on_progress)
         ranges = calibrated.ranges(ranged_tensors(document, low), method, to)
-        document = raise_opset(document, to, model)
         thresholds = {name: found.threshold for name, found in ranges.items()}
         insert_pairs(document, low, thresholds, to, compact=placement.compact)
+    elif to in HALVES:
+        lowered = cast_model(document, to, {node for group in groups if group.name in kept for node in group.nodes})
+        document = lowered.model
+        names = {group.name for group in groups}
+        notes += [
+            *lowered.notes,
+            *(f"{one} stays fp32: {why}." for one, why in lowered.kept.items() if one not in names),
+        ]
+        kept = {name: reason for name, reason in lowered.kept.items() if name in names}
+        low = [group for group in low if group.name not in kept]
+    else:
+        quantize_blocks(document, low, to)
     evidence = Evidence(
         to=to,
         method=method if calibrated else None,
@@ -101,12 +120,18 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(document),
         source_opset=source_opset,
+        notes=tuple(notes),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
     )
     write_candidate(document, evidence, output)
     return Candidate(output, to, evidence)
+
+
+def _everything(placement: PlacementSettings) -> PlacementSettings:
+    """Return a placement that leaves alone what was asked for and nothing else."""
+    return replace(placement, keep_sensitive=False, attention=True)
 
 
 def kept_groups(groups: Sequence[Group], placement: PlacementSettings, model: Path) -> dict[str, str]:
@@ -177,6 +202,14 @@ def _calibrated(
     if calibration.source_sha256 != hash_model(model):
         raise UsageProblem(f"The ranges were found on another model: {model}")
     return calibration
+
+
+def _notes(to: To, version: int) -> tuple[str, ...]:
+    if to == "int8" and version > OPSETS["8.6"]:
+        return (
+            f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
+        )
+    return ()
 
 
 def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:

@@ -204,3 +204,55 @@ def test_a_shared_weight_stays_float_for_its_other_reader(tmp_path: Path) -> Non
     model = quantised(path, compact=True)
     assert "w" in {tensor.name for tensor in model.graph.initializer}
     assert next(node for node in model.graph.node if node.op_type == "Gather").input[0] == "w"
+
+
+def test_of_two_convolutions_in_a_sum_one_is_fused_and_the_other_quantised(tmp_path: Path) -> None:
+    text = """g (float[1,4,8,8] x) => (float[1,4,8,8] y) {
+      [one] a = Conv<pads=[1,1,1,1]>(x, w0)
+      [two] b = Conv<pads=[1,1,1,1]>(x, w1)
+      [sum] y = Add(a, b)
+    }"""
+    path = write_onnx(tmp_path / "m.onnx", text, {name: weights()[name] for name in ("w0", "w1")})
+    assert feeders(quantised(path))["sum"] == ["Conv", "DequantizeLinear"]
+    assert feeders(quantised(path, low={"two"}))["sum"] == ["DequantizeLinear", "Conv"]
+    model, groups = prepare(path)
+    assert ranged_tensors(model, groups) == ("x", "b")
+    assert ranged_tensors(model, groups, every_choice=True) == ("x", "b", "a")
+
+
+def test_weights_among_the_inputs_are_weights(tmp_path: Path) -> None:
+    text = "g (float[1,4] x) => (float[1,3] y) { [p] y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": GENERATOR.standard_normal((4, 3)).astype(np.float32)})
+    old = onnx.load(path)
+    old.ir_version = 3
+    old.graph.input.append(onnx.helper.make_tensor_value_info("w", 1, [4, 3]))
+    onnx.save(old, path)
+    assert feeders(quantised(path))["p"] == ["DequantizeLinear"] * 2
+
+
+def test_a_transposed_weight_is_folded(tmp_path: Path) -> None:
+    text = "g (float[2,3] x) => (float[2,6] y) { t = Transpose<perm=[1,0]>(w) [p] y = MatMul(x, t) }"
+    arrays = {"w": GENERATOR.standard_normal((6, 3)).astype(np.float32)}
+    model = quantised(write_onnx(tmp_path / "m.onnx", text, arrays))
+    assert feeders(model)["p"] == ["DequantizeLinear"] * 2
+    np.testing.assert_array_equal(constants(model.graph)["t"], arrays["w"].T)
+    assert "w" not in constants(model.graph)
+
+
+def test_products_of_activations_are_groups_of_their_own(tmp_path: Path) -> None:
+    text = """g (float[1,8,4] x) => (float[1,8,4] y) {
+      [q] q = MatMul(x, w)
+      t = Transpose<perm=[0,2,1]>(x)
+      [scores] s = MatMul(q, t)
+      p = Softmax(s)
+      [mix] y = MatMul(p, x)
+    }"""
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": GENERATOR.standard_normal((4, 4)).astype(np.float32)})
+    _, groups = prepare(path)
+    assert [(group.name, group.op_type, group.macs) for group in groups] == [
+        ("q", "MatMul", 128),
+        ("scores", "attention", 256),
+        ("mix", "attention", 256),
+    ]
+    found = feeders(quantised(path))
+    assert found["scores"] == found["mix"] == ["DequantizeLinear"] * 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import onnx
 
@@ -61,44 +62,45 @@ def quantisable(model: onnx.ModelProto) -> tuple[Group, ...]:
     groups = tuple(_groups(index, computed))
     heads = _heads(index, {group.name for group in groups})
     return tuple(
-        group if group.sensitive or group.name not in heads else _with(group, "it makes an output") for group in groups
+        replace(group, sensitive=group.sensitive or "it makes an output") if group.name in heads else group
+        for group in groups
     )
 
 
-def residuals(model: onnx.ModelProto, low: set[str]) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Yield the additions that a quantised convolution takes in, with the place of the input that comes past it.
+class Residual(NamedTuple):
+    """An addition that a convolution can take in: its node, the convolution's, and the place of its other input."""
 
-    TensorRT fuses an addition into the convolution whose output it alone reads, in int8 where the other input is int8.
+    add: str
+    convolution: str
+    past: int
+    tensor: str
 
-    Args:
-        model: with named nodes.
-        low: names of the groups that are quantised.
+
+def residuals(model: onnx.ModelProto) -> Iterator[Residual]:
+    """Yield the additions of two computed tensors of one shape of which a convolution makes one for the addition alone.
+
+    TensorRT fuses such an addition into the convolution, in int8 where the other input is int8. Where convolutions make
+    both, there are two. Nodes have names.
     """
     index = GraphIndex(model)
-    facts = _sized(model)
+    index.tensors = _sized(model)
     outputs = {value.name for value in model.graph.output}
     for node in index.nodes:
         if node.op_type != "Add" or node.domain not in STANDARD or len(set(node.input)) < 2:
             continue
-        shapes = [facts.get(name, TensorFacts(None, None)).shape for name in node.input]
+        shapes = [index.facts(name).shape for name in node.input]
         if shapes[0] is None or shapes[0] != shapes[1] or set(node.input) & index.constants:
             continue
         for place, name in enumerate(node.input):
             maker = index.nodes[index.producer[name]] if name in index.producer else None
-            alone = len(index.users[name]) == 1 and name not in outputs
-            if maker and maker.op_type == "Conv" and maker.name in low and alone:
-                yield node, 1 - place
-                break
+            if maker and maker.op_type == "Conv" and len(index.users[name]) == 1 and name not in outputs:
+                yield Residual(node.name, maker.name, 1 - place, node.input[1 - place])
 
 
 def tensor_elements(model: onnx.ModelProto) -> dict[str, int]:
     """Return how many elements each tensor of known shape has, for one sample."""
     shapes = {name: facts.shape for name, facts in _sized(model).items()}
     return {name: _product(shape) for name, shape in shapes.items() if shape is not None}
-
-
-def _with(group: Group, reason: str) -> Group:
-    return Group(**{**vars(group), "sensitive": reason})
 
 
 def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
@@ -161,7 +163,7 @@ def _elements(index: GraphIndex, name: str) -> int:
 
 
 def _product(shape: Shape) -> int:
-    return math.prod(dim if isinstance(dim, int) else _SIZE for dim in shape)
+    return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:

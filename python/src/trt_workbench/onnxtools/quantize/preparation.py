@@ -17,9 +17,9 @@ from trt_workbench.onnxtools.quantize.groups import Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_graph import constants, set_constant, use_counts
 
-# Operator sets that have what a format needs: scales along an axis, float8.
-OPSETS: dict[To, int] = {"int8": 13, "fp8": 19}
-_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9}
+# Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
+OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
+_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9, "mxfp8": 9, "nvfp4": 11, "int4-weights": 10, "fp16": 3, "bf16": 10}
 _QUANTISED = (
     "QLinear",
     "Integer",
@@ -44,6 +44,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
     model = load_model(path)
     with checked_on_error(path):
+        _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _fold_transposed(model)
         groups = quantisable(model)
@@ -79,6 +80,14 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
             ) from error
     model.ir_version = max(model.ir_version, _IR_VERSIONS[to])
     return model
+
+
+def _drop_defaults(model: onnx.ModelProto) -> None:
+    """Make constants of weights that are inputs with an initial value, as older exporters wrote them."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for value in [one for one in model.graph.input if one.name in weights]:
+        model.graph.input.remove(value)
+        model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
 
 
 def _fold_transposed(model: onnx.ModelProto) -> None:

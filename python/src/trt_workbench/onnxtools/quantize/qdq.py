@@ -7,7 +7,7 @@ every output channel, zero points are 0, biases stay float (NVIDIA, Working with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.groups import Group, residuals
+from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
 from trt_workbench.onnxtools.sanitize_graph import constants
@@ -28,10 +28,23 @@ _CODES = {
 _LOW_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
-def ranged_tensors(model: onnx.ModelProto, groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the activations whose ranges any choice among `groups` may need, in the graph's order."""
-    past = [node.input[place] for node, place in residuals(model, {group.name for group in groups})]
+def ranged_tensors(model: onnx.ModelProto, groups: Sequence[Group], *, every_choice: bool = False) -> tuple[str, ...]:
+    """Return the activations that need ranges where `groups` are low, in the graph's order.
+
+    Args:
+        model: with named nodes.
+        groups: of it.
+        every_choice: also what any choice among the groups needs.
+    """
+    names = {group.name for group in groups}
+    found = residuals(model) if every_choice else _past(model, names).values()
+    past = [one.tensor for one in found if one.convolution in names]
     return tuple(dict.fromkeys([*(name for group in groups for name in group.activations), *past]))
+
+
+def _past(model: onnx.ModelProto, low: Container[str]) -> dict[str, Residual]:
+    """Return by addition the input that is quantised: one of two, as the convolution of the other is fused."""
+    return {one.add: one for one in reversed([*residuals(model)]) if one.convolution in low}
 
 
 def insert_pairs(
@@ -52,7 +65,7 @@ def insert_pairs(
     """
     low = {group.name: group for group in groups}
     writer = _Writer(model, to, compact=compact or to == "fp8")
-    past = {node.name: place for node, place in residuals(model, set(low))}
+    past = _past(model, low)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         group = low.get(node.name) if node.op_type in _LOW_OPERATORS else None
@@ -61,7 +74,7 @@ def insert_pairs(
                 node.input[place] = writer.activation(name, thresholds[name])
             elif group and name == group.weight and place == 1:
                 node.input[place] = writer.weight(group)
-            elif past.get(node.name) == place and node.op_type == "Add":
+            elif node.name in past and past[node.name].past == place:
                 node.input[place] = writer.activation(name, thresholds[name])
         nodes += [*writer.taken(), node]
     del model.graph.node[:]
