@@ -52,7 +52,7 @@ def test_the_embedded_detector_from_images(pictures: Path, tmp_path: Path, monke
     assert f"Evidence: {made.with_suffix('.json')}" in out
     assert "Precision: int8+fp32" in out
     assert "Left as it was: 9 groups: depthwise" in out
-    assert "Ranges: by entropy from 9 samples of 9, seed 0" in out
+    assert "Ranges: by mse from 9 samples of 9, seed 0" in out
     with OrtCpuBackend().load(made) as session:
         assert session.run({"images": np.zeros((1, 3, 320, 320), np.float32)})["output0"].shape == (1, 300, 6)
 
@@ -61,7 +61,7 @@ def test_json_is_the_evidence_alone(model: Path, rows: Path, tmp_path: Path) -> 
     code, out, error = run(model, "--to", "int8", "--calibration", rows, "-o", tmp_path / "o.onnx", "--json")
     assert code == 0, error
     document = json.loads(out)
-    assert (document["to"], document["method"], document["calibration"]["samples"]) == ("int8", "entropy", 9)
+    assert (document["to"], document["method"], document["calibration"]["samples"]) == ("int8", "mse", 9)
     assert document["output"] == str(tmp_path / "o.onnx")
     assert json.loads((tmp_path / "o.json").read_text())["ranges"] == document["ranges"]
 

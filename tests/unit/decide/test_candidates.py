@@ -63,7 +63,7 @@ def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: Ca
     assert whole.kept == {"deep": "depthwise", "end": "it makes an output"}
     assert whole.calibrated
     assert whole.ranges.keys() == {"x", "r"}
-    assert (whole.method, whole.calibration.samples, whole.calibration.available) == ("entropy", 10, 10)
+    assert (whole.method, whole.calibration.samples, whole.calibration.available) == ("mse", 10, 10)
     metadata = {entry.key: entry.value for entry in onnx.load(candidate.path).metadata_props}
     inside = evidence_of(metadata)
     assert inside == whole.model_copy(update={"ranges": {}, "kept": {}})
@@ -210,3 +210,40 @@ def test_evidence_is_json(model: Path, data: CalibrationSettings) -> None:
     assert document["schema_version"] == 1
     assert document["source"] == "m.onnx"
     assert set(document["versions"]) == {"trt-workbench", "onnx", "onnxruntime", "numpy"}
+
+
+PRODUCTS = """g (float[n,128] x) => (float[n,64] y) {
+  [up] a = MatMul(x, w0)
+  [act] b = Relu(a)
+  [down] y = MatMul(b, w1)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("to", "label"),
+    [
+        ("fp16", "fp16"),
+        ("bf16", "bf16"),
+        ("mxfp8", "fp8"),
+        ("nvfp4", "fp4"),
+        ("int4-weights", "fp32, int4 weights"),
+    ],
+)
+def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
+    arrays = {"w0": GENERATOR.standard_normal((128, 256)), "w1": GENERATOR.standard_normal((256, 64))}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    candidate = made(write_onnx(tmp_path / "m.onnx", PRODUCTS, arrays), None, to)
+    assert read_precision(candidate.path).label.removesuffix(" weights").endswith(label.removesuffix(" weights"))
+    evidence = candidate.evidence
+    assert (evidence.calibrated, evidence.method, evidence.ranges, evidence.kept) == (True, None, {}, {})
+    assert (evidence.low_weights, evidence.low_macs) == (1.0, 0.0 if to == "int4-weights" else 1.0)
+    kept = made(tmp_path / "m.onnx", None, to, keep=("down",)).evidence
+    assert kept.kept == {"down": "asked for"}
+    assert kept.low_weights == pytest.approx(2 / 3)
+    with pytest.raises(UsageProblem, match="no ranges to find"):
+        made(tmp_path / "m.onnx", None, to, method="max")
+
+
+def test_what_has_no_form_in_blocks_is_left_alone(model: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"All 4 groups are left alone \(mxfp8 has no convolutions\)"):
+        made(model, None, "mxfp8")

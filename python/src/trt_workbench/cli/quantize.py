@@ -15,6 +15,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    say,
     stdout_console,
 )
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
@@ -51,6 +52,8 @@ def quantize(
         candidate = make_candidate(
             model, to, output, calibration=calibration, placement=placement, on_progress=on_progress
         )
+    if calibration.calibration and to not in CALIBRATED:
+        say(f"note: {to} needs no calibration data, so --calibration was not used.")
     if as_json:
         document = candidate.evidence.model_dump(mode="json")
         print_json({**document, "output": str(output), "evidence": str(evidence_path(output))})
@@ -62,21 +65,21 @@ def _show(candidate: Candidate) -> None:
     from trt_workbench.decide.candidates import evidence_path
     from trt_workbench.onnxtools.graph_types import read_precision
 
-    say = partial(print_line, stdout_console(quiet=False))
+    tell = partial(print_line, stdout_console(quiet=False))
     evidence = candidate.evidence
-    say(f"Precision: {read_precision(candidate.path).text}")
-    say(f"In {candidate.to}: {evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights")
+    tell(f"Precision: {read_precision(candidate.path).text}")
+    tell(f"In {candidate.to}: {evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights")
     for reason, count in Counter(evidence.kept.values()).most_common():
-        say(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
+        tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
     if data := evidence.calibration:
         of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
-        say(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
+        tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
         clipped = max(evidence.ranges.items(), key=lambda one: one[1].clipped)
         if clipped[1].clipped:
-            say(f"Clipped most: {clipped[1].clipped:.2%} of {clipped[0]}")
+            tell(f"Clipped most: {clipped[1].clipped:.2%} of {clipped[0]}")
     if evidence.opset != evidence.source_opset:
-        say(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
+        tell(f"Operator set: {evidence.opset} (the model has {evidence.source_opset})")
     for note in evidence.notes:
-        say(f"note: {note}")
-    say(f"Written: {candidate.path}")
-    say(f"Evidence: {evidence_path(candidate.path)}")
+        tell(f"note: {note}")
+    tell(f"Written: {candidate.path}")
+    tell(f"Evidence: {evidence_path(candidate.path)}")

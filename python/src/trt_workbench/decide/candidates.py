@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,17 +19,21 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.opsets import OPSETS
+from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
-from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
+from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
+from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
 
-_METHODS: dict[To, Method] = {"int8": "entropy", "fp8": "max"}
+# Of the smallest loss on the worst of three models (docs/benchmarks/precision).
+_METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
+_BLOCKED: tuple[To, ...] = ("mxfp8", "nvfp4", "int4-weights")
 
 
 @dataclass(frozen=True)
@@ -78,37 +82,20 @@ def make_candidate(
     """
     placement = placement or PlacementSettings()
     _check_output(model, output)
+    method = _method(to, placement)
     document, groups = prepare(model)
-    source_opset = opset(document)
-    kept = kept_groups(groups, placement if to in CALIBRATED else _everything(placement), model)
-    if to not in (*CALIBRATED, *HALVES):
-        kept |= without_form(document, groups, to)
+    kept = kept_groups(document, groups, to, placement, model)
     low = [group for group in groups if group.name not in kept]
     if not low:
-        reasons = "; ".join(dict.fromkeys(kept.values()))
-        raise UsageProblem(f"Nothing in the model can be made {to}: {reasons}. {model}")
-    method = _method(to, placement)
-    ranges: dict[str, TensorRange] = {}
-    calibrated = None
-    document = raise_opset(document, to, model)
-    notes = list(_notes(to, opset(document)))
-    if to in CALIBRATED:
-        calibrated = _calibrated(model, calibration, on_progress)
-        ranges = calibrated.ranges(ranged_tensors(document, low), method, to)
-        thresholds = {name: found.threshold for name, found in ranges.items()}
-        insert_pairs(document, low, thresholds, to, compact=placement.compact)
-    elif to in HALVES:
-        lowered = cast_model(document, to, {node for group in groups if group.name in kept for node in group.nodes})
-        document = lowered.model
-        names = {group.name for group in groups}
-        notes += [
-            *lowered.notes,
-            *(f"{one} stays fp32: {why}." for one, why in lowered.kept.items() if one not in names),
-        ]
-        kept = {name: reason for name, reason in lowered.kept.items() if name in names}
-        low = [group for group in low if group.name not in kept]
-    else:
-        quantize_blocks(document, low, to)
+        reasons = ", ".join(dict.fromkeys(kept.values()))
+        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
+    ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
+    made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
+    kept |= made.kept
+    low = [group for group in low if group.name not in kept]
+    # weights of 4 bits are widened in front of the products
+    macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [group.macs for group in groups])
     evidence = Evidence(
         to=to,
         method=method if calibrated else None,
@@ -116,40 +103,67 @@ def make_candidate(
         calibration=calibrated.evidence if calibrated else None,
         ranges=ranges,
         kept=kept,
-        low_macs=_share([group.macs for group in low], [group.macs for group in groups]),
+        low_macs=macs,
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
-        opset=opset(document),
-        source_opset=source_opset,
-        notes=tuple(notes),
+        opset=opset(made.model),
+        source_opset=examine_model(model).opset,
+        notes=(*made.notes, *_notes(to, opset(made.model))),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
     )
-    write_candidate(document, evidence, output)
+    write_candidate(made.model, evidence, output)
     return Candidate(output, to, evidence)
 
 
-def _everything(placement: PlacementSettings) -> PlacementSettings:
-    """Return a placement that leaves alone what was asked for and nothing else."""
-    return replace(placement, keep_sensitive=False, attention=True)
-
-
-def kept_groups(groups: Sequence[Group], placement: PlacementSettings, model: Path) -> dict[str, str]:
+def kept_groups(
+    document: onnx.ModelProto, groups: Sequence[Group], to: To, placement: PlacementSettings, model: Path
+) -> dict[str, str]:
     """Return the groups that are left alone, each with the reason.
+
+    Args:
+        document: of `prepare`.
+        groups: of `prepare`.
+        to: the format.
+        placement: what is asked for.
+        model: for messages.
 
     Raises:
         UsageProblem: a name or pattern fits no group.
     """
     names = [group.name for group in groups]
-    kept = {group.name: group.sensitive for group in groups if group.sensitive and placement.keep_sensitive}
-    if not placement.attention:
+    sensitive = SENSITIVE.get(to, ()) if placement.keep_sensitive else ()
+    kept = {group.name: group.sensitive for group in groups if group.sensitive in sensitive}
+    if to in CALIBRATED and not placement.attention:
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
+    if to in _BLOCKED:
+        kept |= without_form(document, groups, to)
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
             raise UsageProblem(f"There is no group {pattern!r} to leave alone; {did_you_mean(pattern, names)} {model}")
         kept |= dict.fromkeys(found, "asked for")
     return kept
+
+
+def _lowered(
+    document: onnx.ModelProto,
+    low: Sequence[Group],
+    to: To,
+    ranges: Mapping[str, TensorRange],
+    placement: PlacementSettings,
+) -> Lowered:
+    """Return the model with groups in a format."""
+    if to in ("fp16", "bf16"):
+        names = {name for group in low for name in group.nodes}
+        products = {name for group in quantisable(document) for name in group.nodes}
+        return cast_model(document, to, products - names)
+    if to in _BLOCKED:
+        quantize_blocks(document, low, to)
+    else:
+        thresholds = {name: found.threshold for name, found in ranges.items()}
+        insert_pairs(document, low, thresholds, to, compact=placement.compact)
+    return Lowered(document)
 
 
 def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:

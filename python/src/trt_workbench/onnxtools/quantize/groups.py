@@ -12,14 +12,17 @@ import onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
 from trt_workbench.onnxtools.proto import STANDARD, Shape
+from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
 
 ATTENTION = "attention"
 # Of a dynamic dimension other than the first, where arithmetic is counted.
 _SIZE = 64
-# Convolutions of so few input channels have little arithmetic for their noise (docs/benchmarks/precision).
-_FEW_CHANNELS = 16
+_FEW = 16
+DEPTHWISE, HEAD, FEW_CHANNELS = "depthwise", "it makes an output", f"at most {_FEW} input channels"
+SENSITIVE: dict[To, tuple[str, ...]] = {"int8": (DEPTHWISE, HEAD), "fp8": (DEPTHWISE, HEAD, FEW_CHANNELS)}
+"""What is left alone by default, by format: where it brought more than its arithmetic (docs/benchmarks/precision)."""
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -37,7 +40,7 @@ class Group:
         activations: tensors that it multiplies and that have ranges.
         weight: the constant that it multiplies; "" of attention products.
         axis: of the weight's output channels; None where one scale must serve all.
-        sensitive: why it is left alone unless asked for; "" where nothing speaks against it.
+        sensitive: what makes it lose much, a reason of SENSITIVE; "" where nothing does.
     """
 
     name: str
@@ -62,7 +65,7 @@ def quantisable(model: onnx.ModelProto) -> tuple[Group, ...]:
     groups = tuple(_groups(index, computed))
     heads = _heads(index, {group.name for group in groups})
     return tuple(
-        replace(group, sensitive=group.sensitive or "it makes an output") if group.name in heads else group
+        replace(group, sensitive=HEAD) if group.name in heads and group.sensitive != DEPTHWISE else group
         for group in groups
     )
 
@@ -133,9 +136,9 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
 def _sensitive(node: onnx.NodeProto, dims: tuple[int, ...]) -> str:
     group = _attribute(node, "group", 1)
     if node.op_type == "Conv" and group > 1 and dims[1] == 1:
-        return "depthwise"
-    if node.op_type == "Conv" and dims[1] * group <= _FEW_CHANNELS:
-        return f"at most {_FEW_CHANNELS} input channels"
+        return DEPTHWISE
+    if node.op_type == "Conv" and dims[1] * group <= _FEW:
+        return FEW_CHANNELS
     return ""
 
 
