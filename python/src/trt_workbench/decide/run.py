@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import REFERENCE, check_name, get_backend
+from trt_workbench.backends.registry import REFERENCE, backend_names, check_name, get_backend
 from trt_workbench.bench.availability import unavailable_backends
 from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
 from trt_workbench.bench.matrix import expand
@@ -31,8 +31,6 @@ Note = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 _TIMEOUT_S = 3600.0
-# Tried where none is named, as far as they can serve; the reference is tried always.
-_DEFAULT_BACKENDS = ("trt", "ort-trt", "ort-cuda")
 # Of one repetition: a decision has many rows, and its repetitions count, not the samples within one.
 _MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
@@ -106,7 +104,9 @@ class DecideRun:
 
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those asked for, or those that can serve here."""
-        names = self.settings.backends or (*_DEFAULT_BACKENDS, REFERENCE)
+        # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
+        fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
+        names = self.settings.backends or (*fast, REFERENCE)
         self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
             return names
@@ -182,6 +182,11 @@ class DecideRun:
                 try:
                     answer = worker.ask(self.subject.task.request(one, self.settings), _TIMEOUT_S)
                     one.provenance = answer["provenance"]
+                    if one.misses:
+                        one.fail(
+                            "failed", f"what {one.backend} runs computes in {one.computes_in}, not {one.precision}"
+                        )
+                        continue
                     one.scores = self.subject.task.scores(one, self.settings.seed)
                 except WorkerFailure as failure:
                     one.fail("failed", str(failure))

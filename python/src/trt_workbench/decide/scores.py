@@ -100,6 +100,10 @@ def coco_scores(directory: Path, seed: int) -> Scores:
         raise UsageProblem(f"The annotations were changed since the evaluation: {used['annotations']}")
     image_ids = np.array([image.id for image in dataset.images], np.int64)
     found = read_predictions(directory / "predictions.json")
+    if not np.isin(found.image_ids, image_ids).all():
+        raise UsageProblem(
+            f"There are predictions for images that were not evaluated; the run was changed: {directory}"
+        )
     matches = CocoMatches(image_ids, dataset.truth, dataset.categories, found)
     resampled = matches.average_precision(draw_counts(len(image_ids), seed))
     rated = [place for place, row in enumerate(metrics["per_class"]) if row["AP"] is not None]

@@ -9,10 +9,10 @@ from typing import Any
 from trt_workbench.decide.scores import Scores
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.runs.decision import State
+from trt_workbench.runs.decision import BASELINE, State
 
-SIMULATED = "simulated"
-"""What the label of a precision says that a runtime only imitates."""
+# Types as graphs name them, where they are not the precision's own name.
+_TYPES = {"mxfp8": "fp8", "nvfp4": "fp4", "int4-weights": "int4"}
 
 
 @dataclass
@@ -66,7 +66,15 @@ class Tried:
     @property
     def simulated(self) -> bool:
         """Whether its runtime only imitates the precision."""
-        return SIMULATED in (self.computes_in or "") or bool(self.provenance.get(SIMULATED))
+        return bool(self.provenance.get("simulated"))
+
+    @property
+    def misses(self) -> bool:
+        """Whether its graph computes in something else than was asked for."""
+        ran = self.provenance.get("precision_ran") or {}
+        wanted = _TYPES.get(self.precision, self.precision.split("-")[0])
+        found = {*ran.get("shares", {}), *ran.get("weight_shares", {})}
+        return ran.get("source") == "graph" and self.precision != BASELINE and wanted not in found
 
     def fail(self, state: State, reason: str) -> None:
         """Note why it has no score."""

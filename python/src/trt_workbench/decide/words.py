@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row
 
-_MOST_DOUBTS_OF_ONE_KIND = 3
+_MOST = 2
 
 
 class Scored(Protocol):
@@ -110,9 +111,7 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Scored, max_loss: flo
             "precision; give others with --calibration."
         )
     if chosen and chosen.speed and chosen.speed.unstable:
-        doubts.append(
-            f"Its latency is not to be relied on: {'; '.join(chosen.speed.unstable[:_MOST_DOUBTS_OF_ONE_KIND])}."
-        )
+        doubts.append(f"Its latency is not to be relied on: {'; '.join(chosen.speed.unstable[:_MOST])}.")
     if chosen and chosen.speed and chosen.speed.outputs == "far":
         doubts.append(
             "Its outputs are further from those of the same file on the reference than its precision explains."
@@ -123,12 +122,12 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Scored, max_loss: flo
             doubts.append(
                 f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
             )
-    cpu = {row.backend for row in rows if row.speed} <= {"ort-cpu"}
-    if cpu and any(row.speed for row in rows):
+    measured = {row.backend for row in rows if row.speed}
+    if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
     simulated = [row for row in rows if row.simulated and row.meets]
     if simulated:
-        named = ", ".join(row.precision for row in simulated[:_MOST_DOUBTS_OF_ONE_KIND])
+        named = ", ".join(row.precision for row in simulated[:_MOST])
         doubts.append(
             f"In simulation {named} keeps the score, too; only hardware that computes in it can tell its speed."
         )

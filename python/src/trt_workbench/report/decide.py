@@ -16,7 +16,7 @@ from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
 
-_WIDE, _NARROW = 1020.0, 360.0
+_WIDE, _NARROW = 1160.0, 340.0
 _CLASSES, _PICTURES = 8, 4
 _SHOWN = 0.25  # least score of a box that is drawn
 

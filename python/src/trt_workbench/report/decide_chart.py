@@ -79,7 +79,10 @@ class _Plot:
         ]
         self.is_log = bool(times) and max(times) / min(times) > _LINEAR
         self.fastest = min(times, default=1.0) / 1.4 if self.is_log else 0.0
-        self.slowest = max(times, default=1.0) * (1.5 if self.is_log else 1.12)
+        # a long interval of a noisy machine must not press all else to the left
+        middles = [row.speed.latency_ms for row in self.measured if row.speed]
+        longest = min(max(times, default=1.0), 1.25 * max(middles, default=1.0))
+        self.slowest = longest * (1.5 if self.is_log else 1.12)
 
     def x(self, latency: float) -> float:
         share = latency / self.slowest
@@ -172,7 +175,7 @@ def _ground(plot: _Plot) -> Iterator[str]:
     )
     if plot.strip:
         yield (
-            f'<line class="edge" x1="{plot.right:.1f}" x2="{plot.right:.1f}" y1="{plot.top:.1f}" y2="{plot.bottom:.1f}"/>'
+            f'<line class="edge" x1="{plot.right:.1f}" x2="{plot.right:.1f}" y1="{plot.top}" y2="{plot.bottom:.1f}"/>'
         )
         what = "simulated" if all(row.simulated for row in plot.others) else "no latency"
         x = plot.right + plot.strip / 2
@@ -201,7 +204,7 @@ def _intervals(plot: _Plot, point: _Point) -> Iterator[str]:
         low, high = (plot.y(value) for value in score.loss_ci95)
         yield f'<line {style} x1="{point.x:.1f}" x2="{point.x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
     if speed:
-        low, high = plot.x(speed.latency_low_ms), plot.x(speed.latency_high_ms)
+        low, high = plot.x(speed.latency_low_ms), min(plot.x(speed.latency_high_ms), plot.right)
         yield f'<line {style} x1="{low:.1f}" x2="{high:.1f}" y1="{point.y:.1f}" y2="{point.y:.1f}"/>'
 
 
