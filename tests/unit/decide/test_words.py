@@ -72,7 +72,7 @@ def test_nothing_faster_keeps_the_score() -> None:
     assert found.sentence == "Stay with fp32 on trt: no lower precision keeps AP within 0.005."
     slow = row("fp16", 0.0, 0.0, speed(20, 5))
     found = recommendation([BASE, slow, INT8], Task(), 0.005, 100)
-    assert "nothing is faster (fp16 on trt comes next, 0.50 times its speed)" in found.sentence
+    assert "nothing is faster for certain (fp16 on trt comes next, 0.50 times its speed)" in found.sentence
 
 
 def test_doubts() -> None:

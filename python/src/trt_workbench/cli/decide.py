@@ -89,7 +89,7 @@ def _show(decision: Decision, directory: Path) -> None:
     from rich.table import Table
 
     say_line = partial(print_line, stdout_console(quiet=False))
-    columns = ("precision", "runtime", decision.figure, "loss, 95 % interval", "ms", "times as fast", "MB", "")
+    columns = ("precision", "runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row))
@@ -106,10 +106,6 @@ def _show(decision: Decision, directory: Path) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     score, speed = row.score, row.speed
-    loss = "-"
-    if score:
-        ends = score.loss_ci95
-        loss = f"{score.loss:.4f}" + (f", {ends[0]:.4f} to {ends[1]:.4f}" if ends else "")
     remark = "simulated" if row.simulated else row.reason or ""
     if not row.calibrated:
         remark = "; ".join(filter(None, ("not calibrated", remark)))
@@ -117,7 +113,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.precision,
         row.backend,
         f"{score.value:.4f}" if score else "-",
-        loss,
+        f"{score.loss:.4f}" if score else "-",
+        f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
         f"{speed.latency_ms:.3f}" if speed else "-",
         f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
         f"{row.size_bytes / 1e6:.1f}" if row.size_bytes else "-",

@@ -98,7 +98,8 @@ def _stay(row: Row, rows: Sequence[Row], task: Scored, max_loss: float) -> str:
     best = chosen_row(within)
     assert best.speed is not None  # as it was measured
     up = f", {best.speed.speed_up:.2f} times its speed" if best.speed.speed_up else ""
-    return f"{where}: of what keeps {task.figure} within {max_loss:g} nothing is faster ({best.label} comes next{up})."
+    kept = f"of what keeps {task.figure} within {max_loss:g}"
+    return f"{where}: {kept} nothing is faster for certain ({best.label} comes next{up})."
 
 
 def _doubts(chosen: Row | None, rows: Sequence[Row], task: Scored, max_loss: float, samples: int) -> list[str]:

@@ -57,10 +57,8 @@ class _Plot:
         self.strip = (100.0 if width > 500 else 78.0) if self.others else 0.0
         self.left, self.top, self.bottom = 58.0, 16.0, self.height - 50
         self.right = width - 14 - self.strip
-        self.colours = {
-            name: PALETTE[place % len(PALETTE)]
-            for place, name in enumerate(dict.fromkeys(row.backend for row in decision.rows))
-        }
+        backends = dict.fromkeys(row.backend for row in scored)
+        self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}
         self._choose_axes()
 
     def _choose_axes(self) -> None:
