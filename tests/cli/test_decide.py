@@ -51,7 +51,8 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
     assert found["int8-mixed", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
     simulated = found["fp8", "ort-cpu"]
     assert simulated["simulated"]
-    assert simulated["score"] and simulated["speed"] is None
+    assert simulated["score"]
+    assert simulated["speed"] is None
     absent = found["int8-mixed", "trt"]
     assert absent["state"] == "unavailable"
     assert absent["reason"]
@@ -73,7 +74,8 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         (["--precisions", "fp32,int9"], "no precision 'int9'"),
         (["--backends", "ort-cpux"], "ort-cpux"),
         (["--budget", "soon"], "90s, 30m or 2h"),
-        (["--data", tmp_path], "without --annotations"),
+        (["--annotations", tmp_path], "without --data"),
+        (["--data", tmp_path], "holds no .npy, .npz or image file"),
         ([tmp_path / "absent.onnx"], "does not exist"),
     ):
         result = trtw("decide", *words, "--output", tmp_path / "run")

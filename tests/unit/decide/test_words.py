@@ -57,6 +57,8 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
 def test_of_those_that_cannot_be_told_apart_the_certain_one() -> None:
     tied = [BASE, row("fp16", 0.001, 0.001, speed(5, 1)), row("int8", 0.0005, 0.01, speed(4.9, 1))]
     assert recommendation(tied, Task(), 0.005, 100).precision == "fp16"
+    as_fast = BASE.model_copy(update={"speed": speed(5.1, 1)})
+    assert recommendation([as_fast, *tied[1:]], Task(), 0.005, 100).precision == "fp32"
 
 
 @pytest.mark.parametrize("why", [{"simulated": True}, {"calibrated": False}, {"speed": None, "state": "scored"}])

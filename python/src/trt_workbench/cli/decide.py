@@ -97,7 +97,8 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
-    for sentence in [*decision.left_out, *decision.notes]:
+    reasons = {f"{row.label} did not run: {row.reason}": None for row in decision.rows if row.score is None}
+    for sentence in [*reasons, *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     say_line(f"Run directory: {directory}")
     if (directory / "report.html").is_file():
@@ -106,9 +107,8 @@ def _show(decision: Decision, directory: Path) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     score, speed = row.score, row.speed
-    remark = "simulated" if row.simulated else row.reason or ""
-    if not row.calibrated:
-        remark = "; ".join(filter(None, ("not calibrated", remark)))
+    remarks = [row.state] if row.state != "measured" and not row.simulated else []
+    remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     return (
         row.precision,
         row.backend,
@@ -118,5 +118,5 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{speed.latency_ms:.3f}" if speed else "-",
         f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
         f"{row.size_bytes / 1e6:.1f}" if row.size_bytes else "-",
-        remark,
+        ", ".join(remarks),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.system.settings import AllowUnverified, Seed, Setting
@@ -50,7 +50,8 @@ class DecideSettings:
     """What is tried and by what bound it is judged; None where the default is to be chosen."""
 
     data: Annotated[
-        Path | None, Setting("Folder of images for a detector, or .npy or .npz files; embedded scenes by default.")
+        Path | None,
+        Setting("Images of a detector, or .npy or .npz files or a text of another model; embedded scenes by default."),
     ] = None
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
     backends: Annotated[
@@ -61,11 +62,17 @@ class DecideSettings:
         tuple[str, ...],
         Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
     ] = DEFAULT_PRECISIONS
+    score: Annotated[
+        Literal["ap", "top1", "cosine"] | None,
+        Setting("AP, or of a model without --annotations how often top-1, or how much the outputs, agree with fp32's."),
+    ] = None
     max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
     budget: Annotated[
         float | None, Setting("Begin nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
-    limit: Annotated[int | None, Setting("Score only so many images, lowest ids first.", min=1)] = None
+    limit: Annotated[
+        int | None, Setting("Score only so many samples: the images of the lowest ids, or 128 drawn of others.", min=1)
+    ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
     repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9
     allow_unverified: AllowUnverified = False

@@ -170,6 +170,7 @@ class DecideRun:
     def _score(self, tried: Sequence[Tried]) -> None:
         # the baseline first: without it nothing can be judged
         waiting = sorted((one for one in tried if one.path), key=lambda one: one.precision != BASELINE)
+        baseline: Path | None = None
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting))
             if one.precision != BASELINE and self._is_late(f"{one.label} was not scored"):
@@ -180,7 +181,7 @@ class DecideRun:
             one.folder.mkdir(parents=True)
             with start_worker(self.folder / "logs" / f"score-{one.precision}-{one.backend}.log") as worker:
                 try:
-                    answer = worker.ask(self.subject.task.request(one, self.settings), _TIMEOUT_S)
+                    answer = worker.ask(self.subject.task.request(one, self.settings, baseline), _TIMEOUT_S)
                     one.provenance = answer["provenance"]
                     if one.misses:
                         one.fail(
@@ -188,6 +189,7 @@ class DecideRun:
                         )
                         continue
                     one.scores = self.subject.task.scores(one, self.settings.seed)
+                    baseline = baseline or one.folder
                 except WorkerFailure as failure:
                     one.fail("failed", str(failure))
                 except WorkbenchError as error:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.task import Detection, Task
+from trt_workbench.decide.task import Detection, Likeness, Task
+from trt_workbench.engine.calibration import holds_images
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.embedded import (
     embedded_dataset,
@@ -52,14 +53,26 @@ def subject_of(
     examine_model(model)
     if settings.data is None and settings.annotations is None:
         return _embedded(model, calibration, note)
-    if settings.data is None or settings.annotations is None:
-        given, other = ("--data", "--annotations") if settings.data else ("--annotations", "--data")
-        raise UsageProblem(f"{given} was given without {other}; a detector needs both.")
+    if settings.data is None:
+        raise UsageProblem("--annotations was given without --data, the folder of their images.")
     overlap = calibration.calibration is None
     if overlap:
         calibration = replace(calibration, calibration=str(settings.data))
+    if settings.annotations is None:
+        return Subject(model, _likeness(model, settings, settings.data, overlap=overlap), calibration)
+    if settings.score not in (None, "ap"):
+        raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
     task = Detection(settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap)
     return Subject(model, task, calibration)
+
+
+def _likeness(model: Path, settings: DecideSettings, data: Path, *, overlap: bool) -> Likeness:
+    is_text = data.is_file() and data.suffix == ".txt"
+    if settings.score == "ap" or (not is_text and holds_images(data)):
+        raise UsageProblem(
+            f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"
+        )
+    return Likeness(model, str(data), "top1" if settings.score == "top1" else "cosine", overlap)
 
 
 def _embedded(model: Path, calibration: CalibrationSettings, note: Callable[[str], None]) -> Subject:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from trt_workbench.decide.array_scores import Figure, array_scores
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.tried import Tried
+
+_SAMPLES = 128
 
 
 class Task(Protocol):
@@ -28,8 +31,14 @@ class Task(Protocol):
     data: str
     overlap: bool
 
-    def request(self, one: Tried, settings: DecideSettings) -> dict[str, Any]:
-        """Return what the worker is asked for to score a row."""
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+        """Return what the worker is asked for to score a row.
+
+        Args:
+            one: the row.
+            settings: what was asked for.
+            baseline: folder of the baseline's score; None of the baseline itself.
+        """
 
     def scores(self, one: Tried, seed: int) -> Scores:
         """Return the score that the worker has written. Raises UsageProblem."""
@@ -61,7 +70,7 @@ class Detection:
         """Where the samples are."""
         return str(self.annotations)
 
-    def request(self, one: Tried, settings: DecideSettings) -> dict[str, Any]:
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:  # noqa: ARG002 - AP needs none
         """Return the request for `decide/worker.py`."""
         return {
             "verb": "coco",
@@ -84,3 +93,49 @@ class Detection:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How like the baseline's the outputs are, of any model on arrays or tokens.
+
+    Attributes:
+        model: whose samples they are.
+        data: .npy or .npz files, or a text.
+        kind: what is counted.
+        overlap: whether ranges are found on the samples that are scored.
+    """
+
+    model: Path
+    data: str
+    kind: Figure
+    overlap: bool = False
+    name: str = "likeness"
+    unit: str = "samples"
+
+    @property
+    def figure(self) -> str:
+        """Name of the score."""
+        return {"top1": "top-1 agreement", "cosine": "cosine"}[self.kind]
+
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+        """Return the request for `decide/worker.py`."""
+        return {
+            "verb": "arrays",
+            "model": str(one.path),
+            "source": str(self.model),
+            "folder": str(one.folder),
+            "baseline": None if baseline is None else str(baseline),
+            "backend": one.backend,
+            "precision": one.asked,
+            "data": self.data,
+            "samples": settings.limit or _SAMPLES,
+            "batch": settings.batch,
+            "seed": settings.seed,
+            "allow_unverified": settings.allow_unverified,
+        }
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written."""
+        assert one.folder is not None  # as it was scored
+        return array_scores(one.folder, self.kind, seed)

@@ -31,8 +31,8 @@ class Scored(Protocol):
 def recommendation(rows: Sequence[Row], task: Scored, max_loss: float, samples: int) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
-    The fastest whose loss is within the bound; of several that cannot be told apart, one whose whole interval is within
-    it, and of those the one that loses least. What is simulated or not calibrated is never recommended.
+    The fastest whose loss is within the bound; of several that cannot be told apart the baseline, else one whose whole
+    interval is within it, and of those the one that loses least. What is simulated or not calibrated is never recommended.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -64,7 +64,7 @@ def chosen_row(usable: Sequence[Row]) -> Row:
     """Return the row to recommend of those that may be."""
     best = min(row.speed.rank for row in usable if row.speed)
     tied = [row for row in usable if row.speed and row.speed.rank == best]
-    return min(tied, key=lambda row: (not row.certain, _loss(row), row.size_bytes or 0))
+    return min(tied, key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row), row.size_bytes or 0))
 
 
 def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Scored, max_loss: float) -> str:
