@@ -55,7 +55,7 @@ class _Plot:
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
         self.strip = (100.0 if width > 500 else 78.0) if self.others else 0.0
-        self.left, self.top, self.bottom = 58.0, 16.0, self.height - 50
+        self.left, self.top, self.bottom = 58.0, 20.0, self.height - 50
         self.right = width - 14 - self.strip
         backends = dict.fromkeys(row.backend for row in scored)
         self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}
@@ -177,7 +177,7 @@ def _ground(plot: _Plot) -> Iterator[str]:
         )
         what = "simulated" if all(row.simulated for row in plot.others) else "no latency"
         x = plot.right + plot.strip / 2
-        yield f'<text class="tick" x="{x:.1f}" y="{plot.bottom + 17:.1f}" text-anchor="middle">{what}</text>'
+        yield f'<text class="tick" x="{x:.1f}" y="{plot.top - 6:.1f}" text-anchor="middle">{what}</text>'
 
 
 def _frontier(points: Sequence[_Point]) -> Iterator[str]:
