@@ -1,19 +1,17 @@
 """Which row is recommended, and what is said of it."""
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from trt_workbench.decide.task import Detection
 from trt_workbench.decide.words import recommendation
 from trt_workbench.runs.decision import Row, RowScore, RowSpeed
 
 
-@dataclass(frozen=True)
-class Task:
-    figure: str = "AP"
-    unit: str = "images"
-    overlap: bool = False
+def task(*, overlap: bool = False) -> Detection:
+    return Detection(Path("images"), Path("a.json"), overlap=overlap)
 
 
 def speed(ms: float, rank: int, **changes: Any) -> RowSpeed:
@@ -41,7 +39,7 @@ MIXED = row("int8-mixed", 0.003, 0.004, speed(4, 2), size_bytes=1_500_000)
 
 
 def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -> None:
-    found = recommendation([BASE, FP16, INT8, MIXED], Task(), 0.005, 100)
+    found = recommendation([BASE, FP16, INT8, MIXED], task(), 0.005, 100)
     assert (found.precision, found.backend) == ("int8-mixed", "trt")
     assert found.sentence == (
         "Ship int8-mixed on trt: 2.50 times as fast as fp32 there (4 ms against 10 ms); 1.5 MB instead of 4.0 MB; "
@@ -56,24 +54,24 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
 
 def test_of_those_that_cannot_be_told_apart_the_certain_one() -> None:
     tied = [BASE, row("fp16", 0.001, 0.001, speed(5, 1)), row("int8", 0.0005, 0.01, speed(4.9, 1))]
-    assert recommendation(tied, Task(), 0.005, 100).precision == "fp16"
+    assert recommendation(tied, task(), 0.005, 100).precision == "fp16"
     as_fast = BASE.model_copy(update={"speed": speed(5.1, 1)})
-    assert recommendation([as_fast, *tied[1:]], Task(), 0.005, 100).precision == "fp32"
+    assert recommendation([as_fast, *tied[1:]], task(), 0.005, 100).precision == "fp32"
 
 
 @pytest.mark.parametrize("why", [{"simulated": True}, {"calibrated": False}, {"speed": None, "state": "scored"}])
 def test_what_is_simulated_not_calibrated_or_not_measured_is_not_recommended(why: dict[str, Any]) -> None:
     other = row("fp8", 0.0, 0.0, why.get("speed", speed(1, 1)), **{k: v for k, v in why.items() if k != "speed"})
-    found = recommendation([BASE, other], Task(), 0.005, 100)
+    found = recommendation([BASE, other], task(), 0.005, 100)
     assert found.precision == "fp32"
     assert found.sentence.startswith("Stay with fp32 on trt: no lower precision ")
 
 
 def test_nothing_faster_keeps_the_score() -> None:
-    found = recommendation([BASE, INT8], Task(), 0.005, 100)
+    found = recommendation([BASE, INT8], task(), 0.005, 100)
     assert found.sentence == "Stay with fp32 on trt: no lower precision keeps AP within 0.005."
     slow = row("fp16", 0.0, 0.0, speed(20, 5))
-    found = recommendation([BASE, slow, INT8], Task(), 0.005, 100)
+    found = recommendation([BASE, slow, INT8], task(), 0.005, 100)
     assert "nothing is faster for certain (fp16 on trt comes next, 0.50 times its speed)" in found.sentence
 
 
@@ -81,7 +79,7 @@ def test_doubts() -> None:
     doubtful = row("fp16", 0.0, 0.0, speed(5, 1, unstable=["clocks fell"], outputs="far", speed_up_low=0.9), "ort-cpu")
     simulated = row("nvfp4", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True)
     base = BASE.model_copy(update={"backend": "ort-cpu"})
-    doubts = " ".join(recommendation([base, doubtful, simulated], Task(overlap=True), 0.005, 100).doubts)
+    doubts = " ".join(recommendation([base, doubtful, simulated], task(overlap=True), 0.005, 100).doubts)
     for text in (
         "ranges were found on the images that were scored",
         "not to be relied on: clocks fell",
@@ -95,6 +93,6 @@ def test_doubts() -> None:
 
 def test_without_a_baseline_nothing_is_recommended() -> None:
     failed = Row(precision="fp32", backend="trt", state="failed", reason="the process was killed")
-    found = recommendation([failed, FP16], Task(), 0.005, 100)
+    found = recommendation([failed, FP16], task(), 0.005, 100)
     assert found.precision is None
     assert found.sentence == "Nothing can be recommended: fp32 has no score: the process was killed."

@@ -107,7 +107,7 @@ def _show(decision: Decision, directory: Path) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     score, speed = row.score, row.speed
-    remarks = [row.state] if row.state != "measured" and not row.simulated else []
+    remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     return (
         row.precision,

@@ -162,7 +162,7 @@ def _speed(standing: Standing, kept: Mapping[str, Mapping[int, Record]], baselin
     ratio: tuple[float, float, float] | None = None
     if baseline == standing.runtime:
         ratio = (1.0, 1.0, 1.0)
-    elif baseline in kept:
+    elif baseline is not None and baseline in kept:
         made = compare_records(kept[standing.runtime], kept[baseline])
         ratio = (made.ratio, made.ratio_low, made.ratio_high)
     up, low, high = ratio or (None, None, None)

@@ -15,21 +15,27 @@ _SAMPLES = 128
 
 
 class Task(Protocol):
-    """What is scored, and on what.
+    """What is scored, and on what."""
 
-    Attributes:
-        name: of the task, such as "detection".
-        figure: name of the score.
-        unit: what is resampled, such as "images".
-        data: where the samples are.
-        overlap: whether ranges are found on the samples that are scored.
-    """
+    @property
+    def name(self) -> str:
+        """Of the task, such as "detection"."""
 
-    name: str
-    figure: str
-    unit: str
-    data: str
-    overlap: bool
+    @property
+    def figure(self) -> str:
+        """Name of the score, such as "AP"."""
+
+    @property
+    def unit(self) -> str:
+        """What is resampled, in the plural, such as "images"."""
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+
+    @property
+    def overlap(self) -> bool:
+        """Whether ranges are found on the samples that are scored."""
 
     def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
         """Return what the worker is asked for to score a row.

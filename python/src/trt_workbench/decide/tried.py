@@ -28,6 +28,7 @@ class Tried:
         folder: of the files of its score.
         provenance: what executed it when it was scored.
         scores: None where it has none.
+        runtime: its name in the bench, no other row's.
         state: why it has none.
         reason: the same in words.
     """
@@ -40,8 +41,13 @@ class Tried:
     folder: Path | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     scores: Scores | None = None
+    runtime: str = ""
     state: State | None = None
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        """Name the runtime."""
+        self.runtime = self.runtime or f"{self.backend}-{self.precision}"
 
     @property
     def label(self) -> str:
@@ -52,11 +58,6 @@ class Tried:
     def file(self) -> str:
         """The name of its file in the bench."""
         return self.precision
-
-    @property
-    def runtime(self) -> str:
-        """The name of its runtime in the bench, no other row's."""
-        return f"{self.backend}-{self.precision}"
 
     @property
     def computes_in(self) -> str | None:

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.decide.task import Task
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row
 
 _MOST = 2
 
 
-class Scored(Protocol):
-    """What the scores are of."""
-
-    @property
-    def figure(self) -> str:
-        """Name of the score."""
-
-    @property
-    def unit(self) -> str:
-        """What is resampled."""
-
-    @property
-    def overlap(self) -> bool:
-        """Whether ranges were found on the samples that are scored."""
-
-
-def recommendation(rows: Sequence[Row], task: Scored, max_loss: float, samples: int) -> Recommendation:
+def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
     The fastest whose loss is within the bound; of several that cannot be told apart the baseline, else one whose whole
-    interval is within it, and of those the one that loses least. What is simulated or not calibrated is never recommended.
+    interval is within it, and of those the one that loses least. Never what is simulated or not calibrated.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -67,7 +51,7 @@ def chosen_row(usable: Sequence[Row]) -> Row:
     return min(tied, key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row), row.size_bytes or 0))
 
 
-def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Scored, max_loss: float) -> str:
+def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: float) -> str:
     assert row.speed is not None  # as it was chosen
     assert row.score is not None
     assert baseline.score is not None
@@ -87,7 +71,7 @@ def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Scored, max_loss: 
     return f"Ship {row.label}: {'; '.join(parts)}."
 
 
-def _stay(row: Row, rows: Sequence[Row], task: Scored, max_loss: float) -> str:
+def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     others = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated and one.calibrated]
     within = [one for one in others if one.meets]
     where = f"Stay with {row.precision} on {row.backend}"
@@ -102,7 +86,7 @@ def _stay(row: Row, rows: Sequence[Row], task: Scored, max_loss: float) -> str:
     return f"{where}: {kept} nothing is faster for certain ({best.label} comes next{up})."
 
 
-def _doubts(chosen: Row | None, rows: Sequence[Row], task: Scored, max_loss: float, samples: int) -> list[str]:
+def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
@@ -135,7 +119,7 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Scored, max_loss: flo
     return doubts
 
 
-def _uncertain(row: Row, task: Scored, max_loss: float, samples: int) -> str:
+def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
     text = f"{samples} {task.unit} cannot certify a loss of at most {max_loss:g}"
@@ -151,7 +135,7 @@ def _uncertain(row: Row, task: Scored, max_loss: float, samples: int) -> str:
 
 def _round_up(number: float) -> int:
     """Return a number of samples with two figures that count."""
-    step = 10 ** max(0, math.floor(math.log10(max(number, 1))) - 1)
+    step = int(10 ** max(0, math.floor(math.log10(max(number, 1))) - 1))
     return math.ceil(number / step) * step
 
 

@@ -33,9 +33,9 @@ class Worker:
 def _coco(request: dict[str, Any]) -> dict[str, Any]:
     from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 
-    paths = {name: Path(request[name]) for name in ("model", "images", "annotations")}
-    settings = {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
-    with CocoEvaluation(CocoRequest(**paths, **settings)) as evaluation:
+    asked: dict[str, Any] = {name: Path(request[name]) for name in ("model", "images", "annotations")}
+    asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
+    with CocoEvaluation(CocoRequest(**asked)) as evaluation:
         evaluation.run(Path(request["folder"]))
         return {"provenance": evaluation.session.record()}
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trt_workbench.engine.documents import read_document, read_lines
+from trt_workbench.decide.existing import decision_about
+from trt_workbench.engine.documents import read_document, read_lines, write_json
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import read_predictions
 from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
 from trt_workbench.report.decide_chart import legend, scatter
 from trt_workbench.report.page import render
+from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.style import label, plots_folder
-from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.artefacts import Environment, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
 
@@ -43,7 +46,22 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     decision = read_document(directory / "decision.json", Decision)
-    page = render(
+    return write_page(directory, decision, read_environment(directory), directory / "report.html")
+
+
+def write_page(directory: Path, decision: Decision, environment: Environment, page: Path) -> Path:
+    """Write the page of a decision.
+
+    Args:
+        directory: that the folders of the scores are relative to, and `plots/` is written into.
+        decision: what it shows.
+        environment: of the run.
+        page: the file to write, which is returned.
+
+    Raises:
+        UsageProblem: a file of a score is missing or damaged.
+    """
+    text = render(
         "decide.html.j2",
         decision=decision,
         chosen=decision.recommended,
@@ -55,10 +73,38 @@ def write_report(directory: Path) -> Path:
         losers=losers(decision),
         least=LEAST_ANNOTATIONS,
         pictures=_pictures(directory, decision),
-        environment=read_environment(directory),
+        environment=environment,
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
+    write_text(page, text)
+    return page
+
+
+def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
+    """Write `decision.json` and `decision.html` about existing runs.
+
+    Args:
+        directories: run directories of any commands.
+        output: folder, made if absent.
+        max_loss: loss of AP that is acceptable.
+
+    Returns:
+        The path of decision.html; None where there are not two evaluations, one of them in fp32.
+
+    Raises:
+        UsageProblem: a run is damaged, or the evaluations are of different images.
+    """
+    by_command: dict[str, list[Path]] = {"eval-coco": [], "bench": []}
+    for directory in directories:
+        by_command.setdefault(command_of(directory), []).append(directory)
+    evaluations = by_command["eval-coco"]
+    if len(evaluations) < 2:
+        return None
+    with foreign_files(evaluations[0]):
+        decision = decision_about(evaluations, by_command["bench"], max_loss, output.absolute())
+        if decision is None:
+            return None
+        write_json(output / "decision.json", decision)
+        return write_page(output, decision, read_environment(evaluations[0]), output / "decision.html")
 
 
 def looked_at(decision: Decision) -> Row | None:
@@ -98,8 +144,8 @@ def _pictures(directory: Path, decision: Decision) -> list[Picture]:
     names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
     drawn = []
     for number, image_id in enumerate(ids, 1):
-        boxes = [[box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right)]
-        picture = side_by_side(image_path(images, before[image_id]), *boxes, names)
+        old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names)
         if picture is not None:
             url = save_picture(picture, plots_folder(directory) / "gallery" / f"difference-{number}.jpg")
             drawn.append(Picture(_caption(before[image_id], after[image_id], row), url))
