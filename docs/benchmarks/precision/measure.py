@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +19,13 @@ from typing import Any
 
 from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import make_candidate
+from trt_workbench.decide.data import CalibrationData, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.embedded import make_embedded_dataset
 from trt_workbench.evaluate.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.kinds import Method, To
-from trt_workbench.onnxtools.quantize.preparation import prepare
+from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.system.embedded import embedded_model
 
 _CALIBRATION_SEED = 17
@@ -63,6 +65,31 @@ def average_precision(model: Path, images: Path, annotations: Path, to: str) -> 
     return float(metrics["AP"]), metrics["images"]
 
 
+def onnxruntime_static(model: Path, data: CalibrationData, method: str, path: Path) -> None:
+    """Quantise by ONNX Runtime's own quantiser: symmetric, per channel, convolutions alone."""
+    from onnxruntime import quantization as ort
+
+    class Reader(ort.CalibrationDataReader):
+        def __init__(self) -> None:
+            self._samples = ({name: row[None] for name, row in sample.items()} for sample in data.read())
+
+        def get_next(self) -> Any:
+            return next(self._samples, None)
+
+    ort.quantize_static(
+        raise_opset(prepare(model)[0], "int8", model),
+        path,
+        Reader(),
+        quant_format=ort.QuantFormat.QDQ,
+        op_types_to_quantize=["Conv"],
+        per_channel=True,
+        weight_type=ort.QuantType.QInt8,
+        activation_type=ort.QuantType.QInt8,
+        calibrate_method=getattr(ort.CalibrationMethod, method),
+        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "CalibPercentile": 99.99},
+    )
+
+
 def plans(arguments: argparse.Namespace) -> Iterator[tuple[To, Method, str]]:
     """Yield format, method and what is left alone."""
     for to in arguments.to.split(","):
@@ -80,6 +107,7 @@ def main() -> None:
     parser.add_argument("--to", default="int8,fp8")
     parser.add_argument("--left", help="names of LEFT_ALONE, apart by semicolons")
     parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--onnxruntime", action="store_true", help="measure ONNX Runtime's own quantiser instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, arguments.files[-1].open("a", encoding="utf-8") as out:
         folder = Path(name)
@@ -94,7 +122,7 @@ def main() -> None:
             sets = {"all": annotations, "unseen": unseen}
 
         def record(**fields: Any) -> None:
-            print(fields, flush=True)
+            sys.stdout.write(f"{fields}\n")
             out.write(json.dumps({"model": model.name, **fields}) + "\n")
             out.flush()
 
@@ -107,6 +135,12 @@ def main() -> None:
         record(to="fp32", **scores(model, "fp32"))
         _, groups = prepare(model)
         settings = CalibrationSettings(calibration=str(data), samples=arguments.samples)
+        if arguments.onnxruntime:
+            for name in ("MinMax", "Entropy", "Percentile"):
+                path = folder / "ort.onnx"
+                onnxruntime_static(model, calibration_data(model, settings), name, path)
+                record(to="int8", method=f"onnxruntime {name}", samples=settings.samples, **scores(path, "int8"))
+            return
         calibrated = calibrate(model, settings)
         for to, method, left in plans(arguments):
             keep = tuple(group.name for group in groups if group.sensitive in LEFT_ALONE[left] and group.sensitive)

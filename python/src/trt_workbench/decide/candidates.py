@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,8 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
-from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
-from trt_workbench.onnxtools.quantize.cast import cast_model
+from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -30,6 +31,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
@@ -92,7 +94,9 @@ def make_candidate(
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
     made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
-    kept |= made.kept
+    names = {group.name for group in low}
+    kept |= {name: reason for name, reason in made.kept.items() if name in names}
+    others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
     # weights of 4 bits are widened in front of the products
     macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [group.macs for group in groups])
@@ -107,7 +111,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *_notes(to, opset(made.model))),
+        notes=(*made.notes, *others, *_notes(to, opset(made.model))),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -138,6 +142,8 @@ def kept_groups(
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
     if to in _BLOCKED:
         kept |= without_form(document, groups, to)
+        last = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= last if len(kept | last) < len(groups) else {}
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
@@ -154,7 +160,7 @@ def _lowered(
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in ("fp16", "bf16"):
+    if to in HALVES:
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
         return cast_model(document, to, products - names)
@@ -191,10 +197,15 @@ def evidence_path(model: Path) -> Path:
 
 
 def _check_output(model: Path, output: Path) -> None:
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    if output.resolve() == model.resolve():
-        raise UsageProblem(f"The output would replace the model; give it another name: {output}")
+    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
+        refuse_special(file)
+        # not resolve(): on a ring of links it raises RuntimeError
+        if os.path.realpath(file) in sources:
+            raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
 def _method(to: To, placement: PlacementSettings) -> Method:

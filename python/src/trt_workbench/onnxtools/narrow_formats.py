@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import onnx
 from onnx import TensorProto
@@ -10,7 +11,8 @@ from onnx import TensorProto
 from trt_workbench.onnxtools.model_file import all_graphs, all_tensors
 from trt_workbench.onnxtools.proto import STANDARD
 
-TENSORRT_DOMAIN = "trt"
+TENSORRT_DOMAIN: Final = "trt"
+"""Of TensorRT's own ONNX operators."""
 SIMULATED = ("nvfp4", "fp4", "mxfp8", "fp8", "bf16")
 """What ONNX Runtime's CPU provider does not run."""
 TENSORRT_FROM = {"fp8": 10, "int4": 10, "bf16": 10, "mxfp8": 10, "fp4": 10, "nvfp4": 11}
