@@ -111,7 +111,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *others, *_notes(to, opset(made.model))),
+        notes=(*made.notes, *others, *_notes(to, opset(made.model), calibration)),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -229,7 +229,9 @@ def _calibrated(
     return calibration
 
 
-def _notes(to: To, version: int) -> tuple[str, ...]:
+def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
+    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
+        return (f"The calibration data were not used: {to} has no ranges to find.",)
     if to == "int8" and version > OPSETS["8.6"]:
         return (
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
