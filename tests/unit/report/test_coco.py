@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.coco import write_report
+from trt_workbench.report.coco import summarise, write_report
+from trt_workbench.report.coco_artefacts import read_artefacts
 from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
 
 VOID = {"meta", "img", "br"}
@@ -193,3 +194,20 @@ def test_the_gallery_is_ordered_and_repeats_nothing(counts: list[dict[str, int]]
     if groups["best"] and groups["worst"]:
         assert min(map(f1, groups["best"])) >= max(map(f1, groups["worst"]))
     assert json.dumps(groups) == json.dumps(choose(records, seed))
+
+
+def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make_run: Callable[..., Path]) -> None:
+    rows = [("many", 0.5, 30), ("rare", 1.0, 2), ("common", 0.6, 25), ("once", 0.0, 1)]
+    classes = [
+        {"category_id": place, "name": name, "AP": ap, "AP50": ap, "ground_truths": count, "detections": count}
+        for place, (name, ap, count) in enumerate(rows)
+    ]
+    words = " ".join(summarise(read_artefacts(make_run(per_class=classes))))
+    assert "Best class: common (AP 0.600); weakest: many (AP 0.500), of the 2 with 20 annotations or more." in words
+
+
+def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
+    run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
+    assert "between 0.451 and 0.549 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert page.count("0.451 to 0.549") == 2  # on the card and in the table

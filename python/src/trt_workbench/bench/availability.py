@@ -18,23 +18,23 @@ def require_known(points: Iterable[Point]) -> None:
         check_name(backend)
 
 
-def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -> dict[str, str]:
+def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -> dict[str, str]:
     """Return why each backend that cannot serve here cannot, by name.
 
     Raises:
         UsageProblem: a backend is unknown.
     """
     reasons = {}
-    for backend in dict.fromkeys(point.backend for point in points):
+    for backend in dict.fromkeys(backends):
         with start_worker(log) as worker:
             try:
                 answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)
             except WorkerFailure as failure:
                 if failure.kind == UsageProblem.__name__:
                     raise UsageProblem(str(failure)) from failure
-                answer = {"available": False, "reason": str(failure), "mend": ""}
+                answer = {"available": False, "reason": str(failure), "fix": ""}
         if not answer["available"]:
-            reasons[backend] = f"{answer['reason']} {answer['mend']}".strip()
+            reasons[backend] = f"{answer['reason']} {answer['fix']}".strip()
     return reasons
 
 

@@ -72,12 +72,15 @@ class ModelEntry(_Strict):
         embedded: name of a model that comes with the workbench, instead of a path.
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
+        files: other files of the same model by name, such as candidates in a lower precision; a runtime takes one by
+            its `file`, and is compared with the others as a runtime of the same work.
     """
 
     path: Path | None = None
     embedded: str | None = None
     needs: str | None = None
     family: str | None = None
+    files: dict[Name, Path] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
@@ -99,8 +102,9 @@ class RuntimeEntry(_Strict):
         concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
             swept.
         options: options of this backend alone; a list of values is swept.
+        file: which of the model's `files` it executes; a list is swept, and null in it is the model itself.
         name: label in tables; by default the backend, with the precision where one other than "fp32" is asked for: that
-            one leaves a model as it was exported, in whatever precision.
+            one leaves a model as it was exported, in whatever precision; and with the file.
     """
 
     backend: str
@@ -109,6 +113,7 @@ class RuntimeEntry(_Strict):
     threads: Positive | Swept | None = None
     concurrency: Positive | Swept = 1
     options: dict[str, Any] = Field(default_factory=dict)
+    file: Name | Annotated[tuple[Name | None, ...], Field(min_length=1)] | None = None
     name: Name | None = None
 
     @model_validator(mode="after")
@@ -123,7 +128,12 @@ class RuntimeEntry(_Strict):
     def label(self) -> str:
         """The name in tables."""
         asked = isinstance(self.precision, str) and self.precision != "fp32"
-        return self.name or (f"{self.backend}-{self.precision}" if asked else self.backend)
+        parts = [
+            self.backend,
+            *([str(self.precision)] if asked else []),
+            *([self.file] if isinstance(self.file, str) else []),
+        ]
+        return self.name or "-".join(parts)
 
 
 class ScenarioEntry(_Strict):
@@ -202,6 +212,10 @@ class BenchConfig(_Strict):
             unknown = sorted(set(scenario.models or ()) - self.models.keys())
             if unknown:
                 raise ValueError(f"scenario {name} names the model {unknown[0]}, which is not under models")
+        for runtime in self.runtimes:
+            for file in runtime.file if isinstance(runtime.file, tuple) else (runtime.file,):
+                if lacking := [name for name, model in self.models.items() if file and file not in model.files]:
+                    raise ValueError(f"runtime {runtime.label} takes the file {file}, which model {lacking[0]} lacks")
         return self
 
 
@@ -214,7 +228,12 @@ def load_config(file: Path) -> BenchConfig:
     config = load_yaml_settings(BenchConfig, file, noun="bench settings")
     folder = file.absolute().parent
     models = {
-        name: entry if entry.path is None else entry.model_copy(update={"path": folder / entry.path})
+        name: entry.model_copy(
+            update={
+                "path": entry.path and folder / entry.path,
+                "files": {file: folder / path for file, path in entry.files.items()},
+            }
+        )
         for name, entry in config.models.items()
     }
     return config.model_copy(update={"models": models})
