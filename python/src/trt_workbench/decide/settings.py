@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trt_workbench.evaluate.coco_settings import read_size
 from trt_workbench.onnxtools.quantize.kinds import Method
@@ -14,6 +14,7 @@ FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
 _DATA = "Calibration"
 _PLACEMENT = "What is quantised"
+_SCORE = "What is scored"
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,19 @@ class PlacementSettings:
     compact: Annotated[
         bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
     ] = False
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
+
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
+    ] = None
+    score: Annotated[
+        Literal["top1", "cosine"] | None,
+        Setting("Without --annotations: how often top-1, or how much the outputs, agree with the float model's.", _SCORE),
+    ] = None
+    score_samples: Annotated[
+        int, Setting("Score at most so many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
+    ] = 500
