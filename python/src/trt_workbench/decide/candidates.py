@@ -23,7 +23,7 @@ from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
-from trt_workbench.onnxtools.quantize.cast import cast_model
+from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -91,9 +91,10 @@ def make_candidate(
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
-    made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
+    made = _lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
@@ -160,7 +161,7 @@ def _lowered(
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in ("fp16", "bf16"):
+    if to in HALVES:
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
         return cast_model(document, to, products - names)
