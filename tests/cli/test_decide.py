@@ -84,6 +84,14 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         assert not (tmp_path / "run").exists()
 
 
+def test_without_a_baseline_there_is_nothing_to_decide(tmp_path: Path) -> None:
+    """No row is left to be shown, so that the reason is the command's own."""
+    result = trtw("decide", "--backends", "trt", "--output", tmp_path / "run")
+    assert result.exit_code == 3, result.output
+    assert "fp32 on trt has no score" in result.output
+    assert not (tmp_path / "run").exists()
+
+
 def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget that is used up at once leaves the baseline alone."""
     monkeypatch.setattr(decide_run, "_MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import cv2
 import matplotlib
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.report.coco import summarise, write_report
 from trt_workbench.report.coco_artefacts import read_artefacts
 from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
+from trt_workbench.report.coco_plots import most_confused
 
 VOID = {"meta", "img", "br"}
 
@@ -211,3 +213,18 @@ def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) ->
     assert "between 0.451 and 0.549 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
     page = write_report(run).read_text(encoding="utf-8")
     assert page.count("0.451 to 0.549") == 2  # on the card and in the table
+
+
+def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> None:
+    counts = np.diag(np.full(81, 10.0))
+    counts[70, 3], counts[5, 80], counts[40, 60], counts[41, 60] = 7, 100, 2, 3
+    names = [f"c{place}" for place in range(80)]
+    labels, reduced = most_confused([*names, "background"], counts)
+    assert len(labels) == 22
+    assert labels[-2:] == ["60 others", "background"]
+    assert {"c3", "c70", "c40", "c41", "c60"} < set(labels)
+    assert reduced.sum() == counts.sum()
+    assert reduced[labels.index("c70"), labels.index("c3")] == 7
+    few, same = most_confused(["a", "b", "background"], counts[:3, :3])
+    assert few == ["a", "b", "background"]
+    assert (same == counts[:3, :3]).all()

@@ -144,6 +144,5 @@ def test_totals_put_small_kinds_together() -> None:
     ]
     assert rows[1].time_ms[0] == pytest.approx(10)
     assert [round(width) for width in rows[1].widths] == [50, 0]
-    assert len(sides[0].telling) == 11
-    assert len(sides[0].trivial) == 30
+    assert len(sides[0].telling_of(sides[0].longest)) == 11
     assert precision_of(cast) == "fp32 to fp16"

@@ -20,7 +20,7 @@ from trt_workbench.decide.subject import Subject
 from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
-from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.runs.decision import BASELINE, Decision
 from trt_workbench.runs.records import Record, read_records
@@ -72,7 +72,7 @@ class DecideRun:
         """Make, score, measure and judge; what fails becomes a row with its reason.
 
         Raises:
-            UsageProblem: the model or the data cannot be used at all.
+            WorkbenchError: the baseline has no score on any backend; the first one's error.
             KeyboardInterrupt: interrupted before anything was scored.
         """
         backends = self._backends()
@@ -123,7 +123,7 @@ class DecideRun:
         reasons: dict[str, str] = {}
         for one in tried:
             if one.backend in self._unavailable:
-                one.fail("unavailable", self._unavailable[one.backend])
+                one.fail("unavailable", self._unavailable[one.backend], ComponentMissing.__name__)
                 continue
             backend = get_backend(one.backend)
             if one.precision == BASELINE or self._serves(backend, one.precision):
@@ -173,6 +173,8 @@ class DecideRun:
         baseline: Path | None = None
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting))
+            if one.precision != BASELINE:
+                _require_a_baseline(tried)
             if one.precision != BASELINE and self._is_late(f"{one.label} was not scored"):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
@@ -191,9 +193,10 @@ class DecideRun:
                     one.scores = self.subject.task.scores(one, self.settings.seed)
                     baseline = baseline or one.folder
                 except WorkerFailure as failure:
-                    one.fail("failed", str(failure))
+                    one.fail("failed", str(failure), failure.kind)
                 except WorkbenchError as error:
-                    one.fail("failed", str(error))
+                    one.fail("failed", str(error), type(error).__name__)
+        _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting))
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
@@ -256,3 +259,11 @@ class DecideRun:
             return False
         self.left_out.append(f"{what[:1].upper()}{what[1:]}: the budget was used up.")
         return True
+
+
+def _require_a_baseline(tried: Sequence[Tried]) -> None:
+    """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
+    rows = [one for one in tried if one.precision == BASELINE]
+    if not any(one.scores for one in rows):
+        kinds = {kind.__name__: kind for kind in (UsageProblem, ComponentMissing, DeviceFailure)}
+        raise kinds.get(rows[0].kind, CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")

@@ -31,6 +31,7 @@ class Tried:
         runtime: its name in the bench, no other row's.
         state: why it has none.
         reason: the same in words.
+        kind: class of the error.
     """
 
     precision: str
@@ -44,6 +45,7 @@ class Tried:
     runtime: str = ""
     state: State | None = None
     reason: str | None = None
+    kind: str = ""
 
     def __post_init__(self) -> None:
         """Name the runtime."""
@@ -77,6 +79,6 @@ class Tried:
         found = {*ran.get("shares", {}), *ran.get("weight_shares", {})}
         return ran.get("source") == "graph" and self.precision != BASELINE and wanted not in found
 
-    def fail(self, state: State, reason: str) -> None:
+    def fail(self, state: State, reason: str, kind: str = "") -> None:
         """Note why it has no score."""
-        self.state, self.reason = state, reason
+        self.state, self.reason, self.kind = state, reason, kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
@@ -72,15 +73,10 @@ class SideView:
         """Operations with a time, the longest first."""
         return sorted((one for one in self.operations if one.mean_ms is not None), key=lambda one: -(one.mean_ms or 0))
 
-    @property
-    def telling(self) -> list[Operation]:
-        """The longest ones that take half a percent of the time or more, or all where the shares are not known."""
-        return [one for one in self.longest if one.share is None or one.share >= _TRIVIAL]
-
-    @property
-    def trivial(self) -> list[Operation]:
-        """The others that have a time."""
-        return self.longest[len(self.telling) :]
+    @staticmethod
+    def telling_of(longest: Sequence[Operation]) -> list[Operation]:
+        """Return the first of operations, the longest first, up to those that take less than half a percent."""
+        return list(takewhile(lambda one: one.share is None or one.share >= _TRIVIAL, longest))
 
     @property
     def overhead(self) -> list[Operation]:
