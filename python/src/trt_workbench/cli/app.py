@@ -27,6 +27,7 @@ from trt_workbench.cli import (
     refit_engine,
     report,
     sanitize_onnx,
+    sensitivity,
     setup_tensorrt,
     verify,
 )
@@ -91,6 +92,7 @@ app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
+app.command("sensitivity", cls=PanelCommand)(sensitivity.sensitivity)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("verify", cls=PanelCommand)(verify.verify)
 

@@ -126,13 +126,13 @@ def _runs(
     options = SessionOptions(threads=settings.threads)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.name
-        save_with_outputs(document, part, path)
+        _save_with_outputs(document, part, path)
         with require_backend(REFERENCE).load(path, options) as session:
             for names, inputs in batches(data, fixed_batch(model)):
                 yield names, inputs, {**inputs, **session.run(inputs)}
 
 
-def save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
+def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
     """Write the model with further outputs; `document` stays as it was."""
     graph = document.graph
     there = {value.name for value in (*graph.input, *graph.output)}

@@ -10,26 +10,28 @@ import itertools
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
-from trt_workbench.decide.calibrate import Calibrated, batches, fixed_batch, save_with_outputs
-from trt_workbench.decide.candidates import Candidate, kept_groups, make_candidate
+from trt_workbench.decide.calibrate import Calibrated, batches, fixed_batch
+from trt_workbench.decide.candidates import Candidate, kept_groups, lowered, make_candidate, method_of
 from trt_workbench.decide.data import CalibrationData, Half, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.groups import HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.quantize.preparation import prepare
+from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
+from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Progress = Callable[[int, int], None]
@@ -40,51 +42,17 @@ SAMPLES = 4
 _MOST_NOISE = 1e12
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The groups of a model among which can be chosen.
-
-    Attributes:
-        groups: that can be low, in the graph's order.
-        left_out: all others, with the reason.
-        total_macs: of all groups.
-        total_weights: elements of all groups' weights.
-    """
-
-    groups: tuple[Group, ...]
-    left_out: Mapping[str, str]
-    total_macs: int
-    total_weights: int
-
-
-def choices(model: Path, to: To, placement: PlacementSettings) -> Choices:
-    """Return the groups among which can be chosen: also those that are left alone by default.
-
-    Raises:
-        UsageProblem: the model cannot be made so, or nothing of it is left to choose.
-    """
-    document, groups = prepare(model)
-    left_out = kept_groups(document, groups, to, replace(placement, keep_sensitive=False), model)
-    free = tuple(group for group in groups if group.name not in left_out)
-    if not free:
-        raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to choose: {model}")
-    macs, weights = sum(one.macs for one in groups), sum(one.weight_elements for one in groups)
-    return Choices(free, left_out, macs, weights)
-
-
 class Maker:
     """Makes candidates of one model with chosen groups left alone; the calibration ran once."""
 
     def __init__(self, model: Path, to: To, calibrated: Calibrated | None, placement: PlacementSettings) -> None:
         self.model, self.to, self.placement = model, to, replace(placement, keep_sensitive=False)
-        self.calibrated = calibrated and replace(calibrated, source_sha256=hash_model(model))
+        self.calibrated = calibrated
 
     def make(self, kept: Sequence[str], output: Path, **facts: Any) -> Candidate:
         """Return the candidate with `kept` left alone. Raises as `make_candidate`."""
         placement = replace(self.placement, keep=(*self.placement.keep, *kept))
-        return make_candidate(
-            self.model, self.to, output, calibration=self.calibrated, placement=placement, **facts
-        )
+        return make_candidate(self.model, self.to, output, calibration=self.calibrated, placement=placement, **facts)
 
 
 def measure_sensitivity(
@@ -113,32 +81,49 @@ def measure_sensitivity(
         ComponentMissing: ONNX Runtime is absent.
     """
     began = time.monotonic()
-    free = choices(model, to, placement)
-    with _probe(model) as (probe, tensors), tempfile.TemporaryDirectory() as name:
-        data = calibration_data(model, settings, half)
-        inputs = [one for _, one in batches(_first(data, SAMPLES), fixed_batch(model))]
-        maker, path = Maker(probe, to, calibrated, placement), Path(name) / model.name
-        reference = _outputs(probe, inputs, tensors, settings)
-        everything = maker.make((), path)
-        whole = _noise(reference, _outputs(path, inputs, tensors, settings))
-        left_out = {**free.left_out, **{name: why for name, why in everything.evidence.kept.items()}}
-        groups = [group for group in free.groups if group.name not in left_out]
-        names = [group.name for group in free.groups]
+    method, placement = method_of(to, placement), replace(placement, keep_sensitive=False)
+    document, groups = prepare(model)
+    left_out = kept_groups(document, groups, to, placement, model)
+    free = [group for group in groups if group.name not in left_out]
+    if not free:
+        raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to measure: {model}")
+    data = calibration_data(model, settings, half)
+    inputs = [one for _, one in batches(_first(data, SAMPLES), fixed_batch(model))]
+    tensors = _looked_at(document, groups)
+    _return(document, tensors)
+    document = raise_opset(document, to, model)
+    options = SessionOptions(threads=settings.threads)
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / model.name
+
+        def outputs(changed: onnx.ModelProto) -> Outputs:
+            save_model(changed, path)
+            with require_backend(REFERENCE).load(path, options) as session:
+                return [_floats(session.run(dict(one)), tensors) for one in inputs]
+
+        def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:
+            copy = onnx.ModelProto()
+            copy.CopyFrom(document)
+            ranges = calibrated.ranges(ranged_tensors(copy, low), method, to) if calibrated else {}
+            made = lowered(copy, low, to, ranges, placement)
+            return _noise(reference, outputs(made.model)), made.kept
+
+        reference = outputs(document)
+        whole, unmade = noise(free)
+        left_out |= {group.name: unmade[group.name] for group in free if group.name in unmade}
+        free = [group for group in free if group.name not in left_out]
         found = []
-        for number, group in enumerate(groups):
-            maker.make([one for one in names if one != group.name], path)
-            noise = _noise(reference, _outputs(path, inputs, tensors, settings))
-            found.append(_loss(group, noise, free))
+        for number, group in enumerate(free):
+            found.append(_loss(group, noise([group])[0], groups))
             if on_progress:
-                on_progress(number + 1, len(groups))
-    evidence = everything.evidence
+                on_progress(number + 1, len(free))
     return Sensitivity(
         model=str(model),
         model_sha256=hash_model(model),
         to=to,
-        method=evidence.method,
-        calibrated=evidence.calibrated,
-        data_sha256=evidence.calibration and evidence.calibration.data_sha256,
+        method=method if calibrated else None,
+        calibrated=calibrated is None or calibrated.evidence.kind == "data",
+        data_sha256=calibrated and calibrated.evidence.data_sha256,
         samples=min(SAMPLES, len(data.names)),
         seed=settings.seed,
         tensors=list(tensors),
@@ -155,52 +140,53 @@ def decibels(noise: float) -> float | None:
     return -10 * math.log10(noise) if noise > 0 else None
 
 
-def _loss(group: Group, noise: float, free: Choices) -> GroupLoss:
+def _loss(group: Group, noise: float, groups: Sequence[Group]) -> GroupLoss:
+    macs, weights = sum(one.macs for one in groups), sum(one.weight_elements for one in groups)
     return GroupLoss(
         name=group.name,
         op_type=group.op_type,
-        macs_share=group.macs / (free.total_macs or 1),
-        weights_share=group.weight_elements / (free.total_weights or 1),
+        macs_share=group.macs / (macs or 1),
+        weights_share=group.weight_elements / (weights or 1),
         noise=noise,
         sqnr_db=decibels(noise),
     )
 
 
-@contextmanager
-def _probe(model: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield the model with what the convolutions that make its outputs return as further outputs, and their names.
+def _looked_at(document: onnx.ModelProto, groups: Sequence[Group]) -> tuple[str, ...]:
+    """Return where noise is measured: what the convolutions return that make the outputs, or the outputs.
 
-    Behind them, a detector that picks its boxes returns them in another order for the slightest change.
+    Behind such convolutions, a detector that picks its boxes returns them in another order for the slightest change.
     """
-    document, groups = prepare(model)
     makers = {group.name for group in groups if group.sensitive == HEAD}
-    tensors = tuple(node.output[0] for node in document.graph.node if node.name in makers)
-    tensors = tensors or tuple(value.name for value in document.graph.output)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / model.name
-        save_with_outputs(document, tensors, path)
-        yield path, tensors
+    made = tuple(node.output[0] for node in document.graph.node if node.name in makers)
+    return made or tuple(value.name for value in document.graph.output)
+
+
+def _return(document: onnx.ModelProto, tensors: Sequence[str]) -> None:
+    """Make tensors outputs of a model; before anything is made of it, so that it returns them in float32 always."""
+    there = {value.name for value in document.graph.output}
+    document.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in tensors if name not in there
+    )
 
 
 def _first(data: CalibrationData, count: int) -> CalibrationData:
     return replace(data, names=data.names[:count], read=lambda: itertools.islice(data.read(), count))
 
 
-def _outputs(
-    model: Path, inputs: Sequence[Mapping[str, NDArray[Any]]], tensors: Sequence[str], settings: CalibrationSettings
-) -> Outputs:
-    with require_backend(REFERENCE).load(model, SessionOptions(threads=settings.threads)) as session:
-        found = [session.run(dict(one)) for one in inputs]
-    return [{name: one[name] for name in tensors if np.issubdtype(one[name].dtype, np.floating)} for one in found]
+def _floats(outputs: Mapping[str, NDArray[Any]], tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return {name: outputs[name] for name in tensors if np.issubdtype(outputs[name].dtype, np.floating)}
 
 
 def _noise(reference: Outputs, outputs: Outputs) -> float:
     """Return the power of the difference over that of the reference, mean over the tensors."""
     ratios = []
     for name in reference[0]:
-        pairs = [(one[name].astype(np.float64), other[name].astype(np.float64)) for one, other in zip(reference, outputs, strict=True)]
-        signal = sum(float(np.square(one).sum()) for one, _ in pairs)
-        noise = sum(float(np.square(one - other).sum()) for one, other in pairs)
+        noise = signal = 0.0
+        for one, other in zip(reference, outputs, strict=True):
+            expected = one[name].astype(np.float64)
+            signal += float(np.square(expected).sum())
+            noise += float(np.square(expected - other[name]).sum())
         ratio = noise / signal if signal else (_MOST_NOISE if noise else 0.0)
         ratios.append(min(ratio, _MOST_NOISE) if math.isfinite(ratio) else _MOST_NOISE)
     if not ratios:

@@ -72,8 +72,20 @@ class ScoreSettings:
     ] = None
     score: Annotated[
         Literal["top1", "cosine"] | None,
-        Setting("Without --annotations: how often top-1, or how much the outputs, agree with the float model's.", _SCORE),
+        Setting(
+            "Without --annotations: how often top-1, or how much the outputs, agree with the float model's.", _SCORE
+        ),
     ] = None
     score_samples: Annotated[
         int, Setting("Score at most so many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
     ] = 500
+
+
+@dataclass(frozen=True)
+class SearchSettings(ScoreSettings):
+    """How much of the score may be lost; then the groups that are left alone are searched for."""
+
+    keep_score: Annotated[
+        float | None,
+        Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
+    ] = None

@@ -26,7 +26,7 @@ ARTEFACTS: Final = frozenset(
         "availability.log", "bisect", "captures", "config.json", "confusion.json", "curves.json", "decision.json",
         "env.json", "failures", "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg",
         "plots", "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
-        "scores", "verify.json",
+        "scores", "search.json", "sensitivity.json", "verify.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""
