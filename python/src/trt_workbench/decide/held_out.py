@@ -1,4 +1,4 @@
-"""Scores on the half of the calibration data on which no range is found: AP with annotations, else the likeness."""
+"""Scores on a half of the calibration data: AP with annotations, else the likeness to the float model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.decide.array_scores import Figure, array_scores, score_samples
-from trt_workbench.decide.data import CalibrationData, calibration_data
+from trt_workbench.decide.data import CalibrationData, Half, calibration_data
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import holds_images
@@ -19,12 +19,13 @@ from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 
-RANGES, HELD_OUT = 0, 1
+RANGES: Half = 0
+HELD_OUT: Half = 1
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
 
 
 class Scorer(Protocol):
-    """Scores models on the held-out half."""
+    """Scores models on one half."""
 
     @property
     def figure(self) -> str:
@@ -44,26 +45,29 @@ class Scorer(Protocol):
         """
 
 
-def scorer_of(model: Path, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path) -> Scorer:
+def scorer_of(
+    model: Path, calibration: CalibrationSettings, settings: ScoreSettings, folder: Path, half: Half = HELD_OUT
+) -> Scorer:
     """Return what scores candidates of a model.
 
     Args:
         model: the float model.
         calibration: the data.
         settings: how they are scored.
-        folder: where the held-out annotations are written.
+        folder: where the annotations of the half are written.
+        half: that is scored.
 
     Raises:
         UsageProblem: there is no such score, or the data do not fit it.
     """
     if calibration.calibration == RANDOM:
         raise UsageProblem("There is no score on noise; pass data with --calibration.")
-    data = calibration_data(model, replace(calibration, samples=settings.score_samples), HELD_OUT)
+    data = calibration_data(model, replace(calibration, samples=settings.score_samples), half)
     if settings.annotations is not None:
         if settings.score is not None:
             raise UsageProblem("With --annotations the score is AP; leave --score out.")
         images = Path(calibration.calibration or "")
-        annotations = _held_out(images, settings.annotations, data, folder)
+        annotations = _of_half(images, settings.annotations, data, folder / f"half-{half}.json")
         return _Detection(images, annotations, calibration)
     if holds_images(Path(calibration.calibration or "")) and settings.score is None:
         raise UsageProblem(
@@ -118,18 +122,17 @@ class _Likeness:
         return array_scores(folder, self.kind, self.seed)
 
 
-def _held_out(images: Path, annotations: Path, data: CalibrationData, folder: Path) -> Path:
-    """Write the annotations of the held-out images and return the file."""
+def _of_half(images: Path, annotations: Path, data: CalibrationData, path: Path) -> Path:
+    """Write the annotations of the images of one half into `path`, which is returned."""
     if not images.is_dir():
         raise UsageProblem(f"With --annotations, --calibration names the folder of their images: {images}")
     listed = read_dataset(images, annotations, allow_missing=True)
     names = {Path(name).resolve() for name in data.names}
     ids = {image.id for image in listed.images if listed.path(image).resolve() in names}
     if not ids:
-        raise UsageProblem(f"The annotations list none of the held-out calibration images: {annotations}")
+        raise UsageProblem(f"The annotations list none of the calibration images: {annotations}")
     document: dict[str, Any] = json.loads(annotations.read_bytes())
     document["images"] = [one for one in document["images"] if one["id"] in ids]
     document["annotations"] = [one for one in document["annotations"] if one["image_id"] in ids]
-    path = folder / "held-out.json"
     write_json(path, document)
     return path

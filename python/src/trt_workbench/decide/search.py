@@ -11,7 +11,7 @@ from pathlib import Path
 from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate
-from trt_workbench.decide.held_out import RANGES, scorer_of
+from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
@@ -67,6 +67,10 @@ class Search:
     _seconds: list[float] = field(default_factory=list)
 
     @property
+    def _bound(self) -> float:
+        return self.settings.keep_score or 0.0
+
+    @property
     def trials(self) -> Path:
         """The folder in which finished trials are kept."""
         return self.output.with_suffix(".trials")
@@ -81,17 +85,24 @@ class Search:
         """
         with tempfile.TemporaryDirectory() as name:
             self._folder = Path(name)
-            self._scorer = scorer_of(self.model, self.calibration, self.settings, self._folder)
+            self._scorer, self._seen = (
+                scorer_of(self.model, self.calibration, self.settings, self._folder, half)
+                for half in (HELD_OUT, RANGES)
+            )
             calibrated = self._calibrated()
             self._sha256 = hash_model(self.model)
             self._maker = Maker(self.model, self.to, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             self._order = [group.name for group in ranked(sensitivity.groups, None)]
-            self._baseline = self._score(self.model, "float", None)
-            self.note(f"{self._scorer.figure} of the float model: {self._baseline.value:.4f}, {self._count}")
+            self._baseline = self._score(self._scorer, self.model, "float", None)
+            self._seen_baseline = self._score(self._seen, self.model, "float-seen", None)
+            self.note(
+                f"{self._scorer.figure} of the float model: {self._baseline.value:.4f} on {self._baseline.count} "
+                f"held-out {self._scorer.unit}"
+            )
             kept = self._bisect()
             evidence = SearchEvidence(
-                bound=self.settings.keep_score,
+                bound=self._bound,
                 figure=self._scorer.figure,
                 unit=self._scorer.unit,
                 samples=self._baseline.count,
@@ -155,7 +166,7 @@ class Search:
             middle = (fewest + enough) // 2 if self._tried else 0
             point = self._trial(middle, steps - len(self._tried))
             report(len(self._tried), max(steps, len(self._tried)))
-            if point.loss <= self.settings.keep_score:
+            if point.keeps(self._bound):
                 enough = middle
             else:
                 fewest = middle + 1
@@ -164,7 +175,9 @@ class Search:
     def _trial(self, kept: int, left: int) -> SearchPoint:
         """Return the score with the first `kept` groups left alone, an earlier one where nothing has changed since."""
         names = sorted(self._order[:kept])
-        facts = {**self._facts(), "kept": str(names), "scored": self._baseline.samples, "figure": self._scorer.figure}
+        scored = [self._baseline.samples, self._seen_baseline.samples]
+        facts = {**self._facts(), "kept": str(names), "scored": str(scored), "figure": self._scorer.figure}
+        facts["bound"] = str(self._bound)
         key = hash_document(facts)
         path = self.trials / f"{key[:16]}.json"
         if path.is_file() and (trial := read_document(path, Trial)).key == key:
@@ -172,29 +185,36 @@ class Search:
             return trial.point
         began = time.monotonic()
         made = self._maker.make(names, self._folder / f"{kept}" / self.model.name)
-        score = self._score(made.path, f"score-{kept}", self._folder / "float").against(self._baseline)
+        score = self._score(self._scorer, made.path, f"score-{kept}", "float").against(self._baseline)
+        seen_loss = None
+        if score.loss <= self._bound:
+            seen_loss = (
+                self._score(self._seen, made.path, f"seen-{kept}", "float-seen").against(self._seen_baseline).loss
+            )
         point = SearchPoint(
             kept=kept,
             low_macs=made.evidence.low_macs,
             value=score.value,
             loss=score.loss,
             loss_ci95=score.loss_ci95,
+            seen_loss=seen_loss,
         )
         write_json(path, Trial(key=key, point=point))
         self._tried[kept] = point
         self._seconds.append(time.monotonic() - began)
         seconds = max(left - 1, 0) * sum(self._seconds) / len(self._seconds)
         ends = f" ({point.loss_ci95[0]:.4f} to {point.loss_ci95[1]:.4f})" if point.loss_ci95 else ""
+        seen = f", {point.seen_loss:.4f} on the other half" if point.seen_loss is not None else ""
         self.note(
             f"{kept} of {len(self._order)} groups left alone, {point.low_macs:.1%} of the arithmetic in {self.to}: "
-            f"{self._scorer.figure} {point.value:.4f}, loss {point.loss:.4f}{ends}; about {seconds:.0f} s to go"
+            f"{self._scorer.figure} {point.value:.4f}, loss {point.loss:.4f}{ends}{seen}; about {seconds:.0f} s to go"
         )
         return point
 
-    def _score(self, model: Path, name: str, baseline: Path | None) -> Scores:
+    def _score(self, scorer: Scorer, model: Path, name: str, baseline: str | None) -> Scores:
         folder = self._folder / name
         folder.mkdir()
-        return self._scorer.score(model, folder, baseline)
+        return scorer.score(model, folder, None if baseline is None else self._folder / baseline)
 
 
 def ranked(groups: Sequence[GroupLoss], weights: Mapping[str, float] | None) -> list[GroupLoss]:

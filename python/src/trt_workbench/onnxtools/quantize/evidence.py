@@ -62,6 +62,7 @@ class SearchPoint(_Part):
         value: its score.
         loss: the float model's score minus it.
         loss_ci95: ends of the 95 % interval of the loss over resamples of the samples, drawn for both models together.
+        seen_loss: the same loss on the samples that ranges were found on; None where `loss` is beyond the bound anyway.
     """
 
     kept: int
@@ -69,6 +70,11 @@ class SearchPoint(_Part):
     value: float
     loss: float
     loss_ci95: tuple[float, float] | None
+    seen_loss: float | None = None
+
+    def keeps(self, bound: float) -> bool:
+        """Whether the loss is within a bound on both halves of the data: on one alone, that is often chance."""
+        return self.loss <= bound and self.seen_loss is not None and self.seen_loss <= bound
 
 
 class SearchEvidence(_Part):
