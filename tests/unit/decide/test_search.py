@@ -11,11 +11,12 @@ from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide import sensitivity
 from trt_workbench.decide.data import calibration_data
-from trt_workbench.decide.search import Found, Search, ranked
+from trt_workbench.decide.search import Found, Search, layer_times, ranked
 from trt_workbench.decide.settings import PlacementSettings, SearchSettings
-from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.documents import append_lines, read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.profiling.records import Operation
 from trt_workbench.runs.sensitivity import GroupLoss
 
 BOUND = 0.001
@@ -119,3 +120,17 @@ def test_groups_are_ranked_by_noise_for_their_cost() -> None:
     ]
     assert [group.name for group in ranked(groups, None)] == ["cheap", "large", "quiet"]
     assert ranked(groups, {"large": 0.1, "cheap": 9.0, "quiet": 1.0})[0].name == "large"
+
+
+def test_times_of_a_profile_weigh_groups(tmp_path: Path) -> None:
+    operations = [
+        Operation(kind="layer", index=0, name="a", onnx_nodes=["first", "act", "second"], mean_ms=4.0),
+        Operation(kind="layer", index=1, name="b", onnx_nodes=["last"], mean_ms=1.0),
+        Operation(kind="layer", index=2, name="c", onnx_nodes=["last"], mean_ms=8.0, side="against"),
+        Operation(kind="layer", index=3, name="d", onnx_nodes=["widen"], mean_ms=None),
+    ]
+    append_lines(tmp_path / "records.jsonl", operations)
+    names = {"first", "second", "planted", "last"}
+    assert layer_times(tmp_path, names) == {"first": 2.0, "second": 2.0, "last": 1.0}
+    with pytest.raises(UsageProblem, match="is it of another one"):
+        layer_times(tmp_path, {"Conv_0"})

@@ -20,7 +20,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.cli.drawing import Drawing, draw
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
-from trt_workbench.errors import CheckFailed
+from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def quantize(
     from trt_workbench.decide.search import Search
     from trt_workbench.system.workspace import output_root
 
+    _require_a_bound(searching)
     output = output or output_root() / "quantize" / f"{model.stem}.{to}.onnx"
     drawing = Drawing()
     with progress_bar("steps") as start:
@@ -72,6 +73,13 @@ def quantize(
     else:
         _show(candidate)
     drawing.end()
+
+
+def _require_a_bound(settings: SearchSettings) -> None:
+    """Raise UsageProblem where something of a search is asked for, but none."""
+    given = {"--annotations": settings.annotations, "--score": settings.score, "--profile": settings.profile}
+    if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
+        raise UsageProblem(f"{', '.join(names)} needs --keep-score, the loss of the score that is allowed.")
 
 
 def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:

@@ -80,13 +80,14 @@ def _show(found: Sensitivity, directory: Path) -> None:
 
     console = stdout_console(quiet=False)
     figures = (found.figure, "loss", "95 %") if found.figure else ()
-    table = Table("group", "operator", "SQNR, dB", "of the noise", "of the arithmetic", *figures)
+    table = Table("group", "operator", "dB", "noise", "MACs", *figures)
     total = sum(group.noise for group in found.groups) or 1.0
     for group in found.groups[:_SHOWN]:
         table.add_row(*_cells(group, total, scored=bool(figures)))
     console.print(table)
     if len(found.groups) > _SHOWN:
         print_line(console, f"and {len(found.groups) - _SHOWN} groups of less noise")
+    print_line(console, "dB: SQNR of the group alone; noise: its share of all groups'; MACs: of the arithmetic")
     whole = f"{found.sqnr_db:.1f} dB" if found.sqnr_db is not None else "no noise"
     print_line(console, f"Every group in {found.to}: {whole}, on {found.samples} samples")
     if found.baseline is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.hashing import hash_document, hash_model
+from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
+from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, Trial
 from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
@@ -93,7 +95,9 @@ class Search:
             self._sha256 = hash_model(self.model)
             self._maker = Maker(self.model, self.to, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
-            self._order = [group.name for group in ranked(sensitivity.groups, None)]
+            names = {group.name for group in sensitivity.groups}
+            times = layer_times(self.settings.profile, names) if self.settings.profile else None
+            self._order = [group.name for group in ranked(sensitivity.groups, times)]
             self._baseline = self._score(self._scorer, self.model, "float", None)
             self._seen_baseline = self._score(self._seen, self.model, "float-seen", None)
             self.note(
@@ -107,7 +111,7 @@ class Search:
                 unit=self._scorer.unit,
                 samples=self._baseline.count,
                 baseline=self._baseline.value,
-                weighed_by="arithmetic",
+                weighed_by="arithmetic" if times is None else "time",
                 chosen=None if kept is None else self._tried[kept],
                 curve=tuple(self._tried[place] for place in sorted(self._tried)),
                 seed=self.calibration.seed,
@@ -224,11 +228,28 @@ def ranked(groups: Sequence[GroupLoss], weights: Mapping[str, float] | None) -> 
         groups: with their noise.
         weights: what each costs; by default its share of the arithmetic.
     """
-    # where no shape is known all cost the same
-    least = min((group.macs_share for group in groups if group.macs_share), default=1.0)
+    costs = {group.name: group.macs_share for group in groups} if weights is None else weights
+    # of a group without a shape or a time; where no shape is known all cost the same
+    least = min((cost for cost in costs.values() if cost), default=1.0)
+    return sorted(groups, key=lambda group: (-group.noise / (costs.get(group.name) or least), group.name))
 
-    def worth(group: GroupLoss) -> float:
-        cost = weights.get(group.name, 0.0) if weights is not None else group.macs_share
-        return group.noise / (cost or least)
 
-    return sorted(groups, key=lambda group: (-worth(group), group.name))
+def layer_times(directory: Path, names: Collection[str]) -> dict[str, float]:
+    """Return the milliseconds of each group in a profile; an operation that computes several shares its time evenly.
+
+    Args:
+        directory: run directory of `profile` of the model, or of an engine of it.
+        names: of groups.
+
+    Raises:
+        UsageProblem: it is no such run, or has a time for none of them.
+    """
+    times: dict[str, float] = {}
+    for line in read_records(directory / "records.jsonl"):
+        if isinstance(line, Operation) and line.side == "target" and line.mean_ms is not None:
+            computed = [name for name in line.onnx_nodes if name in names]
+            for name in computed:
+                times[name] = times.get(name, 0.0) + line.mean_ms / len(computed)
+    if not times:
+        raise UsageProblem(f"The profile has no time for any group of this model; is it of another one? {directory}")
+    return times

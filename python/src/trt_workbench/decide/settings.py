@@ -85,6 +85,10 @@ class ScoreSettings:
 class SearchSettings(ScoreSettings):
     """How much of the score may be lost; then the groups that are left alone are searched for."""
 
+    profile: Annotated[
+        Path | None,
+        Setting("Weigh groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
+    ] = None
     keep_score: Annotated[
         float | None,
         Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
