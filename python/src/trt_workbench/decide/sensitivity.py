@@ -123,7 +123,7 @@ def measure_sensitivity(
         to=to,
         method=method if calibrated else None,
         calibrated=calibrated is None or calibrated.evidence.kind == "data",
-        data_sha256=calibrated and calibrated.evidence.data_sha256,
+        data_sha256=calibrated.evidence.data_sha256 if calibrated else None,
         samples=min(SAMPLES, len(data.names)),
         seed=settings.seed,
         tensors=list(tensors),
