@@ -2,31 +2,26 @@
 
 from typing import Any
 
-from trt_workbench.report.llm import summarise
+from trt_workbench.report.llm import generation_failures, sameness, summarise
 
 
-def timed(mode: str, backend: str, prompt: int, rate: float) -> dict[str, Any]:
-    sizes = {"batch": 1, "prompt_tokens": prompt, "new_tokens": 1 if mode == "prefill" else 64}
-    return {
-        "mode": mode,
-        "backend": backend,
-        "precision": "fp16",
-        "tokens_per_s": {"p50": rate},
-        "repetitions": 20,
-        **sizes,
-    }
+def generated(first_difference: int | None = None, *, failure: str | None = None, compared: bool = True) -> Any:
+    row = {"mode": "generate-cached", "backend": "trt", "precision": "fp16", "batch": 2, "prompt_tokens": 6}
+    agreement = {"first_difference": first_difference, "logit_gap": 0.0125, "logit_gap_limit": 0.05}
+    return {**row, "failure": failure, "agreement": agreement if compared else None}
 
 
-def test_only_the_same_work_is_compared() -> None:
-    timing = [
-        timed("prefill", "trt", 128, 900.0),
-        timed("prefill", "torch", 128, 300.0),
-        timed("prefill", "torch", 1024, 2000.0),
-        timed("prefill", "trt", 1024, 1000.0),
-        timed("generate", "trt", 32, 50.0),
+def test_what_was_generated() -> None:
+    wrong, failed = generated(0, failure="Sequence 1 differs."), generated(failure="No room.", compared=False)
+    rows = [generated(), generated(3), wrong, failed]
+    assert [sameness(row) for row in rows] == [
+        "all",
+        "the first 3, then a near tie (gap 0.013 of at most 0.05)",
+        "wrong",
+        "not compared",
     ]
-    assert summarise({"model": {"path": "models/lm"}, "backends": [], "timing": timing}) == [
-        "prefill, batch 1, 128 tokens: trt:fp16 is the fastest of 2 with 900.0 tokens/s (median of 20).",
-        "prefill, batch 1, 1024 tokens: torch:fp16 is the fastest of 2 with 2000.0 tokens/s (median of 20).",
-        "generate, batch 1, 32 tokens and 64 new: trt:fp16 is the fastest of 1 with 50.0 tokens/s (median of 20).",
+    metrics: Any = {"model": {"path": "models/lm"}, "backends": [], "generation": rows}
+    assert summarise(metrics) == ["What 2 of 4 generate is what PyTorch in fp32 generates."]
+    assert generation_failures(metrics) == [
+        f"trt:fp16, generate-cached (batch 2, prompt of 6 tokens): {why}" for why in ("Sequence 1 differs.", "No room.")
     ]

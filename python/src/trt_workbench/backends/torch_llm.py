@@ -187,7 +187,7 @@ class TorchLlm:
     def _no_cache(self) -> UsageProblem:
         return UsageProblem(
             f"This {self._model_type} model takes no keys and values that are kept, so it cannot generate with a "
-            f"cache; leave generate-cached out of --modes."
+            f"cache; leave generate-cached out."
         )
 
 

@@ -139,11 +139,13 @@ class BenchRun:
 
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
         worker = stack.enter_context(start_worker(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
+        entry = self.config.models[point.work.model]
         request = {
             "verb": "load",
             "point": asdict(point),
             "model": str(self._models[point.work.model]),
-            "family": self.config.models[point.work.model].family,
+            "family": entry.family,
+            "graphs": entry.graphs and str(entry.graphs),
             "ranges": ranges(self.points, point.work),
             "seed": self.config.seed,
         }

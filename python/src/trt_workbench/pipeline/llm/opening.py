@@ -17,6 +17,7 @@ from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.pipeline.llm.models import (
     CachedModel,
@@ -33,18 +34,6 @@ _WITH_SCALES = "int8"
 
 
 @dataclass(frozen=True)
-class BackendChoice:
-    """A backend and the precision it is asked for; written `ort-cuda:fp16`, without a precision fp32."""
-
-    name: str
-    precision: str = "fp32"
-
-    def __str__(self) -> str:
-        """Return the form that is read."""
-        return f"{self.name}:{self.precision}"
-
-
-@dataclass(frozen=True)
 class ModelSource:
     """What is opened, and how.
 
@@ -54,7 +43,7 @@ class ModelSource:
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
-        options: further options of the backend; PyTorch takes none for language models.
+        options: further options of the backend; PyTorch takes `device` alone for language models.
         say: called with what happens next, such as an export.
     """
 
@@ -178,11 +167,11 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
-    if source.options:
-        raise UsageProblem(f"{choice.name} has no option {next(iter(source.options))!r} for language models.")
+    if unknown := source.options.keys() - {"device"}:
+        raise UsageProblem(f"{choice.name} has no option {min(unknown)!r} for language models, other than device.")
     return load_torch_llm(
         source.directory,
-        device=source.device,
+        device=str(source.options.get("device", source.device)),
         precision=choice.precision,
         compiled=compiled,
         threads=source.threads,
