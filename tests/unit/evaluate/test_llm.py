@@ -211,30 +211,6 @@ def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, m
 GENERATING = {"modes": ("perplexity", "generate-cached"), "prompts": (6, 3), "new_tokens": 4}
 
 
-def interrupt(*_: int) -> None:
-    raise KeyboardInterrupt
-
-
-def test_an_interrupt_while_generating_keeps_what_was_done(llm_folder: Folders, tmp_path: Path) -> None:
-    with LlmEvaluation(asked(llm_folder("llama"), limit=400, **GENERATING)) as run:
-        outcome = run.run(tmp_path, on_generation=interrupt)
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert (outcome.status, metrics["status"], metrics["interrupted"]) == ("partial", "partial", "generation")
-    assert [row["backend"] for row in metrics["generation"]] == ["torch", "torch"]
-    assert [row["tokens"] for row in metrics["backends"]] == [399, 399]
-    assert metrics["bits_per_byte"] > 1
-
-
-def test_an_interrupt_before_the_first_result_keeps_nothing(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluation, "compare_generation", interrupt)
-    request = asked(llm_folder("llama"), **{**GENERATING, "modes": ("generate",)})
-    with LlmEvaluation(request) as run, pytest.raises(KeyboardInterrupt):
-        run.run(tmp_path)
-    assert not (tmp_path / "metrics.json").exists()
-
-
 def test_backends_of_which_none_generates(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     int8, int3 = BackendChoice("torch", "int8"), BackendChoice("ort-cpu", "int3")
     with pytest.raises(UsageProblem, match="int8"):

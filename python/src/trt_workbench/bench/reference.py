@@ -67,7 +67,7 @@ class ReferenceRuns:
         if not self._config.compare_outputs:
             return "the configuration says compare_outputs: false"
         if work.kind in LLM_KINDS:
-            return f"{work.kind} is compared by eval-llm"
+            return f"{work.kind} is compared with PyTorch, when the model is loaded and after each repetition"
         if model.suffix != ".onnx":
             return f"{model.name} is an engine without its model"
         if self._made is not None and self._made[0] == work:
