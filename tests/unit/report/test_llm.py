@@ -1,8 +1,22 @@
 """What an eval-llm report says in words."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
-from trt_workbench.report.llm import generation_failures, sameness, summarise
+import pytest
+
+from trt_workbench.report.llm import generation_failures, sameness, summarise, write_report
+
+KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
+
+
+@pytest.mark.parametrize("run", ["perplexity", "gpt2-generate-cached"])
+def test_runs_of_versions_that_timed_generation_have_a_report(run: str, tmp_path: Path) -> None:
+    shutil.copytree(KEPT / run, tmp_path / run)
+    page = write_report(tmp_path / run).read_text(encoding="utf-8")
+    assert ("Perplexity by backend" in page) == (run == "perplexity")
+    assert "<h2>Generation</h2>" not in page
 
 
 def generated(first_difference: int | None = None, *, failure: str | None = None, compared: bool = True) -> Any:
@@ -21,7 +35,7 @@ def test_what_was_generated() -> None:
         "not compared",
     ]
     metrics: Any = {"model": {"path": "models/lm"}, "backends": [], "generation": rows}
-    assert summarise(metrics) == ["What 2 of 4 generate is what PyTorch in fp32 generates."]
+    assert summarise(metrics) == ["2 of 4 generations agree with PyTorch in fp32."]
     assert generation_failures(metrics) == [
         f"trt:fp16, generate-cached (batch 2, prompt of 6 tokens): {why}" for why in ("Sequence 1 differs.", "No room.")
     ]

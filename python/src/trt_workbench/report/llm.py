@@ -65,7 +65,7 @@ def summarise(metrics: LlmMetrics) -> list[str]:
     generated = metrics.get("generation", [])
     if generated:
         right = [row for row in generated if not row["failure"]]
-        sentences.append(f"What {len(right)} of {len(generated)} generate is what PyTorch in fp32 generates.")
+        sentences.append(f"{len(right)} of {len(generated)} generations agree with PyTorch in fp32.")
     return sentences
 
 
