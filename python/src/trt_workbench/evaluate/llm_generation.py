@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import CheckFailed, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_settings import MODES, LlmSettings, Mode
 from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Disagreement, Trace, trace
@@ -74,23 +75,23 @@ def compare_generation(
     expected = _reference(settings, source, prompts)
     works = list(itertools.product(settings.generating, settings.backends))
     for number, (mode, choice) in enumerate(works, 1):
-        facts = {"mode": mode, "backend": choice.name, "precision": choice.precision, "batch": settings.batch}
-        missing = list(prompts)
+        asked = {"mode": mode, "backend": choice.name, "precision": choice.precision, "batch": settings.batch}
+        missing = [{**asked, "prompt_tokens": size, "new_tokens": settings.new_tokens} for size in prompts]
         try:
             with closing(_open(mode, settings, choice, source)) as model:
                 refuse_wrong(model.provenance, allow_unverified=settings.allow_unverified)
                 for size, prompt in prompts.items():
-                    agreement = _agreement(mode, settings, choice, model, prompt, expected[size])
-                    if agreement.failure is None:
+                    agreement = _agreement(settings, choice, model, prompt, expected[size], cached=mode == CACHED)
+                    wrong = Disagreement(agreement.failure) if agreement.failure else None
+                    if wrong is None:
                         keep_agreement(model.provenance, evidence)
                     marks = refuse_wrong(model.provenance, allow_unverified=settings.allow_unverified)
-                    found.rows.append(_row(facts, size, settings, agreement, marks, dict(model.provenance)))
-                    missing.remove(size)
-                    if agreement.failure:
-                        found.fail(Disagreement(agreement.failure, agreement))
+                    found.rows.append(_row(missing.pop(0), agreement, wrong, marks, model.provenance))
+                    if wrong:
+                        found.fail(wrong)
         except WorkbenchError as error:
             found.fail(error)
-            found.rows += [_row(facts, size, settings, error) for size in missing]
+            found.rows += [_row(facts, None, error) for facts in missing]
         if on_progress:
             on_progress(number, len(works))
 
@@ -118,34 +119,36 @@ def check_generation(settings: LlmSettings, positions: int | None, available: in
 
 def _row(
     facts: Mapping[str, Any],
-    prompt: int,
-    settings: LlmSettings,
-    found: Agreement | WorkbenchError,
-    verification: Any = (),
-    provenance: Any = None,
+    agreement: Agreement | None,
+    error: WorkbenchError | None,
+    verification: Sequence[Mark] = (),
+    provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    failed = isinstance(found, WorkbenchError)
     return {
         **facts,
-        "prompt_tokens": prompt,
-        "new_tokens": settings.new_tokens,
-        "agreement": None if failed else asdict(found),
-        "failure": str(found) if failed else found.failure,
-        "error_kind": type(found).__name__ if failed else Disagreement.__name__ if found.failure else None,
+        "agreement": agreement and asdict(agreement),
+        "failure": error and str(error),
+        "error_kind": error and type(error).__name__,
         "verification": list(verification),
-        "provenance": provenance or {},
+        "provenance": dict(provenance or {}),
     }
 
 
 def _agreement(
-    mode: Mode, settings: LlmSettings, choice: BackendChoice, model: Any, prompt: NDArray[np.int64], expected: Trace
+    settings: LlmSettings,
+    choice: BackendChoice,
+    model: Any,
+    prompt: NDArray[np.int64],
+    expected: Trace,
+    *,
+    cached: bool,
 ) -> Agreement:
-    comparison = AgreementCheck(expected, str(REFERENCE), choice.precision)
-    asked = {"cached": mode == CACHED, "capacity": settings.capacity}
-    agreement = comparison.logits(model, prompt, **asked)
+    comparison, capacity = AgreementCheck(expected, str(REFERENCE), choice.precision), settings.capacity
+    agreement = comparison.logits(model, prompt, cached=cached, capacity=capacity)
     if agreement.failure:
         return agreement
-    return comparison.tokens(agreement, trace(model, prompt, settings.new_tokens, **asked).tokens)
+    own = trace(model, prompt, settings.new_tokens, cached=cached, capacity=capacity)
+    return comparison.tokens(agreement, own.tokens)
 
 
 def _reference(settings: LlmSettings, source: ModelSource, prompts: Prompts) -> dict[int, Trace]:

@@ -64,17 +64,12 @@ class Agreement:
             Disagreement: it is wrong.
         """
         if self.failure:
-            raise Disagreement(self.failure, self)
+            raise Disagreement(self.failure)
         return self
 
 
 class Disagreement(CheckFailed):
     """A model does not generate what the reference generates."""
-
-    def __init__(self, message: str, agreement: Agreement | None = None) -> None:
-        """Take the sentence and what was measured."""
-        super().__init__(message)
-        self.agreement = agreement
 
 
 def trace(
