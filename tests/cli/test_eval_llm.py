@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faulty_llm import Faulty, rows_after_the_first
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
@@ -304,28 +305,6 @@ def test_a_masked_model_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "BertForMaskedLM, which is no causal language model" in " ".join(result.stderr.split())
     assert not (tmp_path / "out").exists()
-
-
-class Faulty:
-    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
-
-    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
-        self._model, self._fault, self._calls = model, fault, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("step", "prefill", "last_logits"):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self._calls += 1
-            return self._fault(found(*arguments), self._calls)
-
-        return call
-
-
-def rows_after_the_first(logits: Any, _: int) -> Any:
-    return logits[[0] * len(logits)]
 
 
 def a_number_that_is_none(logits: Any, calls: int) -> Any:

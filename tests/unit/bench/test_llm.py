@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.faulty_llm import Faulty, rows_after_the_first
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -150,31 +151,9 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
         model_files(load_config(path))
 
 
-def rows_after_the_first(logits: Any, _: int) -> Any:
-    return logits[[0] * len(logits)]
-
-
 def one_wrong_token(logits: Any, calls: int) -> Any:
     """Negated once the logits have been compared, and the worker has generated once."""
     return -logits if calls == 3 * 4 else logits
-
-
-class Faulty:
-    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
-
-    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
-        self._model, self._fault, self._calls = model, fault, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("step", "prefill"):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self._calls += 1
-            return self._fault(found(*arguments), self._calls)
-
-        return call
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.faulty_llm import Faulty, rows_after_the_first
 
 from trt_workbench.errors import CheckFailed, DeviceFailure, UsageProblem
 from trt_workbench.evaluate.llm_settings import LlmSettings
@@ -110,10 +111,7 @@ def test_what_is_wrong_comes_before_what_failed(llm_folder: Folders, monkeypatch
 
     def opened(choice: BackendChoice, *rest: Any) -> Any:
         model = real(choice, *rest)
-        if choice == ORT:
-            step = model.step
-            model.step = lambda tokens: step(tokens)[[0] * len(tokens)]
-        return model
+        return Faulty(model, rows_after_the_first) if choice == ORT else model
 
     monkeypatch.setattr(llm_generation, "open_cached", opened)
     broken = BackendChoice("torch", "int8")
@@ -123,7 +121,7 @@ def test_what_is_wrong_comes_before_what_failed(llm_folder: Folders, monkeypatch
     assert isinstance(found.error, CheckFailed)
     assert [row["error_kind"] for row in found.rows] == ["UsageProblem"] * 2 + ["Disagreement"] * 2
     for row in found.rows[2:]:
-        assert "1 of 2 sequences differ, the first is sequence 1 at token 1" in row["failure"]
+        assert "1 of 2 sequences differ, the first is sequence 1 at token 0" in row["failure"]
         assert row["agreement"]["failure"] == row["failure"]
 
 
