@@ -15,6 +15,7 @@ from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.worker import Worker
+from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.runs.records import Record, read_records, read_samples
 
 # By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
@@ -127,6 +128,29 @@ def test_a_run_that_goes_on_knows_where_a_sweep_ended(measured: Any, tmp_path: P
     again = measured(rates, kept=first, repetitions=1)
     assert batches(again, "skipped") == [4, 8]
     assert len(again) == 2
+
+
+class Failing:
+    """A worker that cannot load."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def send(self, _: object) -> None:
+        pass
+
+    def answer(self, _: float) -> Any:
+        raise WorkerFailure("It differs at token 3.", self._kind, alive=True)
+
+
+@pytest.mark.parametrize(("kind", "status"), [("Disagreement", "wrong"), ("CheckFailed", "failed")])
+def test_what_does_not_agree_with_pytorch_is_wrong(
+    measured: Any, monkeypatch: pytest.MonkeyPatch, kind: str, status: str
+) -> None:
+    monkeypatch.setattr(run.BenchRun, "_begin_loading", lambda *_: Failing(kind))
+    (record,) = measured({"cpu": [[100.0]]}, scenarios={"one": {"kind": "arrays"}})
+    assert (record.status, record.error_kind) == (status, kind)
+    assert str(record.error).startswith("It differs at token 3")
 
 
 def test_what_failed_before_a_sweep_ended_is_tried_again(measured: Any, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trac
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
+from trt_workbench.system.threads import let_idle_threads_sleep
 from trt_workbench.system.workspace import output_root
 
 
@@ -117,6 +118,7 @@ def open_llm(point: Point, folder: Path, graphs: Path | None = None) -> LoadedLl
             point asks for what language models do not take.
         Otherwise as `open_logits`.
     """
+    let_idle_threads_sleep()
     work = point.work
     directory = examine_llm_directory(folder)
     if point.tf32 or point.concurrency > 1:

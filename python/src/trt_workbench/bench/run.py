@@ -27,6 +27,7 @@ from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize
 from trt_workbench.verify.bench_gate import BenchGate
@@ -114,7 +115,8 @@ class BenchRun:
                 try:
                     loaded[point.key] = _Loaded(point, worker, worker.answer(self.config.timeout_s))
                 except WorkerFailure as failure:
-                    self._write_off(point, "failed", str(failure), failure.kind)
+                    status, error = _outcome(failure)
+                    self._write_off(point, status, error, failure.kind)
         return self._verified(loaded)
 
     def _verified(self, loaded: dict[str, _Loaded]) -> dict[str, _Loaded]:
@@ -191,7 +193,8 @@ class BenchRun:
 
     def _failed(self, one: _Loaded, repetition: int, failure: WorkerFailure) -> None:
         one.alive = failure.alive
-        self._append(self._record(one.point, repetition, "failed", error=str(failure), error_kind=failure.kind))
+        status, error = _outcome(failure)
+        self._append(self._record(one.point, repetition, status, error=error, error_kind=failure.kind))
 
     def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
         if not one.alive:
@@ -309,6 +312,12 @@ class _Loaded:
 
     def replace(self, worker: WorkerProcess, facts: dict[str, Any]) -> None:
         self.worker, self.facts, self.alive, self.outputs = worker, facts, True, None
+
+
+def _outcome(failure: WorkerFailure) -> tuple[Status, str]:
+    """What a failure is called, and why: a language model that does not generate what PyTorch generates is wrong."""
+    is_wrong = failure.kind == Disagreement.__name__
+    return ("wrong", str(failure).rstrip(".")) if is_wrong else ("failed", str(failure))
 
 
 def _sweep(work: Work | Record, runtime: str) -> tuple[Any, ...]:

@@ -155,10 +155,7 @@ def _tables(made: list[WorkTable]) -> None:
 
     console = stdout_console(quiet=False)
     for one in made:
-        columns = ["runtime", "precision", "rank", "ms", "interval, its coverage", "items/s", "x best"]
-        # of a language model that generates
-        tokens = [part for part in ("time_to_first_token", "time_per_token") if part in one.rows[0].split_ms]
-        columns += [part.removeprefix("time_").replace("_", " ") + ", ms" for part in tokens]
+        columns = ("runtime", "precision", "rank", "ms", "interval, its coverage", "items/s", "x best")
         table = Table(*columns, title=f"{one.scenario}: {one.work}")
         for row in one.rows:
             standing, time = row.standing, row.standing.latency_ms
@@ -172,6 +169,9 @@ def _tables(made: list[WorkTable]) -> None:
                 interval,
                 f"{standing.items_per_s:.1f}",
                 ratio,
-                *(f"{row.split_ms[part]:.3f}" for part in tokens),
             )
         console.print(table)
+        for row in one.rows:
+            if "time_to_first_token" in row.split_ms:  # of a language model
+                first, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
+                print_line(console, f"{row.standing.runtime}: first token {first:.3f} ms, each further {each:.3f} ms")
