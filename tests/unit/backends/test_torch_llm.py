@@ -48,7 +48,7 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
 
 @pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
 def test_devices_that_do_not_exist(device: str) -> None:
-    with pytest.raises(UsageProblem, match="--device takes auto, cpu, cuda or cuda:N"):
+    with pytest.raises(UsageProblem, match="device is auto, cpu, cuda or cuda:N"):
         choose_device(device)
 
 

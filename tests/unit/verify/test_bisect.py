@@ -133,6 +133,7 @@ def test_damaged_verdicts_are_tried_again(search: Search, tmp_path: Path) -> Non
     state.write_text("\n".join([*lines[:2], *changed, *lines[4:], lines[0][:40]]))
     second = search("masked attention")
     assert (second.operators, second.repeated) == (first.operators, first.trials - 2)
+    assert search("masked attention").repeated == first.trials
 
 
 def test_verdicts_hold_for_what_was_asked_alone(search: Search) -> None:

@@ -243,7 +243,7 @@ def choose_device(device: str) -> str:
         return "cuda" if available else "cpu"
     kind, colon, number = device.partition(":")
     if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
-        raise UsageProblem(f"--device takes auto, cpu, cuda or cuda:N, not {device!r}.")
+        raise UsageProblem(f"PyTorch's device is auto, cpu, cuda or cuda:N, not {device!r}.")
     if kind == "cuda" and not available:
         raise ComponentMissing(
             f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.engine.documents import Strict, append_lines, json_values
+from trt_workbench.engine.files import write_text
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.onnxtools.sanitize import save_model
@@ -291,10 +292,13 @@ class _Line(Strict):
 
 def _kept(path: Path) -> dict[str, Verdict]:
     """Return the verdicts in a file by key; a line that was cut short or changed is left out."""
-    found = {}
-    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    found: dict[str, Verdict] = {}
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if text and not text.endswith("\n"):
+        write_text(path, f"{text}\n")  # the next verdict begins a line of its own
+    for one in text.splitlines():
         with contextlib.suppress(ValidationError):
-            line = _Line.model_validate_json(text)
+            line = _Line.model_validate_json(one)
             share = math.inf if line.share is None else line.share
             found[line.key] = Verdict(line.state, line.wrong, share, line.reason, line.seconds)
     return found
