@@ -161,7 +161,7 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
 
 def _generations(metrics: dict[str, Any]) -> Any:
     columns = ("mode", "backend", "prompt", "Δ logit", "at most", "same")
-    title = f"{metrics['generation'][0]['new_tokens']} tokens; same: until a near tie parts them from PyTorch's"
+    title = f"Generation of {metrics['generation'][0]['new_tokens']} tokens; same: as PyTorch's, up to a near tie"
     table = _table(title, *columns)
     for row in metrics["generation"]:
         if (agreement := row["agreement"]) is None:  # it is named above
