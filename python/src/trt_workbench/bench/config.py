@@ -218,7 +218,7 @@ def load_config(file: Path) -> BenchConfig:
     folder = file.absolute().parent
     models = {
         name: entry.model_copy(
-            update={key: folder / path for key in ("path", "graphs") if (path := getattr(entry, key)) is not None}
+            update={"path": entry.path and folder / entry.path, "graphs": entry.graphs and folder / entry.graphs}
         )
         for name, entry in config.models.items()
     }
