@@ -247,7 +247,10 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("ort-cpu:fp16", "Backend ort-cpu runs language models in fp32, not 'fp16'."),
+        (
+            "ort-cpu:tf32",
+            "Backend ort-cpu runs language models in fp32, int8, fp8, mxfp8, nvfp4, int4-weights, fp16, bf16, not",
+        ),
         ("ort-cuda:int8", "Backend ort-cuda runs language models in fp32, fp16, not 'int8'."),
         ("ort-trt:fp8", "Backend ort-trt runs language models in fp32, fp16, bf16, not 'fp8'."),
         ("torch-compile:int8", "Backend torch-compile runs language models in fp32, fp16, bf16, not 'int8'."),
@@ -263,6 +266,27 @@ def test_a_precision_is_refused_before_anything_is_loaded(
     assert message in " ".join(result.stderr.split())
     assert "Exporting" not in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_formats_are_made_and_named(llm_folder: Folders, tmp_path: Path) -> None:
+    out, text = tmp_path / "out", tmp_path / "other.txt"
+    text.write_text(TEXT.read_text(encoding="utf-8"), encoding="utf-8")
+    backends = "torch,ort-cpu:bf16,ort-cpu:nvfp4,ort-cpu:fp8"
+    options = ("--limit", "100", "--backends", backends, "--max-ppl-increase", "100", "--calibration", text)
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--no-report", *options)
+    assert result.exit_code == 0, result.output
+    rows = {row["precision"]: row for row in json.loads((out / "metrics.json").read_text())["backends"]}
+    assert rows["bf16"]["precision_ran"]["label"] == "bf16 (simulated)"
+    for name in ("nvfp4", "fp8"):
+        assert rows[name]["precision_ran"]["label"] == f"{name}+fp32 (simulated)"
+        assert rows[name]["kl_divergence"] > rows["bf16"]["kl_divergence"] > 0
+
+
+def test_ranges_need_a_text(llm_folder: Folders, tmp_path: Path) -> None:
+    options = ("--limit", "100", "--backends", "torch,ort-cpu:int8")
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert "Ranges of activations need data: pass --calibration" in " ".join(result.stderr.split())
 
 
 def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -> None:

@@ -49,11 +49,15 @@ def eval_llm(
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.decide.language import language_candidates
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.report.llm import generation_failures, write_report
 
     place, file = _inputs(model, text)
-    outcome, directory = _evaluate(LlmRequest(model=place, text=file, **vars(settings)), output)
+    request = LlmRequest(
+        model=place, text=file, candidate=language_candidates(place, settings.calibration), **vars(settings)
+    )
+    outcome, directory = _evaluate(request, output)
     drawing = draw(write_report, directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")

@@ -30,6 +30,7 @@ from trt_workbench.evaluate.llm_text import (
     scored_positions,
 )
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
+from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
 from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, open_logits
@@ -48,10 +49,12 @@ class LlmRequest(LlmSettings):
     Attributes:
         model: folder of the model.
         text: UTF-8 text file.
+        candidate: makes an exported graph in another format, for backends that run graphs as they are.
     """
 
     model: Path
     text: Path
+    candidate: Callable[[Path, To], Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,15 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         )
         if request.generating:
             check_generation(request, self.directory.positions, len(self._tokens))
-        self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say, request.graphs)
+        self._source = ModelSource(
+            self.directory,
+            request.device,
+            request.opset,
+            request.threads,
+            say,
+            request.graphs,
+            candidate=request.candidate,
+        )
         self.notes: list[str] = []
         self._batch = request.batch
         self._open = ExitStack()

@@ -54,7 +54,7 @@ class LlmSettings:
     backends: Annotated[
         tuple[BackendChoice, ...],
         Setting(
-            "Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16).",
+            "Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16, ort-cpu:nvfp4).",
             kind=str,
             read=read_backends,
             default="torch,ort-cpu",
@@ -108,6 +108,9 @@ class LlmSettings:
     )
     graphs: Annotated[
         Path | None, Setting("Folder of export-llm to take the graphs from, instead of exporting them.")
+    ] = None
+    calibration: Annotated[
+        str | None, Setting("Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
     ] = None
     threads: Annotated[int | None, Setting("Processors that a runtime may use; all by default.", min=1)] = None
     allow_unverified: AllowUnverified = False
