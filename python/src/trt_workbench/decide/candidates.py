@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
@@ -89,9 +91,10 @@ def make_candidate(
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
-    made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
+    made = _lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
@@ -140,8 +143,8 @@ def kept_groups(
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
     if to in _BLOCKED:
         kept |= without_form(document, groups, to)
-        made = heads(document, groups) if placement.keep_sensitive else {}
-        kept |= made if len(kept | made) < len(groups) else {}
+        last = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= last if len(kept | last) < len(groups) else {}
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
@@ -195,10 +198,15 @@ def evidence_path(model: Path) -> Path:
 
 
 def _check_output(model: Path, output: Path) -> None:
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    if output.resolve() == model.resolve():
-        raise UsageProblem(f"The output would replace the model; give it another name: {output}")
+    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
+        refuse_special(file)
+        # not resolve(): on a ring of links it raises RuntimeError
+        if os.path.realpath(file) in sources:
+            raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
 def _method(to: To, placement: PlacementSettings) -> Method:
