@@ -20,6 +20,7 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.settings import Given, spelled
 from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions
 from trt_workbench.errors import UsageProblem
@@ -159,11 +160,8 @@ def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verificatio
 
     notes = stderr_console()
     request = PlanRequest(plan, model, "full" if verify == "full" else "quick", device=device)
-    note = partial(print_note, notes)
-    if not notes.is_terminal:
-        return verdict_of_build(request, note)
-    with notes.status("Verifying") as waiting:
-        return verdict_of_build(request, note, lambda label: waiting.update(f"Verifying at {label}"))
+    with waiting("Verifying") as update:
+        return verdict_of_build(request, partial(print_note, notes), lambda label: update(f"Verifying at {label}"))
 
 
 def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.cli.progress import pulse
 from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
     INTERRUPTED,
@@ -59,7 +60,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         before = _kept()  # of another command of this process
         fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
         try:
-            with _ended_as_interrupted():
+            with _ended_as_interrupted(), pulse():
                 return command(**kwargs)
         except WorkbenchError as error:
             fail(str(error), error.exit_code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.verify_fix import check_fix, run_fix, show_fixed
 from trt_workbench.errors import CheckFailed, DeviceFailure
 from trt_workbench.system.settings import Setting
@@ -70,13 +70,13 @@ def verify(
     bisected = tried = None
     with run_directory("verify", output) as run:
         if bisect or ways.wanted:  # the device of this process stays as it is, whatever a wrong engine does to its own
-            with notes.status("Verifying") if notes.is_terminal else nullcontext():
+            with waiting("Verifying"):
                 found = verified_apart(request, run.path, partial(print_note, notes))
-        elif notes.is_terminal:
-            with notes.status("Opening") as waiting:
-                found = run_verify(request, run.path, partial(print_note, notes), waiting.update)
         else:
-            found = run_verify(request, run.path, partial(print_note, notes))
+            with waiting("Opening") as update:
+                found = run_verify(
+                    request, run.path, partial(print_note, notes), lambda label: update(f"Verifying at {label}")
+                )
         write_json(run.path / "verify.json", found.document)
         if bisect:
             carry_state(run.destination, run.path)
@@ -84,8 +84,7 @@ def verify(
             "complete", passed=not found.failures + found.unproven, verdict=found.document["verdict"]
         )
         if bisect and found.failures:  # in its place already, so that what was found out outlives a process
-            with notes.status("Bisecting") if notes.is_terminal else nullcontext() as waiting:
-                update = waiting.update if waiting else lambda _: None
+            with waiting("Bisecting") as update:
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(of_model(request), bisected, directory)
         if found.failures and ways.wanted:
