@@ -35,11 +35,18 @@ def test_an_unpacked_archive_is_linked(tmp_path: Path, trees: SimpleNamespace) -
     trees.make_libraries(tmp_path / "trt" / "lib", (10, 16, 1))
     trees.write_headers(tmp_path / "trt" / "include", (10, 16, 1))
     request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt")
-    result = setup_tensorrt(request)
+    notes: list[str] = []
+    result = setup_tensorrt(request, notes.append)
     assert result.changed
     assert result.version == (10, 16, 1)
     current = tmp_path / "extern" / "current"
     assert current.readlink() == Path("10.16.1")
+    assert [note.split()[0] for note in notes] == ["TensorRT", "Linked", "Checked"]
+    assert (
+        notes[1]
+        == f"Linked {len(list((current / 'lib').iterdir()))} libraries into {current.parent / '10.16.1' / 'lib'}"
+    )
+    assert notes[2].endswith(f"{current} is now 10.16.1")
     assert (current / "lib" / "libnvinfer.so.10").resolve() == (tmp_path / "trt" / "lib" / "libnvinfer.so.10").resolve()
     before = snapshot(tmp_path / "extern")
     assert not setup_tensorrt(request).changed

@@ -32,7 +32,14 @@ from trt_workbench.cli.common import PanelCommand
 
 
 class _Commands(TyperGroup):
-    """The commands."""
+    """The commands; the list of them has a whole sentence on each."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write every command with the first sentence of its help, on further lines where it is long."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(limit=1000)) for name, one in commands if one and not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; a command that comes first leaves no options to look for.
@@ -48,8 +55,8 @@ app = typer.Typer(
     name="trtw",
     cls=_Commands,
     help="From an ONNX file to a TensorRT deployment decision that can be trusted.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

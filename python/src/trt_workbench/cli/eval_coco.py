@@ -22,7 +22,7 @@ from trt_workbench.cli.common import (
 from trt_workbench.cli.drawing import Drawing, draw
 from trt_workbench.errors import INTERRUPTED, UsageProblem
 from trt_workbench.evaluate.coco_settings import CocoSettings
-from trt_workbench.system.settings import Setting
+from trt_workbench.system.settings import MORE, Setting
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 @handled
 def eval_coco(
+    file: Annotated[
+        Path | None, Setting("Model file; the embedded detector by default.", argument=True, metavar="MODEL")
+    ] = None,
     *,
-    model: Annotated[Path | None, Setting("Model file; the embedded detector by default.")] = None,
+    model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
     images: Annotated[Path | None, Setting("Folder of the images; the embedded dataset by default.")] = None,
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None,
     settings: CocoSettings,
@@ -40,14 +43,17 @@ def eval_coco(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
+    """Score a detector on images with COCO's kind of annotations.
 
-    Without --model, an embedded detector runs on an embedded dataset of generated scenes.
+    It gives the twelve COCO figures, speed by stage, and a report. Without MODEL, an embedded detector runs on an
+    embedded dataset of generated scenes.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.evaluate.coco import CocoRequest
 
-    model, images, annotations = _inputs(model, images, annotations)
+    if file is not None and model is not None:
+        raise UsageProblem(f"The model was given twice; leave out --model: {model}")
+    model, images, annotations = _inputs(file or model, images, annotations)
     request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
     outcome, directory = _evaluate(request, output)
     from trt_workbench.report.coco import write_report

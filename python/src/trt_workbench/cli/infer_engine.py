@@ -39,7 +39,7 @@ def infer_engine(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Run a TensorRT engine, or a model on any backend, on arrays; check its outputs, or measure it.
+    """Run an engine or a model on arrays, check it, or measure it.
 
     Everything lands in a run directory.
     """

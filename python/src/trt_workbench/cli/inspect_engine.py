@@ -33,7 +33,7 @@ def inspect_engine(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Show an engine's inputs, outputs, profiles, origin and layers. The manifest is checked against the plan first."""
+    """Show an engine's inputs, outputs, profiles and layers. The manifest is checked against the plan first."""
     if manifest_only and trust:
         raise UsageProblem(
             f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"

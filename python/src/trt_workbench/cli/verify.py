@@ -44,7 +44,9 @@ def verify(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Prove an engine right at every batch and shape, or show where it is wrong.
+    """Show whether an engine computes what its model says.
+
+    It is proved right at every batch and shape, or shown to be wrong somewhere.
 
     Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
     run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
