@@ -222,6 +222,7 @@ _OPTIONS = {
         "--dla-core",
         "-o",
     ),
+    "inspect": ("--device", "--manifest-only", "--trust"),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
@@ -320,6 +321,11 @@ def _build(rng: Rng) -> _Recipe:
     return _Recipe([*words, *(["--dry-run"] if rng.random() < 0.4 else [])], files)
 
 
+def _inspect_model(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["inspect", model], files)
+
+
 def _inspect(rng: Rng) -> _Recipe:
     more = ["--trust"] if rng.random() < 0.3 else []
     return _Recipe(["inspect-engine", "engine/model.plan", *more], ["engine/model.plan", "engine/model.plan.json"])
@@ -406,6 +412,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),
+    "inspect-model": (3, _inspect_model),
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),

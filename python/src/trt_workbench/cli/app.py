@@ -19,6 +19,7 @@ from trt_workbench.cli import (
     eval_llm,
     export_llm,
     infer_engine,
+    inspect,
     inspect_engine,
     partitions,
     profile,
@@ -80,6 +81,7 @@ def _root(
 
 app.command("build-engine", cls=PanelCommand)(build_engine.build_engine)
 app.command("infer-engine", cls=PanelCommand)(infer_engine.infer_engine)
+app.command("inspect", cls=PanelCommand)(inspect.inspect)
 app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
 app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
 app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
