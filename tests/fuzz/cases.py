@@ -222,6 +222,7 @@ _OPTIONS = {
         "--dla-core",
         "-o",
     ),
+    "predict": ("--family", "--conf", "--classes", "--limit", "--imgsz", "--max-dets", "--preprocess"),
     "inspect": ("--device", "--manifest-only", "--trust"),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
@@ -307,6 +308,12 @@ def _coco(rng: Rng) -> _Recipe:
     return _Recipe(
         [*words, *fixed, *more], ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg", *annotations]
     )
+
+
+def _predict(rng: Rng) -> _Recipe:
+    source = rng.choice(("coco/images", "coco/images/a.png", "coco/images/b.jpg"))
+    words = ["predict", "coco/detector.onnx", source, "--backend", "ort-cpu", "--output", "out/run"]
+    return _Recipe(words, ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg"])
 
 
 def _build(rng: Rng) -> _Recipe:
@@ -413,6 +420,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "build": (10, _build),
     "inspect": (3, _inspect),
     "inspect-model": (3, _inspect_model),
+    "predict": (4, _predict),
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),

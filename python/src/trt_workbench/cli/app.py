@@ -22,6 +22,7 @@ from trt_workbench.cli import (
     inspect,
     inspect_engine,
     partitions,
+    predict,
     profile,
     refit_engine,
     report,
@@ -85,6 +86,7 @@ app.command("inspect", cls=PanelCommand)(inspect.inspect)
 app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
 app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
 app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
+app.command("predict", cls=PanelCommand)(predict.predict)
 app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
 app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
 app.command("bench", cls=PanelCommand)(bench.bench)

@@ -109,8 +109,9 @@ def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, P
         if request.model == embedded_model():
             say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
-        where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
-        say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
+        detector = evaluation.detector
+        where = "; images are letterboxed on the device" if detector.feed.place == "device" else ""
+        say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))

@@ -1,4 +1,4 @@
-"""How `eval-coco` evaluates, as settings with their options. Imports nothing heavy."""
+"""How detectors are run and evaluated, as settings with their options. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ def read_size(option: str, text: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class CocoSettings:
-    """How a dataset is evaluated; None where the default is to be chosen."""
+class DetectorSettings:
+    """How a detector is run; None where the default is to be chosen."""
 
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
-    limit: Annotated[int | None, Setting("Evaluate only so many images, lowest ids first.", min=1)] = None
     conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
     family: Annotated[
         str | None, Setting("Detector family (yolov10, yolov8, yolox); recognised by default.", _DETECTOR)
@@ -43,6 +42,22 @@ class CocoSettings:
         ),
     ] = None
     precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
+    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
+        None
+    )
+    options: BackendOptions = field(default_factory=dict)
+    preprocess: Annotated[
+        Literal["device", "host"] | None,
+        Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
+    ] = None
+    allow_unverified: AllowUnverified = False
+
+
+@dataclass(frozen=True)
+class CocoSettings(DetectorSettings):
+    """How a dataset is evaluated; None where the default is to be chosen."""
+
+    limit: Annotated[int | None, Setting("Evaluate only so many images, lowest ids first.", min=1)] = None
     batch: Annotated[
         int | None,
         Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", _SPEED, min=1),
@@ -50,18 +65,9 @@ class CocoSettings:
     workers: Annotated[
         int | None, Setting("Threads that read images; one per processor, at most 8, by default.", _SPEED, min=1)
     ] = None
-    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
-        None
-    )
     concurrency: Annotated[
         int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
     ] = None
-    options: BackendOptions = field(default_factory=dict)
-    preprocess: Annotated[
-        Literal["device", "host"] | None,
-        Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
-    ] = None
     allow_missing: Annotated[bool, Setting("Leave out images that are listed and absent.", MORE)] = False
-    allow_unverified: AllowUnverified = False
     # Recorded, and used by the report to draw images at random.
     seed: Seed = 0
