@@ -29,4 +29,4 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     console.print(table)
     for name, state in found.items():
         if not state.ok:
-            print_line(console, f"{name}: {state.reason} {state.mend}".rstrip())
+            print_line(console, f"{name}: {state.reason} {state.fix}".rstrip())
