@@ -82,10 +82,9 @@ def eval_llm(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Compare a language model's perplexity and speed on runtimes.
+    """Evaluate a language model on several runtimes: perplexity against PyTorch in fp32 with a gate, and speed.
 
-    Perplexity is held against PyTorch's in fp32, with a gate. Without a model, an embedded one is evaluated on an
-    embedded text that it has never seen.
+    Without a model, an embedded one is evaluated on an embedded text that it has never seen.
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=allow_unverified)
