@@ -81,7 +81,7 @@ def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[
                 progress_bar("images") as start,
                 PredictedPictures(run.path / PICTURES) if pictures else nullcontext() as drawn,
             ):
-                document = predictor.run(run.path, drawn and drawn.add, start("Looking"))
+                document = predictor.run(run.path, drawn.add if drawn else None, start("Looking"))
             write_json(run.path / "predict.json", document)
             facts = {"images": document["images"], "verification": document["verification"]}
             return document, run.commit(document["status"], **facts, allow_unverified=request.allow_unverified)
