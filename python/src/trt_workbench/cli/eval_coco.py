@@ -20,6 +20,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED, UsageProblem
 from trt_workbench.evaluate.coco_settings import CocoSettings
 from trt_workbench.system.settings import MORE, Setting
@@ -93,19 +94,20 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         place = embedded_dataset()
         if not place.exists:
             say(f"Making the embedded dataset, once: {place.root}")
-        place = make_embedded_dataset()
+        with at_stage(lambda: "Making the embedded dataset"):
+            place = make_embedded_dataset()
         images, annotations = place.images, place.annotations
     return model, images, annotations
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
-    from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.system.embedded import embedded_model
 
-    # first of all, this tells of a GPU that `auto` leaves unused
-    with CocoEvaluation(request, say) as evaluation:
+    with at_stage(lambda: "Opening the model"):  # first of all, this tells of a GPU that `auto` leaves unused
+        opened = CocoEvaluation(request, say)
+    with opened as evaluation:
         if request.model == embedded_model():
             say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""

@@ -19,6 +19,7 @@ from trt_workbench.cli.common import (
     say_if_allowed,
     stdout_console,
 )
+from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED
 from trt_workbench.evaluate.predict_settings import PredictSettings
 from trt_workbench.system.settings import Setting
@@ -66,13 +67,14 @@ def predict(
 
 
 def _run(request: PredictRequest, output: Path | None, pictures: bool) -> tuple[Prediction, Path]:
-    from trt_workbench.cli.progress import progress_bar
     from trt_workbench.engine.documents import write_json
     from trt_workbench.evaluate.predict import Predictor
     from trt_workbench.report.predicted_pictures import PredictedPictures
     from trt_workbench.runs.directory import run_directory
 
-    with Predictor(request, say) as predictor:
+    with at_stage(lambda: "Opening the model"):
+        opened = Predictor(request, say)
+    with opened as predictor:
         detector = predictor.detector
         chosen = " (chosen by auto)" if request.backend != detector.backend.name else ""
         say(f"Backend: {detector.backend.name}{chosen}; family: {detector.family.name}")
