@@ -162,6 +162,15 @@ def test_faults_are_found(page: Browser, tmp_path: Path, body: str, fault: str) 
     assert any(fault in one for one in faults(page, bad, 390))
 
 
+def test_a_picture_is_shown_whole_by_a_click(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["eval-coco"], 390)
+    page.ask("document.querySelector('figure img').click()")
+    shown = page.ask("[...document.querySelectorAll('dialog[open] img')].map((one) => [one.width, one.naturalWidth])")
+    assert [width for width, whole in shown] == [whole for width, whole in shown] != []
+    page.ask("document.querySelector('dialog[open] img').click()")
+    assert page.ask("new Promise((then) => setTimeout(() => then(document.querySelectorAll('dialog').length), 50))") == 0
+
+
 def test_a_table_is_sorted_by_a_click(page: Browser, pages: dict[str, Path]) -> None:
     page.open(pages["bench"], 1280)
     column: Any = (
