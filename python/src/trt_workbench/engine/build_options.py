@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.system.settings import Setting, pairs, signed
+from trt_workbench.system.settings import MORE, Setting, pairs, signed
 
 _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
@@ -56,7 +56,6 @@ class BuildOptions:
         Any,
         BuildSetting(
             "Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.",
-            _PRECISION,
             kind=str,
             native=False,
         ),
@@ -195,10 +194,10 @@ class BuildOptions:
     )
     dla_core: Annotated[int | None, BuildSetting("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)] = None
     gpu_fallback: Annotated[bool, BuildSetting("Let the GPU run what the DLA cannot.", _KIND)] = False
-    device: Annotated[int, BuildSetting("Index of the CUDA device.", min=0, in_key=False)] = 0
+    device: Annotated[int, BuildSetting("Index of the CUDA device.", MORE, min=0, in_key=False)] = 0
     verbosity: Annotated[
         Literal["error", "warning", "info", "verbose"],
-        BuildSetting("How much of TensorRT's log is kept.", in_key=False, native=False),
+        BuildSetting("How much of TensorRT's log is kept.", MORE, in_key=False, native=False),
     ] = "warning"
 
 
