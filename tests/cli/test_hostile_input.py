@@ -134,6 +134,7 @@ COMMANDS = {
     "partitions": ("--predict",),
     "sanitize-onnx": ("-o", "OUT"),
     "build-engine": ("--dry-run",),
+    "check-target": ("--gpu", "sm120"),
 }
 
 

@@ -21,7 +21,8 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
-from trt_workbench.engine.build_options import MaxBatch, Profiles
+from trt_workbench.cli.settings import spelled
+from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _settings(profiles: tuple[str, ...] | None) -> BuildSettings:
     from trt_workbench.engine.settings_file import load_settings
 
     given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
-    return load_settings(None, given, {"profiles": "--profile"}.__getitem__)
+    return load_settings(None, given, spelled(BuildOptions).__getitem__)
 
 
 def _show(found: TargetCheck, directory: Path) -> None:

@@ -85,8 +85,9 @@ def compile_model(model: Path, sm: str, profiles: Sequence[Profile]) -> Compiled
             log=_of(messages, "WARNING", *_ERRORS),
         )
     plan = builder.build_serialized_network(network, _config(trt, builder, sm, profiles))
-    built: dict[str, Any] = {"refusal": build_refusal(_of(messages, *_ERRORS), graph)}
-    if plan is not None:
+    if plan is None:
+        built: dict[str, Any] = {"refusal": build_refusal(_of(messages, *_ERRORS), graph)}
+    else:
         built = {"engine_size_bytes": plan.nbytes, "layers": built_layers(_of(messages, "VERBOSE"))}
     return Compiled(
         build_s=time.perf_counter() - begin, version=trt.__version__, log=_of(messages, "WARNING", *_ERRORS), **built

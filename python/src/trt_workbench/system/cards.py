@@ -33,7 +33,7 @@ _CARDS = {
     "sm121": ("gb10", "dgxspark"),
 }
 _SM = re.compile(r"(?:sm)?[ _]?([1-9][0-9]?)\.?([0-9])")
-_NOISE = re.compile(r"[ _-]|^(nvidia)?(geforce|tesla)?")
+_MAKER = re.compile(r"^(nvidia)?(geforce|tesla|quadro)?")
 _SUFFIX = re.compile(r"(?<=[0-9])(ti|super|laptop|d|blackwell)+$")
 
 
@@ -84,7 +84,7 @@ def _architecture(name: str) -> str:
     if found := _SM.fullmatch(lower):
         return f"sm{found[1]}{found[2]}"
     known = {card: sm for sm, cards in _CARDS.items() for card in cards}
-    card = _NOISE.sub("", lower)
+    card = _MAKER.sub("", re.sub("[ _-]", "", lower))
     if sm := known.get(card) or known.get(_SUFFIX.sub("", card)):
         return sm
     raise UsageProblem(
