@@ -133,6 +133,7 @@ COMMANDS = {
     "profile": ("--backend", "ort-cpu", "--iterations", "1"),
     "partitions": ("--predict",),
     "sanitize-onnx": ("-o", "OUT"),
+    "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "build-engine": ("--dry-run",),
     "check-target": ("--gpu", "sm120"),
 }
@@ -173,6 +174,7 @@ READ = {
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
+    "model-quantize": ("quantize", "it.onnx", "--to", "int8", "--calibration", "random", "-o", "made.onnx"),
     "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
     "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),
     "plan": ("inspect-engine", "it.plan"),

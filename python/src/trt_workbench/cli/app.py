@@ -23,6 +23,7 @@ from trt_workbench.cli import (
     inspect_engine,
     partitions,
     profile,
+    quantize,
     refit_engine,
     report,
     sanitize_onnx,
@@ -89,6 +90,7 @@ app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("check-target", cls=PanelCommand)(check_target.check_target)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
+app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("verify", cls=PanelCommand)(verify.verify)
 

@@ -14,6 +14,7 @@ from onnx import TensorProto
 from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.proto import has_subgraph
+from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
 # Types of which there are several kinds, or that older releases of onnx lack.
 _NARROW = {"FLOAT8": "fp8", "FLOAT4": "fp4", "UINT4": "int4", "INT4": "int4", "UINT2": "int2", "INT2": "int2"}
@@ -92,7 +93,9 @@ def read_precision(path: Path) -> Precision:
     found = _Found()
     _walk(model.graph, _Scope({}, {}, {}), found)
     counts, unit = (found.arithmetic, "arithmetic nodes") if found.arithmetic else (found.others, "nodes")
-    return Precision(shares_of(counts), unit, counts.total(), "graph", shares_of(found.weights))
+    calibrated = is_calibrated({entry.key: entry.value for entry in model.metadata_props})
+    weights = shares_of(found.weights)
+    return Precision(shares_of(counts), unit, counts.total(), "graph", weights, calibrated=calibrated)
 
 
 def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
@@ -105,7 +108,7 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
         for attribute in node.attribute if has_subgraph(node) else ():
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 _walk(inner, scope.inner(), found)
-        made = _output_type(node, scope.types)
+        made = output_type(node, scope.types)
         for name in filter(None, node.output):
             scope.types.setdefault(name, made)
             scope.producers[name] = node
@@ -162,7 +165,7 @@ def _quantised_type(name: str, scope: _Scope) -> str | None:
     return None
 
 
-def _output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
+def output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
     """Return the element type of a node's first output; 0 if unknown."""
     operator = node.op_type
     attributes = {entry.name: entry for entry in node.attribute}

@@ -26,6 +26,7 @@ class Precision:
         source: where it was read from.
         weight_shares: share of the weights' elements by type; empty where they are not told.
         may_choose: types that the runtime was also allowed, without telling where it takes them.
+        calibrated: False of a model whose ranges come from noise; its label ends in "(not calibrated)" everywhere.
     """
 
     shares: Mapping[str, float]
@@ -34,10 +35,15 @@ class Precision:
     source: Literal["graph", "engine layers", "build options", "program"]
     weight_shares: Mapping[str, float] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
+    calibrated: bool = True
 
     @property
     def label(self) -> str:
         """The types from the narrowest to the widest, such as "int8+fp16"; for tables."""
+        return self._types if self.calibrated else f"{self._types} (not calibrated)"
+
+    @property
+    def _types(self) -> str:
         if not self.shares:
             return f"{' or '.join(self.may_choose)}, not told" if self.may_choose else "unknown"
         parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
@@ -73,6 +79,7 @@ class Precision:
             "shares": dict(self.shares),
             "weight_shares": dict(self.weight_shares),
             "may_choose": list(self.may_choose),
+            "calibrated": self.calibrated,
         }
 
     def _counts(self, name: str) -> bool:
