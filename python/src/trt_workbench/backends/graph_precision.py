@@ -43,10 +43,9 @@ def model_in_precision(
     if precision == "fp32":
         return model, {"precision": "as exported"}
     if precision == "int8":
-        if not facts.is_quantized:
-            raise UsageProblem(
-                f"The model has no QuantizeLinear nodes, so {backend} cannot run it in int8; quantize it: {model}"
-            )
+        if "int8" not in facts.formats:
+            held = f"is quantised to {' and '.join(facts.formats)}" if facts.formats else "has no QuantizeLinear nodes"
+            raise UsageProblem(f"The model {held}, so {backend} cannot run it in int8; quantize it: {model}")
         return model, {"precision": "as exported", "quantized": True}
     if precision != "fp16":
         raise UsageProblem(f"A model can be had in fp32 (as exported), fp16 or int8 for {backend}, not {precision!r}.")

@@ -40,7 +40,10 @@ def eval_llm(
     *,
     text: Annotated[Path | None, typer.Option(help="UTF-8 text file; the embedded held-out text by default.")] = None,
     backends: Annotated[
-        str, typer.Option(help="Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16).")
+        str,
+        typer.Option(
+            help="Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16, ort-cpu:nvfp4)."
+        ),
     ] = "torch,ort-cpu",
     modes: Annotated[
         str, typer.Option(help="perplexity, prefill, generate, generate-cached: what to do, apart by commas.")
@@ -73,6 +76,9 @@ def eval_llm(
     graphs: Annotated[
         Path | None, typer.Option(help="Folder of export-llm to take the graphs from, instead of exporting them.")
     ] = None,
+    calibration: Annotated[
+        str | None, typer.Option(help="Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
     ] = None,
@@ -88,6 +94,7 @@ def eval_llm(
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=allow_unverified)
+    from trt_workbench.decide.language import language_candidates
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.pipeline.llm.opening import parse_backends
     from trt_workbench.report.llm import timing_failures, write_report
@@ -108,6 +115,7 @@ def eval_llm(
         device=device,
         opset=opset,
         graphs=graphs,
+        candidate=language_candidates(place, calibration),
         threads=threads,
         perplexity=_PERPLEXITY in chosen,
         timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),

@@ -21,8 +21,8 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
-from trt_workbench.onnxtools.quantize.blocks import quantize_blocks, without_form
-from trt_workbench.onnxtools.quantize.cast import cast_model
+from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -140,6 +140,8 @@ def kept_groups(
         kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
     if to in _BLOCKED:
         kept |= without_form(document, groups, to)
+        last = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= last if len(kept | last) < len(groups) else {}
     for pattern in placement.keep:
         found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
         if not found:
@@ -156,7 +158,7 @@ def _lowered(
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in ("fp16", "bf16"):
+    if to in HALVES:
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
         return cast_model(document, to, products - names)

@@ -31,6 +31,7 @@ from trt_workbench.evaluate.llm_text import (
 from trt_workbench.evaluate.llm_timing import EngineGate, Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
+from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.models import LogitsModel
 from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, check_graphs, open_logits
 from trt_workbench.runs.directory import destination_of
@@ -65,6 +66,7 @@ class LlmRequest:
         perplexity: whether to compute it at all.
         timing: what to time beside it.
         allow_unverified: run TensorRT engines that are known to be wrong.
+        candidate: makes an exported graph in another format, for backends that run graphs as they are.
     """
 
     model: Path
@@ -84,6 +86,7 @@ class LlmRequest:
     perplexity: bool = True
     timing: TimingRequest | None = None
     allow_unverified: bool = False
+    candidate: Callable[[Path, To], Path] | None = None
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,15 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         )
         if request.timing:
             check_timing(request.timing, self.directory.positions, len(self._tokens))
-        self._source = ModelSource(self.directory, request.device, request.opset, request.threads, say, request.graphs)
+        self._source = ModelSource(
+            self.directory,
+            request.device,
+            request.opset,
+            request.threads,
+            say,
+            request.graphs,
+            candidate=request.candidate,
+        )
         self.notes: list[str] = []
         self._batch = request.batch
         self._open = ExitStack()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
 from trt_workbench.onnxtools.quantize.kinds import To
@@ -23,8 +24,10 @@ from trt_workbench.onnxtools.sanitize_graph import constants
 
 BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
 """Values that share a scale; 4-bit integers take 128, or a whole channel."""
-DOMAIN = "trt"
 _PRODUCTS = ("MatMul", "Gemm")
+_BEHIND_A_HEAD = frozenset(
+    {"Add", "Mul", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Softmax"}
+)
 
 
 def without_form(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> dict[str, str]:
@@ -33,6 +36,25 @@ def without_form(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> dic
     shapes = {name: value.shape for name, value in constants(model.graph).items()}
     found = {group.name: _reason(group, nodes[group.name], shapes, to) for group in groups}
     return {name: reason for name, reason in found.items() if reason}
+
+
+def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
+    """Return the products that make an output by themselves, such as a language model's logits, with the reason.
+
+    They lose most for their arithmetic (docs/benchmarks/precision/formats.md), and nothing after them evens it out.
+    """
+    names = {group.name for group in groups if group.op_type in _PRODUCTS}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    fixed = constants(model.graph).keys()
+    found: dict[str, str] = {}
+    for value in model.graph.output:
+        node = makers.get(value.name)
+        while node is not None and node.name not in names and node.op_type in _BEHIND_A_HEAD:
+            computed = [name for name in node.input if name and name not in fixed]
+            node = makers.get(computed[0]) if len(computed) == 1 else None
+        if node is not None and node.name in names:
+            found[node.name] = "it makes an output"
+    return found
 
 
 def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> None:
@@ -62,8 +84,8 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> 
     used = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
     for tensor in [one for one in model.graph.initializer if one.name in {group.weight for group in groups} - used]:
         model.graph.initializer.remove(tensor)
-    if to in BLOCKS and not any(entry.domain == DOMAIN for entry in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    if to in BLOCKS and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))
 
 
 def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], to: To) -> str:
@@ -175,7 +197,13 @@ class _Writer:
         return self._node("DequantizeLinear", [codes, scales], name, domain="", **block)[0]
 
     def _node(
-        self, operator: str, inputs: list[str], stem: str, count: int = 1, domain: str = DOMAIN, **attributes: Any
+        self,
+        operator: str,
+        inputs: list[str],
+        stem: str,
+        count: int = 1,
+        domain: str = TENSORRT_DOMAIN,
+        **attributes: Any,
     ) -> list[str]:
         names = [self._fresh(f"{stem}_{operator}" + (f"_{place}" if place else "")) for place in range(count)]
         self.nodes.append(helper.make_node(operator, inputs, names, name=names[0], domain=domain, **attributes))

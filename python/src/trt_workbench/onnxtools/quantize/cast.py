@@ -8,7 +8,6 @@ half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -19,25 +18,26 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.model_file import all_graphs
 from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
+from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
 
-HalfType = Literal["fp16", "bf16"]
-_TYPES = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
-_OLDEST = {"fp16": 7, "bf16": 13}
+HALVES: tuple[To, ...] = ("fp16", "bf16")
+_TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
+_OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}
 _HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_LARGEST = {"fp16": 65504.0, "bf16": float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)}
+_LARGEST: dict[To, float] = {"fp16": 65504.0, "bf16": float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)}
 # A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.
 _AS_GOOD_AS_INFINITE = 1e8
 _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
 
 
-def cast_model(model: onnx.ModelProto, to: HalfType, keep: Collection[str] = ()) -> Lowered:
+def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = ()) -> Lowered:
     """Return `model` with its fp32 arithmetic in fp16 or bf16.
 
     Args:
         model: with its weights; not changed.
-        to: the type.
+        to: the type, one of HALVES.
         keep: names of nodes that stay in fp32.
 
     Returns:
@@ -90,7 +90,7 @@ class _Scope:
 
 
 class _Caster:
-    def __init__(self, result: Lowered, to: HalfType, keep: frozenset[str]) -> None:
+    def __init__(self, result: Lowered, to: To, keep: frozenset[str]) -> None:
         self._result, self._name, self._low, self._keep = result, to, _TYPES[to], keep
         self._opset = opset(result.model)
         self._taken = {name for graph in all_graphs(result.model) for name in _names(graph)}
@@ -118,10 +118,10 @@ class _Caster:
                 self._control(node, facts, scope)
             else:
                 self._node(node, scope, outputs)
-        self._finish(graph, scope)
+        self._finish(graph)
         self._nodes, self._added = outer
 
-    def _finish(self, graph: onnx.GraphProto, scope: _Scope) -> None:
+    def _finish(self, graph: onnx.GraphProto) -> None:
         used = {name for node in self._nodes for name in _reads(node)} | {value.name for value in graph.output}
         own = {value.name for value in graph.input}
         initial = [tensor for tensor in (*graph.initializer, *self._added) if tensor.name in used | own]
@@ -208,8 +208,8 @@ class _Caster:
             return "asked for" if node.name in self._keep else None
         if node.name in self._keep:
             return "asked for"
-        if not rules.known:
-            return f"{node.op_type} has no form in {self._name}"
+        if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
+            return f"{node.op_type} has no form in {self._name} in operator set {self._opset}"
         if any(attribute.name == "block_size" for attribute in node.attribute):
             return "it widens blocks of a narrower format"
         for place in places:

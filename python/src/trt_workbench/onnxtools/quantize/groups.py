@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -207,7 +207,7 @@ def _maker(index: GraphIndex, name: str) -> str:
     return index.nodes[index.producer[name]].name if name in index.producer else ""
 
 
-def _sized(model: onnx.ModelProto) -> Mapping[str, TensorFacts]:
+def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
     """Return types and shapes of all tensors, with 1 for a dynamic batch and 64 for any other dynamic dimension."""
     with without_weights(model) if weight_bytes(model) > MOST_WEIGHTS else nullcontext():
         light = onnx.ModelProto()

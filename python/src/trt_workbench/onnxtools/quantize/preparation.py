@@ -17,9 +17,9 @@ from trt_workbench.onnxtools.quantize.groups import Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_graph import constants, set_constant, use_counts
 
-# Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits.
-OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 13}
-_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9, "mxfp8": 9, "nvfp4": 11, "int4-weights": 10, "fp16": 3, "bf16": 4}
+# Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
+OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
+_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9, "mxfp8": 9, "nvfp4": 11, "int4-weights": 10, "fp16": 3, "bf16": 10}
 _QUANTISED = (
     "QLinear",
     "Integer",

@@ -8,6 +8,7 @@ every output channel, zero points are 0, biases stay float (NVIDIA, Working with
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -158,7 +159,7 @@ class _Writer:
     def _dequantised(self, name: str, made: str, scale: str, zero: str, **axis: int) -> str:
         return self._node("DequantizeLinear", [made, scale, zero], name, **axis)
 
-    def _node(self, operator: str, inputs: list[str], stem: str, **attributes: int) -> str:
+    def _node(self, operator: str, inputs: list[str], stem: str, **attributes: Any) -> str:
         output = self._fresh(f"{stem}_{operator}")
         self._nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output

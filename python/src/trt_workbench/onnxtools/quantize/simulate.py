@@ -15,7 +15,8 @@ from onnx import TensorProto, numpy_helper, version_converter
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_types import output_type
-from trt_workbench.onnxtools.model_file import all_graphs, all_tensors
+from trt_workbench.onnxtools.model_file import all_graphs
+from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.noise import MOVES
 from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
 from trt_workbench.onnxtools.quantize import formats
@@ -33,7 +34,6 @@ from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgra
 _FLOAT8 = frozenset(value for name, value in TensorProto.DataType.items() if name.startswith("FLOAT8E"))
 _NARROW = _FLOAT8 | {TensorProto.FLOAT4E2M1}
 _NAMES = {TensorProto.FLOAT4E2M1: "fp4", **dict.fromkeys(_FLOAT8, "fp8"), TensorProto.BFLOAT16: "bf16"}
-_DOMAIN = "trt"
 # Nodes of TensorRT's domain that do what ONNX's own do.
 _WIDENS = frozenset({"DequantizeLinear", "TRT_FP8DequantizeLinear", "TRT_MXFP8DequantizeLinear"})
 _NARROWS = frozenset({"QuantizeLinear", "TRT_FP8QuantizeLinear"})
@@ -43,23 +43,6 @@ _PASSES_ON = frozenset(
 )
 # Cast knows float8 from here on.
 _OLDEST = 19
-
-
-def simulated_formats(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Return the formats of a model that ONNX Runtime's CPU provider does not run: "fp4", "fp8", "bf16"."""
-    graphs = list(all_graphs(model))
-    nodes = [
-        node for nodes in (*(one.node for one in graphs), *(one.node for one in model.functions)) for node in nodes
-    ]
-    kinds = {tensor.data_type for tensor in all_tensors(model, graphs)}
-    kinds |= {entry.i for node in nodes for entry in node.attribute if entry.name in ("to", "output_dtype", "dtype")}
-    kinds |= {value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
-    operators = {node.op_type for node in nodes if node.domain == _DOMAIN}
-    if operators & {_NVFP4}:
-        kinds.add(TensorProto.FLOAT4E2M1)
-    if operators & {_MXFP8, "TRT_FP8QuantizeLinear", "TRT_FP8DequantizeLinear", "TRT_MXFP8DequantizeLinear"}:
-        kinds.add(TensorProto.FLOAT8E4M3FN)
-    return tuple(dict.fromkeys(name for kind, name in _NAMES.items() if kind in kinds))
 
 
 def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -83,9 +66,9 @@ def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
     taken = {name for graph in all_graphs(copy) for node in graph.node for name in (*node.input, *node.output)}
     rewriter = _Rewriter(NodeWriter(taken))
     rewriter.graph(copy.graph, inferred)
-    left = {node.domain for graph in all_graphs(copy) for node in graph.node}
-    for entry in [entry for entry in copy.opset_import if entry.domain == _DOMAIN and _DOMAIN not in left]:
-        copy.opset_import.remove(entry)
+    if not any(node.domain == TENSORRT_DOMAIN for graph in all_graphs(copy) for node in graph.node):
+        for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
+            copy.opset_import.remove(entry)
     if opset(copy) < _OLDEST and any(kind in _FLOAT8 for kind in rewriter.rounded):
         try:
             copy = version_converter.convert_version(copy, _OLDEST)
@@ -154,7 +137,7 @@ class _Rewriter:
 
     def _node(self, node: onnx.NodeProto) -> None:
         operator = node.op_type
-        standard, ours = node.domain in STANDARD, node.domain == _DOMAIN
+        standard, ours = node.domain in STANDARD, node.domain == TENSORRT_DOMAIN
         kinds = [self._types.get(name, 0) for name in node.input]
         if standard and operator == "Constant":
             self._constant(node)
@@ -168,9 +151,9 @@ class _Rewriter:
             self._cast(node, kinds[0])
         else:
             if any(kind in _NARROW for kind in kinds) and operator not in _PASSES_ON and not has_subgraph(node):
+                kind = next(_NAMES[one] for one in kinds if one in _NARROW)
                 raise UsageProblem(
-                    f"{operator} {node.name} computes with {_NAMES[next(one for one in kinds if one in _NARROW)]} codes, "
-                    "which has no simulation on the CPU."
+                    f"{operator} {node.name} computes with {kind} codes themselves, which has no simulation on the CPU."
                 )
             self._other(node)
 
