@@ -7,12 +7,15 @@ not made again. Ranges for int8 and fp8 come from noise: sizes and types do not 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-FORMATS = ("fp32", "fp16", "bf16", "int8", "fp8", "mxfp8", "nvfp4", "int4-weights")
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
+
+FORMATS = ("fp32", "fp16", "bf16", "int8", "fp8", "mxfp8", "nvfp4")
 CALIBRATED = ("int8", "fp8")
 GPUS = "sm120,sm89,sm86"
 MIB = 1 << 20
@@ -20,7 +23,9 @@ MIB = 1 << 20
 
 def main(folder: Path, models: list[str]) -> None:
     """Make candidates, compile them, write the table."""
-    lines = ["| model | format | ONNX, MiB | " + " | ".join(GPUS.split(",")) + " | layers compute in (the first built) |"]
+    lines = [
+        "| model | format | ONNX, MiB | " + " | ".join(GPUS.split(",")) + " | layers compute in (the first built) |"
+    ]
     lines.append("| --- | --- | ---: | ---: | ---: | ---: | --- |")
     for model in models:
         name, _, rest = model.partition("=")
@@ -40,18 +45,17 @@ def made(model: Path, to: str, output: Path) -> tuple[Path | None, str]:
     if output.is_file():
         return output, ""
     data = ["--calibration", "random", "--samples", "8"] if to in CALIBRATED else []
-    words = ["trtw", "quantize", str(model), "--to", to, "--output", str(output), *data]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = CliRunner().invoke(app, ["quantize", str(model), "--to", to, "--output", str(output), *data])
     error = next((line for line in done.stderr.splitlines() if line.startswith("error: ")), "")
-    return (output, "") if done.returncode == 0 else (None, error.removeprefix("error: "))
+    return (output, "") if done.exit_code == 0 else (None, error.removeprefix("error: "))
 
 
 def checked(model: Path, profile: str, run: Path) -> dict[str, Any]:
     """Return what `check-target` found."""
     document = run / "check-target.json"
     if not document.is_file():
-        words = ["trtw", "check-target", str(model), "--gpu", GPUS, "--output", str(run)]
-        subprocess.run([*words, *(["--profile", profile] if profile else [])], capture_output=True, check=False)
+        words = ["check-target", str(model), "--gpu", GPUS, "--output", str(run)]
+        CliRunner().invoke(app, [*words, *(["--profile", profile] if profile else [])])
     found: dict[str, Any] = json.loads(document.read_text(encoding="utf-8"))
     return found
 

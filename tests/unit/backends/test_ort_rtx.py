@@ -91,7 +91,7 @@ def test_a_card_that_it_does_not_serve_is_named(gpus: Callable[..., None], capab
     found = OrtRtxBackend().availability()
     assert not found.ok
     assert re.search(rf"not .*\({re.escape(capability)}\)", found.reason)
-    assert "ort-cuda" in found.mend
+    assert "ort-cuda" in found.fix
 
 
 @pytest.mark.parametrize("capability", ["8.6", "8.9", "12.0", "12.1"])
@@ -103,7 +103,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     found = OrtRtxBackend().availability()
     assert not found.ok
     assert "onnxruntime-ep-nv-tensorrt-rtx is not installed" in found.reason
-    assert "setup-ort-rtx" in found.mend or "pip install onnxruntime-ep-nv-tensorrt-rtx==" in found.mend
+    assert "setup-ort-rtx" in found.fix or "pip install onnxruntime-ep-nv-tensorrt-rtx==" in found.fix
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_the_provider_answers_is_the_answer(
     found = OrtRtxBackend().availability()
     assert found.ok == (not reason)
     assert reason in found.reason
-    assert found.ok or "doctor" in found.mend
+    assert found.ok or "doctor" in found.fix
     assert found.versions.get("ort_rtx_plugin") == answer.get("plugin")
 
 

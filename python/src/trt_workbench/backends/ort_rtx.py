@@ -105,14 +105,14 @@ class OrtRtxBackend(Backend):
         """Say whether a card that the provider serves is here, and whether its package can be opened."""
         report = driver_report()
         if reason := why_no_gpu(report):
-            return Availability(ok=False, reason=f"No GPU can be used: {reason.rstrip('.')}.", mend=GPU_ADVICE)
+            return Availability(ok=False, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
         if not any(_is_served(gpu) for gpu in report["gpus"]):
             names = ", ".join(f"{gpu['name']} ({gpu['compute_capability']})" for gpu in report["gpus"])
             reason = f"TensorRT-RTX serves cards of compute capability 8.6, 8.9 and from 12.0 on, not {names}."
-            return Availability(ok=False, reason=reason, mend="Use `ort-cuda`, `ort-trt` or `trt` on this card.")
+            return Availability(ok=False, reason=reason, fix="Use `ort-cuda`, `ort-trt` or `trt` on this card.")
         if importlib.util.find_spec(PACKAGE) is None:
             reason = "the package onnxruntime-ep-nv-tensorrt-rtx is not installed."
-            return Availability(ok=False, reason=reason, mend=f"Install it: {task('setup-ort-rtx')}.")
+            return Availability(ok=False, reason=reason, fix=f"Install it: {task('setup-ort-rtx')}.")
         return _opened()
 
     def check_options(self, options: SessionOptions) -> None:
@@ -203,20 +203,20 @@ def _opened() -> Availability:
         import onnxruntime as ort
     except Exception as error:  # a broken install fails in many ways; each is the answer here
         reason = f"onnxruntime cannot be imported ({error})."
-        return Availability(ok=False, reason=reason, mend=package("onnxruntime"))
+        return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
     versions = {"onnxruntime": str(ort.__version__)}
     if release(ort.__version__) < release(MINIMUM_VERSION):
         reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-        return Availability(ok=False, reason=reason, mend=package("onnxruntime"), versions=versions)
+        return Availability(ok=False, reason=reason, fix=package("onnxruntime"), versions=versions)
     found = probe_plugin()
     versions |= {"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {}
     doctor = f"{task('doctor')} shows the driver; it has to serve CUDA 13 (580 or newer)."
     if error := found.get("error"):
         reason = f"ONNX Runtime {ort.__version__} cannot open the provider ({error})."
-        return Availability(ok=False, reason=reason, mend=doctor, versions=versions)
+        return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     if not found.get("devices"):
         reason = "the provider was opened and sees no card that it serves."
-        return Availability(ok=False, reason=reason, mend=doctor, versions=versions)
+        return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     return Availability(ok=True, versions=versions)
 
 
