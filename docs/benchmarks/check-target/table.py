@@ -1,7 +1,8 @@
 """Compile models in every format for every architecture: `python table.py FOLDER MODEL=FILE[@PROFILE] …`.
 
-Writes FOLDER/MODEL.FORMAT/check-target.json (a run directory of `check-target`) and FOLDER/table.md. What is there already is
-not made again. Ranges for int8 and fp8 come from noise: sizes and types do not depend on them, accuracy is not asked here.
+Writes FOLDER/MODEL.FORMAT/check-target.json (a run directory of `check-target`) and FOLDER/table.md. What is there
+already is not made again. Ranges for int8 and fp8 come from noise: sizes and types do not depend on them, and
+accuracy is not asked here.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def main(folder: Path, models: list[str]) -> None:
             candidate, problem = made(Path(file), to, folder / "candidates" / f"{name}.{to}.onnx")
             found = checked(candidate, profile, folder / f"{name}.{to}") if candidate else None
             lines.append(row(name, to, found, problem))
-            print(lines[-1], flush=True)
+            sys.stdout.write(f"{lines[-1]}\n")
     (folder / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -55,7 +56,9 @@ def checked(model: Path, profile: str, run: Path) -> dict[str, Any]:
     document = run / "check-target.json"
     if not document.is_file():
         words = ["check-target", str(model), "--gpu", GPUS, "--output", str(run)]
-        CliRunner().invoke(app, [*words, *(["--profile", profile] if profile else [])])
+        done = CliRunner().invoke(app, [*words, *(["--profile", profile] if profile else [])])
+        if not document.is_file():
+            raise SystemExit(done.stderr)
     found: dict[str, Any] = json.loads(document.read_text(encoding="utf-8"))
     return found
 

@@ -211,8 +211,8 @@ def _opened() -> Availability:
     found = probe_plugin()
     versions |= {"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {}
     doctor = f"{task('doctor')} shows the driver; it has to serve CUDA 13 (580 or newer)."
-    if error := found.get("error"):
-        reason = f"ONNX Runtime {ort.__version__} cannot open the provider ({error})."
+    if problem := found.get("error"):
+        reason = f"ONNX Runtime {ort.__version__} cannot open the provider ({problem})."
         return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     if not found.get("devices"):
         reason = "the provider was opened and sees no card that it serves."

@@ -136,6 +136,7 @@ def _types(sentence: str) -> tuple[str, ...]:
 
 def _first_of_type(graph: onnx.GraphProto, names: Sequence[str]) -> onnx.NodeProto | None:
     """Return the first node that holds or makes values of one of the types."""
+    node: onnx.NodeProto
     wanted = {value for name, value in onnx.TensorProto.DataType.items() if name in names}
     held = {tensor.name for tensor in graph.initializer if tensor.data_type in wanted}
     for node in graph.node:
@@ -159,4 +160,5 @@ def _trt_name(node: onnx.NodeProto | None) -> str:
 
 
 def _type_name(element: int) -> str:
-    return onnx.TensorProto.DataType.Name(element).lower()
+    name: str = onnx.TensorProto.DataType.Name(element)
+    return name.lower()
