@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
 from trt_workbench.engine import rtx
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY
 from trt_workbench.verify import targets
 
 ROOT = Path(__file__).parents[2]
@@ -78,9 +79,20 @@ def test_a_model_that_is_built_passes(model: Path) -> None:
     kept = {key: value for key, value in found.items() if key != "directory"}
     assert json.loads((model.parent / "run" / "check-target.json").read_text()) == kept
     page = (model.parent / "run" / "report.html").read_text()
-    assert "built for" not in page
+    assert "<b>2 of 2</b>" in page
     assert "&lt;l&gt;" in page
     assert (model.parent / "run" / "logs" / "sm120.log").read_text() == "a warning\n"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_ranges_from_noise_are_said_of_the_engine_too(model: Path) -> None:
+    made = onnx.load(model)
+    made.metadata_props.add(key=METADATA_KEY, value=json.dumps({"to": "fp8", "calibrated": False}))
+    onnx.save(made, model)
+    _, found, _ = document(model, "--gpu", "sm120")
+    assert found["graph_precision"]["label"] == "fp8 (not calibrated)"
+    assert found["targets"][0]["precision"]["label"] == "int8 (not calibrated)"
+    assert "int8 (not calibrated)" in (model.parent / "run" / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("recorded")

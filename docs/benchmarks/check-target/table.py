@@ -66,7 +66,7 @@ def checked(model: Path, profile: str, run: Path) -> dict[str, Any]:
 def row(name: str, to: str, found: dict[str, Any] | None, problem: str) -> str:
     """Return a line of the table: engine sizes in MiB, or that the compiler refused."""
     if found is None:
-        return f"| {name} | {to} | - | - | - | - | no candidate: {problem.split(': /')[0]} |"
+        return f"| {name} | {to} | - | - | - | - | no candidate: {problem.rpartition(': ')[0]} |"
     cells = [
         f"{one['engine_size_bytes'] / MIB:.1f}" if one["outcome"] == "built" else one["outcome"]
         for one in found["targets"]

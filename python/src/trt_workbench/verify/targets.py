@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trt_workbench.engine.hashing import hash_model
@@ -44,12 +45,13 @@ def check_targets(
     Raises:
         ComponentMissing: the compiler's package cannot be opened.
     """
+    graph = read_precision(model)
     targets, layers, version = [], {}, None
     logs.mkdir()
     for one in asked:
         update(f"Compiling for {one}")
         compiled = _compiled(model, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
-        targets.append(_target(one, compiled))
+        targets.append(_target(one, compiled, calibrated=graph.calibrated))
         if isinstance(compiled, Compiled):
             version = compiled.version
             if compiled.layers:
@@ -59,7 +61,7 @@ def check_targets(
         model=str(model),
         model_sha256=hash_model(model, facts.external_locations),
         model_size_bytes=size,
-        graph_precision=read_precision(model).document(),
+        graph_precision=graph.document(),
         compiler_version=version,
         profiles=tuple(map(str, profiles)),
         passed=all(target.outcome == "built" for target in targets),
@@ -85,7 +87,7 @@ def _compiled(
     return compiled
 
 
-def _target(asked: Architecture, compiled: Compiled | WorkerFailure) -> CheckedTarget:
+def _target(asked: Architecture, compiled: Compiled | WorkerFailure, *, calibrated: bool) -> CheckedTarget:
     if isinstance(compiled, WorkerFailure):
         ended = {
             "crash": "the compiler crashed: ",
@@ -101,10 +103,10 @@ def _target(asked: Architecture, compiled: Compiled | WorkerFailure) -> CheckedT
         refusal=compiled.refusal,
         engine_size_bytes=compiled.engine_size_bytes,
         build_s=compiled.build_s,
-        precision=_precision(compiled.layers),
+        precision=_precision(compiled.layers, calibrated=calibrated),
         layers=len(compiled.layers),
     )
 
 
-def _precision(layers: Sequence[BuiltLayer]) -> dict[str, object] | None:
-    return built_precision(layers).document() if layers else None
+def _precision(layers: Sequence[BuiltLayer], *, calibrated: bool) -> dict[str, object] | None:
+    return replace(built_precision(layers), calibrated=calibrated).document() if layers else None
