@@ -408,6 +408,9 @@ def test_outputs_replace_no_device(tmp_path: Path) -> None:
     refused("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "pipe", text="a pipe, not a regular file")
     assert (tmp_path / "pipe").is_fifo()
     refused("sanitize-onnx", tmp_path / "m.onnx", "-o", "/dev/null", text="a device, not a regular file")
+    os.mkfifo(tmp_path / "p.onnx")
+    words = ("--to", "int8", "--calibration", "random", "-o", tmp_path / "p.onnx")
+    refused("quantize", tmp_path / "m.onnx", *words, text="a pipe, not a regular file")
 
 
 def test_messages_are_one_printable_line_of_bounded_length(tmp_path: Path) -> None:

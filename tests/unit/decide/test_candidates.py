@@ -247,3 +247,14 @@ def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
 def test_what_has_no_form_in_blocks_is_left_alone(model: Path) -> None:
     with pytest.raises(UsageProblem, match=r"All 4 groups are left alone \(mxfp8 has no convolutions\)"):
         made(model, None, "mxfp8")
+
+
+def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> None:
+    text = """g (float[n,2] x, float[n,4] s) => (float[n,3] y, float[n,4] b) {
+      [p] y = MatMul(x, w)
+      b = BatchNormalization<spatial=0>(s, v, v, v, v)
+    }"""
+    arrays = {"w": np.ones((2, 3), np.float32), "v": np.ones(4, np.float32)}
+    path = write_onnx(tmp_path / "old.onnx", text, arrays, 8)
+    with pytest.raises(UsageProblem, match=r"int8 needs operator set 13, the model has 8.*export it with opset 13"):
+        made(path, CalibrationSettings(calibration="random"))

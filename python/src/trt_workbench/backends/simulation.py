@@ -11,7 +11,7 @@ import onnx
 from trt_workbench.engine.documents import write_json
 from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.model_file import load_model
+from trt_workbench.onnxtools.model_file import checked_on_error, load_model
 from trt_workbench.onnxtools.narrow_formats import SIMULATED, TENSORRT_FROM
 from trt_workbench.onnxtools.preflight import ModelFacts
 from trt_workbench.onnxtools.quantize.simulate import simulated
@@ -43,9 +43,10 @@ def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]
     path, record = folder / "model.onnx", folder / "simulation.json"
     if not (path.is_file() and record.is_file()):
         try:
-            rewritten = simulated(load_model(model))
+            with checked_on_error(model):
+                rewritten = simulated(load_model(model))
         except UsageProblem as error:
-            raise UsageProblem(f"{error} File: {model}") from error
+            raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
         save_model(rewritten, path)
         write_json(record, {"schema_version": 1, **key, "formats": found})
     return path, {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}

@@ -15,7 +15,6 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
-    say,
     stdout_console,
 )
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
@@ -52,8 +51,6 @@ def quantize(
         candidate = make_candidate(
             model, to, output, calibration=calibration, placement=placement, on_progress=on_progress
         )
-    if calibration.calibration and to not in CALIBRATED:
-        say(f"note: {to} needs no calibration data, so --calibration was not used.")
     if as_json:
         document = candidate.evidence.model_dump(mode="json")
         print_json({**document, "output": str(output), "evidence": str(evidence_path(output))})

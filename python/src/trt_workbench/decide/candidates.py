@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from trt_workbench.onnxtools.opsets import OPSETS
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
-from trt_workbench.onnxtools.quantize.cast import HALVES, cast_model
+from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
@@ -30,6 +31,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
@@ -89,9 +91,10 @@ def make_candidate(
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
-    made = _lowered(raise_opset(document, to, model), low, to, ranges, placement)
+    made = _lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
@@ -109,7 +112,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *others, *_notes(to, opset(made.model))),
+        notes=(*made.notes, *others, *_notes(to, opset(made.model), calibration)),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -158,7 +161,7 @@ def _lowered(
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in HALVES:
+    if to in ("fp16", "bf16"):
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
         return cast_model(document, to, products - names)
@@ -195,10 +198,15 @@ def evidence_path(model: Path) -> Path:
 
 
 def _check_output(model: Path, output: Path) -> None:
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
-    if output.resolve() == model.resolve():
-        raise UsageProblem(f"The output would replace the model; give it another name: {output}")
+    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
+        refuse_special(file)
+        # not resolve(): on a ring of links it raises RuntimeError
+        if os.path.realpath(file) in sources:
+            raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
 def _method(to: To, placement: PlacementSettings) -> Method:
@@ -222,7 +230,9 @@ def _calibrated(
     return calibration
 
 
-def _notes(to: To, version: int) -> tuple[str, ...]:
+def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
+    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
+        return (f"The calibration data were not used: {to} has no ranges to find.",)
     if to == "int8" and version > OPSETS["8.6"]:
         return (
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",

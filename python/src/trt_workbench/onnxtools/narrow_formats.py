@@ -66,7 +66,8 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
 
 def is_widening(node: onnx.NodeProto) -> bool:
     """Whether a node makes floats of codes and scales."""
-    return node.op_type.endswith("DequantizeLinear") and node.domain in (*STANDARD, TENSORRT_DOMAIN)
+    whole = bool(node.input and node.output)
+    return whole and node.op_type.endswith("DequantizeLinear") and node.domain in (*STANDARD, TENSORRT_DOMAIN)
 
 
 def widened_from(node: onnx.NodeProto, kind: int) -> str | None:

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.quantize import formats
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, Group
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_graph import constants
 
@@ -53,7 +53,7 @@ def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
             computed = [name for name in node.input if name and name not in fixed]
             node = makers.get(computed[0]) if len(computed) == 1 else None
         if node is not None and node.name in names:
-            found[node.name] = "it makes an output"
+            found[node.name] = HEAD
     return found
 
 

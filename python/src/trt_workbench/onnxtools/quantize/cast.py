@@ -22,7 +22,6 @@ from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
 
-HALVES: tuple[To, ...] = ("fp16", "bf16")
 _TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 _OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}
 _HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -37,7 +36,7 @@ def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = ()) -> Lo
 
     Args:
         model: with its weights; not changed.
-        to: the type, one of HALVES.
+        to: "fp16" or "bf16".
         keep: names of nodes that stay in fp32.
 
     Returns:
