@@ -135,6 +135,7 @@ COMMANDS = {
     "sanitize-onnx": ("-o", "OUT"),
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "build-engine": ("--dry-run",),
+    "check-target": ("--gpu", "sm120"),
 }
 
 

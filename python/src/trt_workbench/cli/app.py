@@ -13,6 +13,7 @@ from trt_workbench.cli import (
     bench,
     build_engine,
     build_ort,
+    check_target,
     compare,
     doctor,
     eval_coco,
@@ -98,6 +99,7 @@ app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
+app.command("check-target", cls=PanelCommand)(check_target.check_target)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
