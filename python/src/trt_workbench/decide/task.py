@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.decide.array_scores import Figure, array_scores
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
 
-_SAMPLES = 128
+_SAMPLES = 64
 
 
 class Task(Protocol):
@@ -107,13 +108,13 @@ class Likeness:
 
     Attributes:
         model: whose samples they are.
-        data: .npy or .npz files, or a text.
+        samples: .npy or .npz files or a text, as calibration takes them.
         kind: what is counted.
         overlap: whether ranges are found on the samples that are scored.
     """
 
     model: Path
-    data: str
+    samples: CalibrationSettings
     kind: Figure
     overlap: bool = False
     name: str = "likeness"
@@ -122,7 +123,12 @@ class Likeness:
     @property
     def figure(self) -> str:
         """Name of the score."""
-        return {"top1": "top-1 agreement", "cosine": "cosine"}[self.kind]
+        return {"top1": "top-1 agreement"}.get(self.kind, self.kind)
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return str(self.samples.calibration)
 
     def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
@@ -134,10 +140,8 @@ class Likeness:
             "baseline": None if baseline is None else str(baseline),
             "backend": one.backend,
             "precision": one.asked,
-            "data": self.data,
-            "samples": settings.limit or _SAMPLES,
+            "data": asdict(replace(self.samples, samples=settings.limit or _SAMPLES)),
             "batch": settings.batch,
-            "seed": settings.seed,
             "allow_unverified": settings.allow_unverified,
         }
 
