@@ -15,6 +15,7 @@ from trt_workbench.cli import (
     build_ort,
     check_target,
     compare,
+    decide,
     doctor,
     eval_coco,
     eval_llm,
@@ -94,6 +95,7 @@ app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
 app.command("bench", cls=PanelCommand)(bench.bench)
 app.command("profile", cls=PanelCommand)(profile.profile)
 app.command("compare", cls=PanelCommand)(compare.compare)
+app.command("decide", cls=PanelCommand)(decide.decide)
 app.command("report", cls=PanelCommand)(report.report)
 app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)
