@@ -49,7 +49,7 @@ def eval_llm(
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=settings.allow_unverified)
-    from trt_workbench.decide.language import language_candidates
+    from trt_workbench.decide.making import language_candidates
     from trt_workbench.evaluate.llm import LlmRequest
     from trt_workbench.report.llm import generation_failures, write_report
 
