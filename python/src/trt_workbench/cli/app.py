@@ -24,6 +24,7 @@ from trt_workbench.cli import (
     partitions,
     predict,
     profile,
+    quantize,
     refit_engine,
     report,
     sanitize_onnx,
@@ -98,6 +99,7 @@ app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
+app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("verify", cls=PanelCommand)(verify.verify)
 
