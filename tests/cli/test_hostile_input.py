@@ -135,6 +135,7 @@ COMMANDS = {
     "sanitize-onnx": ("-o", "OUT"),
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "build-engine": ("--dry-run",),
+    "check-target": ("--gpu", "sm120"),
 }
 
 
@@ -174,6 +175,7 @@ READ = {
     "model-partitions": ("partitions", "it.onnx", "--predict"),
     "model-inspect": ("inspect", "it.onnx"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
+    "model-decide": ("decide", "it.onnx", "--data", "."),
     "model-quantize": ("quantize", "it.onnx", "--to", "int8", "--calibration", "random", "-o", "made.onnx"),
     "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
     "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),

@@ -188,6 +188,7 @@ _OPTIONS = {
         "--seed",
     ),
     "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
+    "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
     "eval-coco": (
         "--family",
         "--backend",
@@ -298,6 +299,11 @@ def _partitions(rng: Rng) -> _Recipe:
     model, files = _model(rng)
     how = rng.choice((["--predict"], ["--backend", "ort-cpu"]))
     return _Recipe(["partitions", model, *how, "--output", "out/run"], files)
+
+
+def _check_target(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["check-target", model, "--gpu", "rtx5090", "--output", "out/run"], files)
 
 
 def _coco(rng: Rng) -> _Recipe:
@@ -425,6 +431,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "infer-plan": (5, _infer_plan),
     "profile": (8, _profile),
     "partitions": (8, _partitions),
+    "check-target": (3, _check_target),
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import cv2
 import matplotlib
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.coco import write_report
+from trt_workbench.report.coco import summarise, write_report
+from trt_workbench.report.coco_artefacts import read_artefacts
 from trt_workbench.report.coco_gallery import PER_GROUP, choose, f1
+from trt_workbench.report.coco_plots import most_confused
 
 VOID = {"meta", "img", "br"}
 
@@ -193,3 +196,35 @@ def test_the_gallery_is_ordered_and_repeats_nothing(counts: list[dict[str, int]]
     if groups["best"] and groups["worst"]:
         assert min(map(f1, groups["best"])) >= max(map(f1, groups["worst"]))
     assert json.dumps(groups) == json.dumps(choose(records, seed))
+
+
+def test_best_and_weakest_are_said_of_classes_with_enough_annotations_alone(make_run: Callable[..., Path]) -> None:
+    rows = [("many", 0.5, 30), ("rare", 1.0, 2), ("common", 0.6, 25), ("once", 0.0, 1)]
+    classes = [
+        {"category_id": place, "name": name, "AP": ap, "AP50": ap, "ground_truths": count, "detections": count}
+        for place, (name, ap, count) in enumerate(rows)
+    ]
+    words = " ".join(summarise(read_artefacts(make_run(per_class=classes))))
+    assert "Best class: common (AP 0.600); weakest: many (AP 0.500), of the 2 with 20 annotations or more." in words
+
+
+def test_the_interval_stands_beside_the_figure(make_run: Callable[..., Path]) -> None:
+    run = make_run(AP_ci95=[0.451, 0.549], resamples=1000)
+    assert "between 0.451 and 0.549 (95 % interval over 1000 resamples" in " ".join(summarise(read_artefacts(run)))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert page.count("0.451 to 0.549") == 2  # on the card and in the table
+
+
+def test_a_confusion_matrix_of_80_classes_is_cut_down_to_what_can_be_read() -> None:
+    counts = np.diag(np.full(81, 10.0))
+    counts[70, 3], counts[5, 80], counts[40, 60], counts[41, 60] = 7, 100, 2, 3
+    names = [f"c{place}" for place in range(80)]
+    labels, reduced = most_confused([*names, "background"], counts)
+    assert len(labels) == 22
+    assert labels[-2:] == ["60 others", "background"]
+    assert {"c3", "c70", "c40", "c41", "c60"} < set(labels)
+    assert reduced.sum() == counts.sum()
+    assert reduced[labels.index("c70"), labels.index("c3")] == 7
+    few, same = most_confused(["a", "b", "background"], counts[:3, :3])
+    assert few == ["a", "b", "background"]
+    assert (same == counts[:3, :3]).all()

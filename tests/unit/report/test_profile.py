@@ -10,7 +10,7 @@ import pytest
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.profiling.records import Kernel, Operation, ProfileLine
 from trt_workbench.report.profile import write_report
-from trt_workbench.report.profile_view import role_rows, side_views, summary
+from trt_workbench.report.profile_view import precision_of, role_rows, side_views, summary, totals
 from trt_workbench.system.environment import collect_environment
 
 FACTS = {
@@ -121,3 +121,28 @@ def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
     elsewhere = {"target": facts("a", (1, 1, 1), (1, 1, 1)), "against": facts("b", (2, 2, 2), (2, 2, 2))}
     elsewhere["against"]["other_machine"] = ["GPU: NVIDIA L4 against NVIDIA H200"]
     assert "of another machine (GPU: NVIDIA L4 against" in summary(side_views(elsewhere, []), [])[0]
+
+
+def test_the_page_begins_with_totals_by_operator_and_precision(make_run: Callable[..., Path]) -> None:
+    page = write_report(make_run()).read_text()
+    assert page.index("by operator and precision") < page.index("In words")
+    assert page.count('<i style="width: 100.00%"></i>') == 1
+
+
+def test_totals_put_small_kinds_together() -> None:
+    large = [layer(f"c{place}", 1.0, operator="Conv", output_types=["fp16"], share=0.099) for place in range(10)]
+    small = [layer(f"s{place}", 0.001, operator=f"Tiny{place}", share=0.0001) for place in range(30)]
+    cast = layer("cast", 0.5, operator="Cast", role="cast", input_types=["fp32"], output_types=["fp16"], share=0.05)
+    other = [layer("c", 20.0, side="against", operator="Conv", output_types=["fp32"], share=1.0)]
+    sides = side_views({"target": FACTS, "against": FACTS}, [*large, *small, cast, *other])
+    rows = totals(sides)
+    assert [(row.operator, row.precision, row.number) for row in rows] == [
+        ("Conv", "fp32", [None, 1]),
+        ("Conv", "fp16", [10, None]),
+        ("Cast", "fp32 to fp16", [1, None]),
+        ("all others", "30 kinds", [30, 0]),
+    ]
+    assert rows[1].time_ms[0] == pytest.approx(10)
+    assert [round(width) for width in rows[1].widths] == [50, 0]
+    assert len(sides[0].telling_of(sides[0].longest)) == 11
+    assert precision_of(cast) == "fp32 to fp16"

@@ -18,14 +18,14 @@ def require_known(points: Iterable[Point]) -> None:
         check_name(backend)
 
 
-def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -> dict[str, str]:
+def unavailable_backends(backends: Iterable[str], log: Path, timeout_s: float) -> dict[str, str]:
     """Return why each backend that cannot serve here cannot, by name.
 
     Raises:
         UsageProblem: a backend is unknown.
     """
     reasons = {}
-    for backend in dict.fromkeys(point.backend for point in points):
+    for backend in dict.fromkeys(backends):
         with start_worker(log) as worker:
             try:
                 answer = worker.ask({"verb": "availability", "backend": backend}, timeout_s)

@@ -68,7 +68,9 @@ class PreparedBench:
         """
         destination = destination_of(self.earlier) if self.earlier else output
         with run_directory("bench", destination) as run:
-            reasons = unavailable_backends(self.points, run.path / "availability.log", self.config.timeout_s)
+            reasons = unavailable_backends(
+                (point.backend for point in self.points), run.path / "availability.log", self.config.timeout_s
+            )
             if not skip_unavailable:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)

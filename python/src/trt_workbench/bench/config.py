@@ -73,6 +73,8 @@ class ModelEntry(_Strict):
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
         graphs: folder of export-llm with the graphs of a language model; exported at their first use by default.
+        files: other files of the same model by name, such as candidates in a lower precision; a runtime takes one by
+            its `file`, and is compared with the others as a runtime of the same work.
     """
 
     path: Path | None = None
@@ -80,6 +82,7 @@ class ModelEntry(_Strict):
     needs: str | None = None
     family: str | None = None
     graphs: Path | None = None
+    files: dict[Name, Path] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
@@ -101,8 +104,9 @@ class RuntimeEntry(_Strict):
         concurrency: calls in flight at once, each on a stream of its own where the runtime has streams; a list is
             swept.
         options: options of this backend alone; a list of values is swept.
+        file: which of the model's `files` it executes; a list is swept, and null in it is the model itself.
         name: label in tables; by default the backend, with the precision where one other than "fp32" is asked for: that
-            one leaves a model as it was exported, in whatever precision.
+            one leaves a model as it was exported, in whatever precision; and with the file.
     """
 
     backend: str
@@ -111,6 +115,7 @@ class RuntimeEntry(_Strict):
     threads: Positive | Swept | None = None
     concurrency: Positive | Swept = 1
     options: dict[str, Any] = Field(default_factory=dict)
+    file: Name | Annotated[tuple[Name | None, ...], Field(min_length=1)] | None = None
     name: Name | None = None
 
     @model_validator(mode="after")
@@ -125,7 +130,12 @@ class RuntimeEntry(_Strict):
     def label(self) -> str:
         """The name in tables."""
         asked = isinstance(self.precision, str) and self.precision != "fp32"
-        return self.name or (f"{self.backend}-{self.precision}" if asked else self.backend)
+        parts = [
+            self.backend,
+            *([str(self.precision)] if asked else []),
+            *([self.file] if isinstance(self.file, str) else []),
+        ]
+        return self.name or "-".join(parts)
 
 
 class ScenarioEntry(_Strict):
@@ -205,6 +215,10 @@ class BenchConfig(_Strict):
             unknown = sorted(set(scenario.models or ()) - self.models.keys())
             if unknown:
                 raise ValueError(f"scenario {name} names the model {unknown[0]}, which is not under models")
+        for runtime in self.runtimes:
+            for file in runtime.file if isinstance(runtime.file, tuple) else (runtime.file,):
+                if lacking := [name for name, model in self.models.items() if file and file not in model.files]:
+                    raise ValueError(f"runtime {runtime.label} takes the file {file}, which model {lacking[0]} lacks")
         return self
 
 
@@ -218,7 +232,11 @@ def load_config(file: Path) -> BenchConfig:
     folder = file.absolute().parent
     models = {
         name: entry.model_copy(
-            update={"path": entry.path and folder / entry.path, "graphs": entry.graphs and folder / entry.graphs}
+            update={
+                "path": entry.path and folder / entry.path,
+                "graphs": entry.graphs and folder / entry.graphs,
+                "files": {file: folder / path for file, path in entry.files.items()},
+            }
         )
         for name, entry in config.models.items()
     }

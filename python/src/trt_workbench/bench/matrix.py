@@ -60,6 +60,7 @@ class Point:
         threads: as in RuntimeEntry.
         concurrency: as in RuntimeEntry.
         options: options of the backend, one value each.
+        file: which of the model's files; None for the model itself.
     """
 
     work: Work
@@ -72,6 +73,12 @@ class Point:
     threads: int | None
     concurrency: int
     options: Mapping[str, Any]
+    file: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The name of the file that it executes, as `model_files` has it."""
+        return f"{self.work.model}/{self.file}" if self.file else self.work.model
 
     @property
     def label(self) -> str:
@@ -81,7 +88,10 @@ class Point:
     @property
     def key(self) -> str:
         """Sixteen hex digits that are the same for the same point in every run."""
-        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        own = asdict(self)
+        if self.file is None:
+            del own["file"]  # keys of runs from before there were files stay the same
+        text = json.dumps(own, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -156,7 +166,7 @@ def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[
 
 
 def _points(work: Work, runtime: RuntimeEntry) -> Iterator[Point]:
-    own = {name: getattr(runtime, name) for name in ("precision", "threads", "concurrency")}
+    own = {name: getattr(runtime, name) for name in ("precision", "threads", "concurrency", "file")}
     listed: dict[str, Sequence[Any]] = {name: value for name, value in own.items() if isinstance(value, tuple)}
     listed |= {name: value for name, value in runtime.options.items() if isinstance(value, list)}
     for values in itertools.product(*listed.values()):

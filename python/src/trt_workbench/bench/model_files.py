@@ -35,11 +35,17 @@ def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
 def model_files(config: BenchConfig) -> Mapping[str, Path]:
     """Return the file, or the folder of a language model, of every model that a scenario runs.
 
+    A model's other files have names as `MODEL/FILE`.
+
     Raises:
         UsageProblem: a file does not exist, a folder holds no model, or a scenario is for other models.
         ComponentMissing: an embedded model is missing.
     """
-    files = {name: _file(name, config.models[name]) for name in config.models if _is_used(name, config)}
+    used = [name for name in config.models if _is_used(name, config)]
+    files = {name: _file(name, config.models[name]) for name in used}
+    for name in used:
+        for other, path in config.models[name].files.items():
+            files[f"{name}/{other}"] = _file(f"{name}/{other}", ModelEntry(path=path))
     for scenario, entry in config.scenarios.items():
         for name in entry.models or tuple(config.models):
             if files[name].is_dir() != (entry.kind in LLM_KINDS):

@@ -31,7 +31,7 @@ class ReferenceRuns:
         self._config, self._models, self._folder = config, models, folder
         self._worker: WorkerProcess | None = None
         self._stack = contextlib.ExitStack()
-        self._made: tuple[Work, Path] | None = None
+        self._made: tuple[Work, str, Path] | None = None
 
     def __enter__(self) -> ReferenceRuns:
         """Return the reference itself."""
@@ -57,22 +57,22 @@ class ReferenceRuns:
             return {"state": "not compared", "reason": "state is kept on the device, and the reference has none"}
         if point.work.kind in LLM_KINDS:  # one that differs is not loaded, or fails its repetition
             return {"state": "matched", "reason": None, "reference": str(LLM_REFERENCE)}
-        made = self._outputs(point.work)
+        made = self._outputs(point)
         if isinstance(made, str):
             return {"state": "not compared", "reason": made}
-        request = {"verb": "check", "reference": str(made), "model": str(self._models[point.work.model])}
+        request = {"verb": "check", "reference": str(made), "model": str(self._models[point.source])}
         found = worker.ask({**request, "point": asdict(point)}, self._config.timeout_s)
         return {**found["outputs"], "reference": f"{REFERENCE} {_point(point.work).precision}"}
 
-    def _outputs(self, work: Work) -> Path | str:
+    def _outputs(self, point: Point) -> Path | str:
         """Return the file with the outputs of the reference, or why there are none."""
-        model = self._models[work.model]
+        work, model = point.work, self._models[point.source]
         if not self._config.compare_outputs:
             return "the configuration says compare_outputs: false"
         if model.suffix != ".onnx":
             return f"{model.name} is an engine without its model"
-        if self._made is not None and self._made[0] == work:
-            return self._made[1]
+        if self._made is not None and self._made[:2] == (work, point.source):
+            return self._made[2]
         self._drop()
         path = self._folder / ".reference.npz"
         request = {
@@ -90,7 +90,7 @@ class ReferenceRuns:
                 self._stack.close()
                 self._worker = None
             return f"the reference failed: {failure}"
-        self._made = work, path
+        self._made = work, point.source, path
         return path
 
     def _running(self) -> WorkerProcess:
@@ -100,7 +100,7 @@ class ReferenceRuns:
 
     def _drop(self) -> None:
         if self._made is not None:
-            self._made[1].unlink(missing_ok=True)
+            self._made[2].unlink(missing_ok=True)
             self._made = None
 
 

@@ -132,7 +132,7 @@ class BenchRun:
                     self._say(f"verifying {point.label}")
                     device = int(point.options.get("device", 0))
                     try:
-                        model = self._models[point.work.model]
+                        model = self._models[point.source]
                         one.verification = check(facts["provenance"], model, facts["shapes"], device)
                     except CheckFailed as error:
                         status: Status = "failed" if isinstance(error, Unverified) else "wrong"
@@ -147,7 +147,7 @@ class BenchRun:
         request = {
             "verb": "load",
             "point": asdict(point),
-            "model": str(self._models[point.work.model]),
+            "model": str(self._models[point.source]),
             "family": entry.family,
             "graphs": entry.graphs and str(entry.graphs),
             "ranges": ranges(self.points, point.work),
@@ -269,7 +269,7 @@ class BenchRun:
             scenario=work.scenario,
             kind=work.kind,
             model=work.model,
-            model_sha256=self._hashes[work.model],
+            model_sha256=self._hashes[point.source],
             work=work.label,
             batch=work.batch,
             dims=dict(work.dims),

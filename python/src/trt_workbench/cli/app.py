@@ -13,7 +13,9 @@ from trt_workbench.cli import (
     bench,
     build_engine,
     build_ort,
+    check_target,
     compare,
+    decide,
     doctor,
     eval_coco,
     eval_llm,
@@ -93,11 +95,13 @@ app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
 app.command("bench", cls=PanelCommand)(bench.bench)
 app.command("profile", cls=PanelCommand)(profile.profile)
 app.command("compare", cls=PanelCommand)(compare.compare)
+app.command("decide", cls=PanelCommand)(decide.decide)
 app.command("report", cls=PanelCommand)(report.report)
 app.command("backends", cls=PanelCommand)(backends.backends)
 app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
+app.command("check-target", cls=PanelCommand)(check_target.check_target)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)

@@ -22,7 +22,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.settings import Given, spelled
-from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions
+from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import Setting
 
@@ -43,10 +43,7 @@ def build_engine(
         Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
     ] = None,
     asked: Annotated[dict[str, Any], Given(BuildOptions)],
-    max_batch: Annotated[
-        int | None,
-        Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", min=1),
-    ] = None,
+    max_batch: MaxBatch = None,
     calibration: Annotated[dict[str, Any], Given(CalibrationOptions, "calibration_")],
     family: Annotated[
         str | None,
@@ -81,7 +78,7 @@ def build_engine(
     from trt_workbench.engine.manifest import check_destination
     from trt_workbench.pipeline.calibration import calibration_images
 
-    settings = _with_batch_profile(model, _settings(config, asked, calibration), max_batch)
+    settings = with_batch_profile(model, _settings(config, asked, calibration), max_batch)
     images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
     if family is not None and images is None:
         raise UsageProblem(
@@ -122,7 +119,7 @@ def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str,
     return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
 
 
-def _with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
+def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
     """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
 
     Raises:

@@ -136,9 +136,12 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     mark = metrics["verification"]
     for sentence in let_through([mark]):
         print_line(console, sentence)
-    figures = Table("figure", "value", title="COCO figures")
+    figures = Table("figure", "value", "95 % interval", title="COCO figures")
     for name in FIGURES:
-        figures.add_row(name, "-" if metrics[name] is None else f"{metrics[name]:.4f}")
+        value, ends = metrics[name], metrics[f"{name}_ci95"]
+        figures.add_row(
+            name, "-" if value is None else f"{value:.4f}", f"{ends[0]:.3f} to {ends[1]:.3f}" if ends else "-"
+        )
     columns = ("mean", "p50", "p90", "p99", "max")
     latency = Table("stage", *columns, title="Latency per image, ms")
     for stage, summary in metrics["latency_ms"].items():

@@ -18,21 +18,26 @@ def report(
     output: Annotated[
         Path | None, typer.Option(help="Folder for one overview of all of them: accuracy beside speed.")
     ] = None,
+    max_loss: Annotated[float, typer.Option(min=0.0, max=1.0, help="Loss of AP that is acceptable.")] = 0.005,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
     """Write the reports of runs again, and an overview of them.
 
-    Each run directory gets its report.html from its own files; --output DIR gets the overview.
+    Each run directory gets its report.html from its own files; --output DIR gets the overview. Where two or more are
+    evaluations of one data set, one of them in fp32, the folder gets the page of `decide`, too.
     """
     if output is not None and output.exists() and not output.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {output}")
+    from trt_workbench.report.decide import write_decision
     from trt_workbench.report.overview import write_overview
     from trt_workbench.report.rewrite import rewrite_report
 
     written = [rewrite_report(directory) for directory in directories]
     if output is not None:
         written.append(write_overview(directories, output))
+        if page := write_decision(directories, output, max_loss):
+            written.append(page)
     if as_json:
         print_json([str(path) for path in written])
     else:

@@ -47,6 +47,24 @@ def _formats(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
     return {name: value.split("+") for name, value in pairs(option, texts).items()}
 
 
+# Settings of every command that builds.
+Profiles = Annotated[
+    Any,
+    BuildSetting(
+        "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
+        "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
+        _IO,
+        "--profile",
+        kind=list[str],
+        native=False,
+    ),
+]
+MaxBatch = Annotated[
+    int | None,
+    Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", _IO, min=1),
+]
+
+
 class BuildOptions:
     """The settings and their defaults. Where none stands, `BuildSettings` has it, with the form that files give it."""
 
@@ -88,17 +106,7 @@ class BuildOptions:
             "NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO, "--io-format", read=_formats, native=False
         ),
     ] = _NONE
-    profiles: Annotated[
-        Any,
-        BuildSetting(
-            "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
-            "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
-            _IO,
-            "--profile",
-            kind=list[str],
-            native=False,
-        ),
-    ]
+    profiles: Profiles
     workspace_mib: Annotated[
         float | None,
         BuildSetting(

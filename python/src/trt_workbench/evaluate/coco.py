@@ -20,12 +20,14 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
 from trt_workbench.evaluate.coco_files import write_run
+from trt_workbench.evaluate.coco_matches import CocoMatches
 from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.coco_settings import CocoSettings
 from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.detector import Detector
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
+from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.system.environment import available_processors
 
 COMPARABLE_CONF = 0.05
@@ -143,9 +145,12 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         if not len(detections):
             self.notes.append("The model detected nothing, so AP is 0; check the preprocessing, the family and --conf.")
         scores = score_detections(dataset.truth, dataset.categories, detections)
-        confusion = confuse(image_ids[result.done], dataset.categories, dataset.truth, detections)
+        done = image_ids[result.done]
+        matches = CocoMatches(done, dataset.truth, dataset.categories, detections)
+        resampled = matches.figures(draw_counts(len(done), self.request.seed))
+        confusion = confuse(done, dataset.categories, dataset.truth, detections)
         status: Literal["complete", "partial"] = "complete" if result.done.all() else "partial"
-        metrics = write_run(folder, dataset, result, detections, scores, confusion, self._facts(status))
+        metrics = write_run(folder, dataset, result, detections, scores, resampled, confusion, self._facts(status))
         return CocoOutcome(status, metrics)
 
     def _loop_settings(self) -> LoopSettings:

@@ -11,6 +11,7 @@ import numpy as np
 from trt_workbench.engine.documents import append_lines, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import CocoDataset
+from trt_workbench.evaluate.coco_matches import ResampledFigures
 from trt_workbench.evaluate.coco_scores import CocoScores
 from trt_workbench.evaluate.confusion import Confusion
 from trt_workbench.evaluate.detections import DetectionTable, write_predictions
@@ -25,6 +26,7 @@ def write_run(
     result: LoopResult,
     detections: DetectionTable,
     scores: CocoScores,
+    resampled: ResampledFigures,
     confusion: Confusion,
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -36,6 +38,7 @@ def write_run(
         result: of the loop, over all images that were asked for.
         detections: of the images that were done.
         scores: of the detections.
+        resampled: their figures over resamples of the images.
         confusion: of the images that were done.
         facts: what was asked and chosen.
 
@@ -45,7 +48,7 @@ def write_run(
     Raises:
         UsageProblem: a file cannot be written.
     """
-    metrics = _metrics(dataset, result, len(detections), scores, facts)
+    metrics = _metrics(dataset, result, len(detections), scores, resampled, facts)
     try:
         write_predictions(folder / "predictions.json", detections)
         append_lines(folder / "records.jsonl", _records(dataset, result, confusion))
@@ -60,7 +63,12 @@ def write_run(
 
 
 def _metrics(
-    dataset: CocoDataset, result: LoopResult, detections: int, scores: CocoScores, facts: Mapping[str, Any]
+    dataset: CocoDataset,
+    result: LoopResult,
+    detections: int,
+    scores: CocoScores,
+    resampled: ResampledFigures,
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     stages = result.stage_ms[result.done]
     latency = {stage: summarize(stages[:, column].tolist()) for column, stage in enumerate(STAGES)}
@@ -69,13 +77,17 @@ def _metrics(
         "schema_version": 1,
         **facts,
         **scores.figures,
+        **resampled.intervals(),
+        "resamples": len(resampled.class_ap),
         "images": len(dataset.images),
         "images_requested": len(result.done),
         "images_per_s": len(dataset.images) / result.wall_s,
         "wall_s": result.wall_s,
         "latency_ms": latency,
         "detections": detections,
-        "per_class": scores.per_class(),
+        "per_class": [
+            {**row, "AP_ci95": ends} for row, ends in zip(scores.per_class(), resampled.class_intervals(), strict=True)
+        ],
         "dataset": {
             "images": str(dataset.folder.absolute()),
             "annotations": str(dataset.annotations.absolute()),

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.coco import Box
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,17 @@ class DetectionStore:
             np.concatenate([part[0] for _, part in filled] or [np.empty((0, 4), np.float32)]),
             np.concatenate([part[1] for _, part in filled] or [np.empty(0, np.float32)]),
         )
+
+
+def read_predictions(path: Path) -> DetectionTable:
+    """Return the detections that `write_predictions` wrote. Raises UsageProblem as `read_document`."""
+    found = read_document(path, list[Box])
+    return DetectionTable(
+        np.array([box["image_id"] for box in found], np.int64),
+        np.array([box["category_id"] for box in found], np.int64),
+        np.array([box["bbox"] for box in found], np.float32).reshape(-1, 4),
+        np.array([box.get("score", 0.0) for box in found], np.float32),
+    )
 
 
 def write_predictions(path: Path, detections: DetectionTable) -> None:

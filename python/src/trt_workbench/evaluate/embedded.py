@@ -12,6 +12,8 @@ from trt_workbench.system.embedded import embedded_model
 from trt_workbench.system.workspace import output_root
 
 _SPLIT = "val"
+# Of which ranges of activations are found: other scenes than those that are scored.
+_CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration", 64, 2027
 
 
 class EmbeddedDataset(NamedTuple):
@@ -43,6 +45,13 @@ def embedded_dataset() -> EmbeddedDataset:
     root = output_root() / "datasets" / "shapes" / f"v{GENERATOR_VERSION}"
     annotations = root / "annotations" / f"instances_{_SPLIT}.json"
     return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
+
+
+def make_calibration_scenes() -> Path:
+    """Return the folder of scenes for calibration, made if they are not there. Raises as `make_embedded_dataset`."""
+    root = embedded_dataset().root
+    write_dataset(root, _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED)
+    return root / _CALIBRATION_SPLIT
 
 
 def make_embedded_dataset() -> EmbeddedDataset:

@@ -12,7 +12,7 @@ from trt_workbench.report.coco_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
-from trt_workbench.runs.coco import FIGURES, STAGES
+from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
 from trt_workbench.runs.statistics import MINIMUM_SAMPLES
 from trt_workbench.verify.unverified import let_through
 
@@ -65,16 +65,23 @@ def summarise(run: CocoArtefacts) -> list[str]:
         f"{model} on {metrics['backend']} reaches AP {metrics['AP']:.4f} (AP50 {metrics['AP50']:.4f}) "
         f"on {metrics['images']} images, evaluated at {metrics['images_per_s']:.1f} images/s.",
     ]
+    if ends := metrics.get("AP_ci95"):
+        sentences.append(
+            f"Other images of the same kind would give an AP between {ends[0]:.3f} and {ends[1]:.3f} "
+            f"(95 % interval over {metrics['resamples']} resamples of the {metrics['images']} images)."
+        )
     if ran := metrics.get("precision_ran"):
         asked = metrics["settings"]["precision"]
         sentences.append(f"It computes in {ran['text']}, read from the {ran['source']}; {asked} was asked for.")
-    rated = sorted((row["AP"], row["name"]) for row in metrics["per_class"] if row["AP"] is not None)
+    known = [row for row in metrics["per_class"] if row["AP"] is not None]
+    rated = sorted((row["AP"] or 0.0, row["name"]) for row in known if row["ground_truths"] >= LEAST_ANNOTATIONS)
+    few = f", of the {len(rated)} with {LEAST_ANNOTATIONS} annotations or more" if len(rated) < len(known) else ""
     if len(rated) > 1:
         (low, weakest), (high, best) = rated[0], rated[-1]
-        sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}).")
+        sentences.append(f"Best class: {best} (AP {high:.3f}); weakest: {weakest} (AP {low:.3f}){few}.")
     sizes = {"small": metrics["AP_small"], "medium": metrics["AP_medium"], "large": metrics["AP_large"]}
-    if known := sorted((value, size) for size, value in sizes.items() if value is not None):
-        sentences.append(f"By size, {known[0][1]} objects are the hardest (AP {known[0][0]:.3f}).")
+    if measured := sorted((value, size) for size, value in sizes.items() if value is not None):
+        sentences.append(f"By size, {measured[0][1]} objects are the hardest (AP {measured[0][0]:.3f}).")
     means = {stage: metrics["latency_ms"][stage]["mean"] for stage in STAGES}
     slowest = max(means, key=lambda stage: means[stage])
     share = means[slowest] / sum(means.values())

@@ -51,14 +51,15 @@ def build_gallery(run: CocoArtefacts, folder: Path) -> dict[str, list[Picture]]:
         for number, record in enumerate(chosen, 1):
             image_id = record["image_id"]
             found = [item for item in predictions[image_id] if item.get("score", 0.0) >= threshold]
-            picture = _side_by_side(_image(images, record), truths[image_id], found, run.class_names)
+            picture = side_by_side(image_path(images, record), truths[image_id], found, run.class_names)
             if picture is not None:
                 path = folder / f"{group}-{number}.jpg"
-                drawn[group].append(Picture(_caption(record), _save(picture, path)))
+                drawn[group].append(Picture(_caption(record), save_picture(picture, path)))
     return drawn
 
 
-def _image(folder: Path, record: ImageRecord) -> Path:
+def image_path(folder: Path, record: ImageRecord) -> Path:
+    """Return the file of a record's image. Raises UsageProblem if it is outside of the dataset's folder."""
     try:
         return path_within(folder, record["file_name"])
     except ValueError as error:
@@ -91,7 +92,8 @@ def _caption(record: ImageRecord) -> str:
     return f"{printable(record['file_name'])}: {counts} (F1 {f1(record):.2f})"
 
 
-def _side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[int, str]) -> NDArray[np.uint8] | None:
+def side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[int, str]) -> NDArray[np.uint8] | None:
+    """Return the image twice, with the first boxes on the left and the second on the right; None where it is gone."""
     import cv2
     import numpy as np
 
@@ -125,7 +127,8 @@ def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dic
     draw_boxes(image, boxes)
 
 
-def _save(picture: NDArray[np.uint8], path: Path) -> str:
+def save_picture(picture: NDArray[np.uint8], path: Path) -> str:
+    """Write a picture as a JPEG and return it as a data URL."""
     import cv2
 
     _, encoded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 85])

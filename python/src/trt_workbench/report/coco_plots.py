@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.coco_artefacts import LONGEST_NAME, CocoArtefacts
 from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.coco import STAGES
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 # Above this many classes, single curves and cell numbers can no longer be told apart.
 READABLE_CLASSES = 12
+# Rows of a confusion matrix that leave room for the names and numbers.
+_MATRIX_CLASSES = 20
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
@@ -66,26 +72,54 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
 def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
-    labels = [label(name, LONGEST_NAME) for name in run.confusion["labels"]]
-    counts = np.asarray(run.confusion["matrix"], dtype=float)
+    names, counts = most_confused(run.confusion["labels"], np.asarray(run.confusion["matrix"], dtype=float))
+    labels = [label(name, LONGEST_NAME) for name in names]
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     few = len(labels) <= READABLE_CLASSES + 1
-    size = 2.6 + 0.45 * len(labels) if few else 8.5
+    size = 2.6 + (0.45 if few else 0.34) * len(labels)
     with figure(path, width=size + 0.8, height=size) as axes:
         image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-        fontsize = 8 if few else 4.5
+        fontsize = 8 if few else 7
         axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=fontsize)
         axes.set_yticks(range(len(labels)), labels, fontsize=fontsize)
-        if few:
-            for row, column in np.argwhere(counts > 0):
-                colour = "white" if share[row, column] > 0.5 else INK
-                text = f"{int(counts[row, column])}"
-                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+        for row, column in np.argwhere(counts > 0):
+            colour = "white" if share[row, column] > 0.5 else INK
+            text = f"{int(counts[row, column])}"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fontsize)
         axes.set(xlabel="predicted", ylabel="ground truth")
         score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
-        axes.set_title(f"Confusion matrix (score ≥ {score}, IoU ≥ {iou})")
+        left_out = len(run.confusion["labels"]) - len(labels)
+        what = f"Confusion matrix: the {_MATRIX_CLASSES} most confused classes\n" if left_out else "Confusion matrix "
+        axes.set_title(f"{what}(score ≥ {score}, IoU ≥ {iou})")
         axes.grid(visible=False)
         axes.figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row")
+
+
+def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
+    """Return a confusion matrix small enough to be read.
+
+    Args:
+        labels: of the classes, the background last.
+        counts: float64 [labels, labels], rows are ground truth.
+
+    Returns:
+        The same where there are few; else the classes that are taken for one another most, in their order, then the
+        others as one, then the background.
+    """
+    import numpy as np
+
+    classes = len(labels) - 1
+    if classes <= _MATRIX_CLASSES:
+        return list(labels), counts
+    mixed = counts[:classes, :classes] * (1 - np.eye(classes))
+    # of classes that are never mixed up those with the most objects
+    weight = mixed.sum(axis=0) + mixed.sum(axis=1) + counts[:classes].sum(axis=1) / (1 + counts.sum())
+    kept = np.sort(np.argsort(-weight, kind="stable")[:_MATRIX_CLASSES])
+    place = np.full(len(labels), _MATRIX_CLASSES)
+    place[kept], place[classes] = np.arange(_MATRIX_CLASSES), _MATRIX_CLASSES + 1
+    reduced = np.zeros((_MATRIX_CLASSES + 2, _MATRIX_CLASSES + 2))
+    np.add.at(reduced, (place[:, None], place[None, :]), counts)
+    return [*(labels[one] for one in kept), f"{classes - _MATRIX_CLASSES} others", labels[classes]], reduced
 
 
 def _latency_histogram(run: CocoArtefacts, path: Path) -> None:

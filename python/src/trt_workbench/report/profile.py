@@ -11,7 +11,7 @@ from trt_workbench.profiling.ncu_raw import METRICS
 from trt_workbench.profiling.records import ProfileRun, read_records
 from trt_workbench.report.conditions import measuring_conditions
 from trt_workbench.report.page import render
-from trt_workbench.report.profile_view import SideView, role_rows, side_views, summary
+from trt_workbench.report.profile_view import SideView, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.runs.artefacts import read_environment, read_run
 
 # Columns of Nsight Compute's metrics: heading, factor from the metric's base unit, digits.
@@ -48,6 +48,8 @@ def write_report(directory: Path) -> Path:
         "groups": groups,
         "notes": list(dict.fromkeys(note for side in sides for note in side.facts.get("notes", []))),
         "roles": role_rows(sides),
+        "totals": totals(sides),
+        "types": precision_of,
         "summary": summary(sides, groups),
         "columns": _columns(sides),
         "conditions": measuring_conditions(environment),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import get_args
 
@@ -16,6 +17,28 @@ from trt_workbench.report.page import percent
 from trt_workbench.runs.comparison import Interval
 
 _NAMED = 3
+# Operations below this share are folded away, and kinds of them put together.
+_TRIVIAL = 0.005
+_KINDS = 12
+
+
+@dataclass(frozen=True)
+class Total:
+    """All operations of one operator that give one precision.
+
+    Attributes:
+        operator: of the operations; "all others" for kinds too small to be told apart.
+        precision: of their outputs, or the change of precision.
+        number: how many there are, by side; None for a side without them.
+        time_ms: of one run of the model, together, by side.
+        widths: of the bars, in percent of the longest, by side.
+    """
+
+    operator: str
+    precision: str
+    number: list[int | None]
+    time_ms: list[float | None]
+    widths: list[float]
 
 
 @dataclass(frozen=True)
@@ -50,6 +73,11 @@ class SideView:
         """Operations with a time, the longest first."""
         return sorted((one for one in self.operations if one.mean_ms is not None), key=lambda one: -(one.mean_ms or 0))
 
+    @staticmethod
+    def telling_of(longest: Sequence[Operation]) -> list[Operation]:
+        """Return the first of operations, the longest first, up to those that take less than half a percent."""
+        return list(takewhile(lambda one: one.share is None or one.share >= _TRIVIAL, longest))
+
     @property
     def overhead(self) -> list[Operation]:
         """Reformat, cast, quantize and copy operations, the longest first."""
@@ -75,6 +103,46 @@ def label(one: Operation) -> str:
     """Return the names of the model's nodes that an operation computes, else its own."""
     more = f" and {len(one.onnx_nodes) - _NAMED} more" if len(one.onnx_nodes) > _NAMED else ""
     return (", ".join(one.onnx_nodes[:_NAMED]) + more) or one.name
+
+
+def precision_of(one: Operation) -> str:
+    """Return the change of precision that an operation makes, else the types of its outputs."""
+    return one.conversion or ", ".join(dict.fromkeys(one.output_types)) or "\N{EN DASH}"
+
+
+def totals(sides: Sequence[SideView]) -> list[Total]:
+    """Return the time by operator and precision, the longest first; small kinds are put together."""
+    sums: list[dict[tuple[str, str], tuple[int, float]]] = []
+    for side in sides:
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for one in side.operations:
+            if one.mean_ms is not None:
+                kind = (one.operator or one.role, precision_of(one))
+                number, time_ms = found.get(kind, (0, 0.0))
+                found[kind] = (number + 1, time_ms + one.mean_ms)
+        sums.append(found)
+    weight = {kind: max(found.get(kind, (0, 0.0))[1] for found in sums) for found in sums for kind in found}
+    order = sorted(weight, key=lambda kind: -weight[kind])
+    longest = weight[order[0]] if order else 0.0
+    whole = max((side.total_ms for side in sides), default=0.0)
+    shown = [kind for kind in order[:_KINDS] if weight[kind] >= _TRIVIAL * whole]
+    rest = order[len(shown) :]
+    rows = [(*kind, [found.get(kind) for found in sums]) for kind in shown]
+    if rest:
+        small = [[found[kind] for kind in rest if kind in found] for found in sums]
+        together = [(sum(one[0] for one in part), sum(one[1] for one in part)) for part in small]
+        rows.append(("all others", f"{len(rest)} kinds", list(together)))
+    longest = max(longest, *(cell[1] for row in rows for cell in row[2] if cell)) if rows else 0.0
+    return [
+        Total(
+            operator,
+            precision,
+            [cell and cell[0] for cell in cells],
+            [cell and cell[1] for cell in cells],
+            [100 * cell[1] / longest if cell and longest else 0.0 for cell in cells],
+        )
+        for operator, precision, cells in rows
+    ]
 
 
 def role_rows(sides: Sequence[SideView]) -> list[tuple[str, list[tuple[int, float]]]]:

@@ -14,6 +14,8 @@ from trt_workbench.runs.statistics import Summary
 
 STAGES: Final = ("load", "preprocess", "inference", "postprocess")
 """What is timed of an image, in this order."""
+LEAST_ANNOTATIONS: Final = 20
+"""Of a class that is called the best or the weakest: with fewer, one object more or less moves its AP by tenths."""
 Figure = FiniteFloat | None
 
 
@@ -39,18 +41,40 @@ FIGURES: Final[dict[str, str]] = {name: _HINTS[name].__metadata__[0] for name in
 """Their meanings by name."""
 
 
+Ends = tuple[FiniteFloat, FiniteFloat] | None
+
+
+class Intervals(TypedDict, total=False):
+    """95 % intervals of the figures over resamples of the images; absent in runs of earlier releases."""
+
+    AP_ci95: Ends
+    AP50_ci95: Ends
+    AP75_ci95: Ends
+    AP_small_ci95: Ends
+    AP_medium_ci95: Ends
+    AP_large_ci95: Ends
+    AR_1_ci95: Ends
+    AR_10_ci95: Ends
+    AR_100_ci95: Ends
+    AR_small_ci95: Ends
+    AR_medium_ci95: Ends
+    AR_large_ci95: Ends
+    resamples: NonNegativeInt
+
+
 class ClassScores(TypedDict):
     """A row of `per_class`."""
 
     category_id: int
     name: str
     AP: Figure
+    AP_ci95: NotRequired[Ends]
     AP50: Figure
     ground_truths: NonNegativeInt
     detections: NonNegativeInt
 
 
-class CocoMetrics(Figures):
+class CocoMetrics(Figures, Intervals):
     """metrics.json."""
 
     schema_version: Literal[1]

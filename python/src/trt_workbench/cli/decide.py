@@ -1,0 +1,122 @@
+"""`trtw decide`: a model in every precision on every runtime, scored, measured and judged on one page."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    say,
+    say_if_allowed,
+    stdout_console,
+)
+from trt_workbench.cli.drawing import draw
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.errors import INTERRUPTED, CheckFailed
+
+if TYPE_CHECKING:
+    from trt_workbench.runs.decision import Decision, Row
+
+
+@handled
+def decide(
+    model: Annotated[
+        Path | None, typer.Argument(help="ONNX file in float32; the embedded detector by default.")
+    ] = None,
+    *,
+    settings: DecideSettings,
+    calibration: CalibrationSettings,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Make a model in every precision, score and measure each on every runtime, and recommend one.
+
+    The exit code is 1 if no lower precision that ran for real keeps the score within --max-loss.
+    """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.decide.run import DecideRun
+    from trt_workbench.decide.subject import subject_of
+    from trt_workbench.report.decide import write_report
+    from trt_workbench.runs.directory import run_directory
+
+    subject = subject_of(model, settings, calibration, say)
+    with run_directory("decide", output) as run, progress_bar("steps") as start:
+        bars: dict[str, object] = {}
+
+        def progress(what: str, done: int, total: int) -> None:
+            bar = bars.setdefault(what, start(what) if what not in bars else None)
+            bar(done, total)  # type: ignore[operator]
+
+        made = DecideRun(subject, settings, run.path, progress, say)
+        decision = made.run()
+        directory = run.commit("partial" if made.interrupted else "complete")
+    drawing = draw(write_report, directory, debug=debug)
+    if as_json:
+        print_json({**decision.model_dump(mode="json"), "directory": str(directory)})
+    else:
+        _show(decision, directory)
+    if made.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    _require_a_lower_one(decision)
+    drawing.end()
+
+
+def _require_a_lower_one(decision: Decision) -> None:
+    """Raise CheckFailed unless a lower precision keeps the score for real."""
+    from trt_workbench.runs.decision import BASELINE
+
+    if not any(
+        row.meets and not row.simulated and row.calibrated for row in decision.rows if row.precision != BASELINE
+    ):
+        raise CheckFailed(
+            f"No lower precision that ran for real keeps {decision.figure} within {decision.max_loss:g} of {BASELINE}."
+        )
+
+
+def _show(decision: Decision, directory: Path) -> None:
+    from rich.table import Table
+
+    say_line = partial(print_line, stdout_console(quiet=False))
+    columns = ("precision", "runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
+    table = Table(*columns)
+    for row in decision.rows:
+        table.add_row(*_cells(row))
+    stdout_console(quiet=False).print(table)
+    say_line(decision.recommendation.sentence)
+    for doubt in decision.recommendation.doubts:
+        say_line(f"  But: {doubt}")
+    reasons = {f"{row.label} did not run: {row.reason}": None for row in decision.rows if row.score is None}
+    for sentence in [*reasons, *decision.left_out, *decision.notes]:
+        say_line(f"note: {sentence}")
+    say_line(f"Run directory: {directory}")
+    if (directory / "report.html").is_file():
+        say_line(f"Report: {directory / 'report.html'}")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    score, speed = row.score, row.speed
+    remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
+    remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
+    return (
+        row.precision,
+        row.backend,
+        f"{score.value:.4f}" if score else "-",
+        f"{score.loss:.4f}" if score else "-",
+        f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
+        f"{speed.latency_ms:.3f}" if speed else "-",
+        f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
+        f"{row.size_bytes / 1e6:.1f}" if row.size_bytes else "-",
+        ", ".join(remarks),
+    )

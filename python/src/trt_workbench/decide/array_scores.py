@@ -1,0 +1,190 @@
+"""How like the baseline's a candidate's outputs are on arrays: cosine, relative distance and agreement of top-1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import require_backend
+from trt_workbench.decide.data import CalibrationData, Sample, calibration_data
+from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.engine.documents import Strict, read_document, write_json
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.runs.bootstrap import draw_counts
+from trt_workbench.runs.output_files import read_outputs, write_outputs
+from trt_workbench.verify.gate import require_verified
+
+Figure = Literal["cosine", "top1", "perplexity"]
+Outputs = dict[str, NDArray[Any]]
+_OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
+
+
+class SampleScores(Strict):
+    """samples.json: one figure a sample, each in the order of `names`.
+
+    Attributes:
+        names: of the samples.
+        cosine: of all float outputs of a sample, laid end to end, with the baseline's.
+        relative_l2: distance from the baseline's, over their length.
+        top1: share of the positions of the first output at which the largest entry is the baseline's.
+        nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
+        kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
+        tokens: how many next tokens each sample has.
+    """
+
+    schema_version: Literal[1] = 1
+    names: list[str]
+    cosine: list[FiniteFloat]
+    relative_l2: list[FiniteFloat]
+    top1: list[FiniteFloat]
+    nll: tuple[FiniteFloat, ...] = ()
+    kl: tuple[FiniteFloat, ...] = ()
+    tokens: int = 0
+
+
+def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model on samples and write `samples.json` into a folder; for the baseline its outputs, too.
+
+    Args:
+        request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
+            baseline itself), `backend`, `precision`, `data` (settings of the samples), `batch`, `allow_unverified`.
+
+    Raises:
+        UsageProblem: the samples do not fit the model.
+        CheckFailed: an output is NaN or infinite.
+    """
+    folder, baseline = Path(request["folder"]), request["baseline"]
+    asked = request["data"]
+    settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
+    data = calibration_data(Path(request["source"]), settings)
+    backend = require_backend(request["backend"])
+    extra = {"max_batch": request["batch"]} if backend.plans else {}
+    options = SessionOptions(precision=request["precision"], extra=extra)
+    model = Path(request["model"])
+    with backend.load(model, options) as session:
+        fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
+        batches = list(_batches(data, fixed or request["batch"]))
+        shapes = {tuple((name, array.shape) for name, array in inputs.items()) for inputs, _ in batches}
+        require_verified(
+            session.provenance,
+            model,
+            [dict(one) for one in shapes],
+            allow_unverified=request["allow_unverified"],
+            note=lambda _: None,
+        )
+        outputs = _run(session, batches)
+        provenance = session.record()
+    if baseline is None:
+        write_outputs(folder / _OUTPUTS, outputs)
+    expected = outputs if baseline is None else read_outputs(Path(baseline) / _OUTPUTS)
+    ids = [inputs["input_ids"][:count] for inputs, count in batches if "input_ids" in inputs]
+    write_json(folder / _SAMPLES, _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None))
+    return {"provenance": provenance}
+
+
+def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
+    """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
+    found = read_document(folder / _SAMPLES, SampleScores)
+    means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2", "top1")}
+    if found.nll:
+        means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
+    elif figure == "perplexity":
+        raise UsageProblem("A perplexity is of models that map input_ids to logits, and this is none.")
+    values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
+    drawn = draw_counts(len(values), seed) @ values / len(values)
+    return Scores(
+        value=means[figure],
+        resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
+        samples="\n".join(found.names),
+        count=len(values),
+        figures=means,
+        is_error=figure == "perplexity",
+    )
+
+
+def _batches(data: CalibrationData, size: int) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
+    """Yield inputs of `size` samples, with the number that counts: the last one is filled up."""
+    waiting: list[Sample] = []
+    for sample in data.read():
+        waiting.append(sample)
+        if len(waiting) == size:
+            yield _stacked(waiting), size
+            waiting = []
+    if waiting:
+        count = len(waiting)
+        yield _stacked([*waiting, *[waiting[-1]] * (size - count)]), count
+
+
+def _stacked(samples: Sequence[Sample]) -> dict[str, NDArray[Any]]:
+    return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
+
+
+def _run(session: Session, batches: Sequence[tuple[dict[str, NDArray[Any]], int]]) -> Outputs:
+    """Return the outputs of all samples, one after the other along the first axis."""
+    parts = []
+    for inputs, count in batches:
+        found = session.run(inputs)
+        rows = len(next(iter(inputs.values())))
+        for name, array in found.items():
+            if array.ndim == 0 or len(array) != rows:
+                raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
+        parts.append({name: array[:count] for name, array in found.items()})
+    whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    for name, array in whole.items():
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise CheckFailed(f"Output {name} holds NaN or infinite values.")
+    return whole
+
+
+def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
+    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating)]
+    if not floats:
+        raise UsageProblem("The model has no output of floats to compare.")
+    if any(name not in found or found[name].shape != expected[name].shape for name in floats):
+        raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
+    ours, theirs = (
+        np.concatenate([one[name].reshape(len(names), -1).astype(np.float64) for name in floats], axis=1)
+        for one in (found, expected)
+    )
+    lengths = np.linalg.norm(ours, axis=1), np.linalg.norm(theirs, axis=1)
+    product = lengths[0] * lengths[1]
+    # two vectors of zeros are alike
+    alike = np.where(
+        product > 0, (ours * theirs).sum(axis=1) / np.maximum(product, 1e-300), ours.any(1) == theirs.any(1)
+    )
+    distance = np.linalg.norm(ours - theirs, axis=1) / np.maximum(lengths[1], 1e-300)
+    first = floats[0]
+    agree = found[first].argmax(axis=-1) == expected[first].argmax(axis=-1)
+    return SampleScores(
+        names=list(names),
+        cosine=np.minimum(alike, 1.0).tolist(),
+        relative_l2=np.minimum(distance, 1e9).tolist(),
+        top1=agree.reshape(len(names), -1).mean(axis=1).tolist(),
+        **_of_tokens(found[first], expected[first], ids),
+    )
+
+
+def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:
+    """Return the fields of SampleScores that only logits [samples, tokens, words] of token ids have."""
+    is_language = ids is not None and found.ndim == 3 and found.shape[:2] == ids.shape and found.shape[1] > 1
+    if ids is None or not is_language or ids.max() >= found.shape[-1]:
+        return {}
+    nll, kl = [], []
+    for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
+        ours, theirs = (_log_softmax(one[:-1].astype(np.float64)) for one in (own, other))
+        nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
+        kl.append(float((np.exp(theirs) * (theirs - ours)).sum(axis=-1).mean()))
+    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}
+
+
+def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found

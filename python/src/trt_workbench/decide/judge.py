@@ -1,0 +1,194 @@
+"""From scores and latencies to the rows of a decision, and which of them is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trt_workbench.bench.ranking import Standing, compare_records, kept_records, rank
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.task import Task
+from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.words import recommendation
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
+from trt_workbench.runs.records import Record
+
+
+def judged(
+    tried: Sequence[Tried],
+    records: Sequence[Record],
+    *,
+    model: Path,
+    model_sha256: str,
+    task: Task,
+    settings: DecideSettings,
+    notes: Sequence[str],
+    left_out: Sequence[str],
+    wall_s: float,
+    root: Path,
+) -> Decision:
+    """Return the decision.
+
+    Args:
+        tried: every row.
+        records: of the latencies, all of one work.
+        model: the float model.
+        model_sha256: its hash.
+        task: what was scored.
+        settings: what was asked for.
+        notes: sentences for the reader.
+        left_out: what was not tried.
+        wall_s: how long it took.
+        root: the run directory, which folders of scores are named relative to.
+    """
+    baseline = next((one for one in tried if one.precision == BASELINE and one.scores), None)
+    speeds = _speeds(tried, records)
+    rows = [_row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root) for one in tried]
+    reference = (baseline.precision, baseline.backend) if baseline else None
+    count = baseline.scores.count if baseline and baseline.scores else 0
+    return Decision(
+        model=str(model.absolute()),
+        model_sha256=model_sha256,
+        task=task.name,
+        figure=task.figure,
+        unit=task.unit,
+        data=task.data,
+        samples=count,
+        max_loss=settings.max_loss,
+        batch=settings.batch,
+        baseline=reference,
+        rows=rows,
+        recommendation=recommendation(rows, task, settings.max_loss, count),
+        left_out=list(left_out),
+        notes=list(notes),
+        wall_s=wall_s,
+    )
+
+
+def _row(
+    one: Tried,
+    baseline: Tried | None,
+    speed: RowSpeed | None,
+    failure: str | None,
+    settings: DecideSettings,
+    root: Path,
+) -> Row:
+    score, reason = _score(one, baseline)
+    state, reason = one.state, one.reason or reason
+    if state is None and score is None:
+        state = "failed"
+    elif state is None and speed is None:
+        state, reason = "scored", _unmeasured(one, failure)
+    loss = score.loss if score else None
+    ends = score.loss_ci95 if score else None
+    file = one.path
+    return Row(
+        precision=one.precision,
+        backend=one.backend,
+        state=state or "measured",
+        reason=reason,
+        computes_in=one.computes_in,
+        file=str(file.absolute()) if file else None,
+        sha256=hash_model(file) if file else None,
+        size_bytes=_size(one),
+        simulated=one.simulated,
+        calibrated=one.evidence is None or one.evidence.calibrated,
+        low_macs=one.evidence.low_macs if one.evidence else None,
+        directory=_within(one.folder, root) if score and one.folder else None,
+        score=score,
+        speed=None if one.simulated else speed,
+        meets=None if loss is None else loss <= settings.max_loss,
+        certain=None if loss is None else (loss == 0 if ends is None else ends[1] <= settings.max_loss),
+    )
+
+
+def _score(one: Tried, baseline: Tried | None) -> tuple[RowScore | None, str | None]:
+    if one.scores is None:
+        return None, None
+    try:
+        return one.scores.against(_other(one, baseline)), None
+    except UsageProblem as problem:
+        return None, str(problem)
+
+
+def _other(one: Tried, baseline: Tried | None) -> Scores | None:
+    return baseline.scores if baseline is not None and baseline is not one else None
+
+
+def _unmeasured(one: Tried, failure: str | None) -> str:
+    if one.simulated:
+        return f"{one.backend} only imitates {one.precision}, so that its latency says nothing"
+    return failure or "its latency was not measured"
+
+
+def _failure(one: Tried, records: Sequence[Record]) -> str | None:
+    """Return why a row has no latency."""
+    return next((record.error for record in records if record.runtime == one.runtime and record.error), None)
+
+
+def _size(one: Tried) -> int | None:
+    """Return the size of the engine that was built, or else of the model file with its weights."""
+    plan = one.provenance.get("plan")
+    if plan and Path(str(plan)).is_file():
+        return Path(str(plan)).stat().st_size
+    if one.path is None:
+        return None
+    parts = (one.path, *examine_model(one.path).external_files) if one.path.suffix == ".onnx" else (one.path,)
+    return sum(part.stat().st_size for part in parts)
+
+
+def _within(folder: Path, root: Path) -> str:
+    return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(folder.absolute())
+
+
+def _speeds(tried: Sequence[Tried], records: Sequence[Record]) -> dict[str, RowSpeed]:
+    """Return how fast every row is, by the name of its runtime in the bench."""
+    standings = {standing.runtime: standing for standing in rank(records)} if records else {}
+    kept = kept_records(records)
+    baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
+    return {
+        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend))
+        for one in tried
+        if one.runtime in standings
+    }
+
+
+def _speed(standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None) -> RowSpeed:
+    mine = list(kept[standing.runtime].values())
+    ratio: tuple[float, float, float] | None = None
+    if baseline == standing.runtime:
+        ratio = (1.0, 1.0, 1.0)
+    elif baseline is not None and baseline in kept:
+        made = compare_records(kept[standing.runtime], kept[baseline])
+        ratio = (made.ratio, made.ratio_low, made.ratio_high)
+    up, low, high = ratio or (None, None, None)
+    last = mine[-1]
+    used = [_memory(record) for record in mine]
+    memory = max((one for one in used if one is not None), default=None)
+    reasons = [*standing.reasons, *(text for record in mine for text in record.unstable)]
+    return RowSpeed(
+        latency_ms=standing.latency_ms.median,
+        latency_low_ms=standing.latency_ms.low,
+        latency_high_ms=standing.latency_ms.high,
+        coverage=standing.latency_ms.coverage,
+        items_per_s=standing.items_per_s,
+        speed_up=up,
+        speed_up_low=low,
+        speed_up_high=high,
+        rank=standing.rank,
+        load_s=last.load_s,
+        memory_bytes=memory,
+        repetitions=standing.repetitions,
+        unstable=list(dict.fromkeys(reasons)),
+        outputs=(last.outputs or {}).get("state", "not compared"),
+    )
+
+
+def _memory(record: Record) -> int | None:
+    seen = record.telemetry or {}
+    found = seen.get("device_memory_bytes") or seen.get("host_memory_bytes")
+    return None if found is None else int(found)

@@ -1,0 +1,86 @@
+"""The candidates of a decision: each is made once for its source, format and calibration, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from trt_workbench import __version__
+from trt_workbench.decide.calibrate import Calibrated, calibrate
+from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.hashing import hash_document, hash_file, hash_folder, hash_model
+from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, RANDOM, To
+from trt_workbench.system.workspace import output_root
+
+Progress = Callable[[int, int], None]
+
+# Raised when candidates come to be made otherwise, so that those made before are not taken again.
+_RECIPE = 1
+
+_FORMATS: dict[str, tuple[To, PlacementSettings]] = {
+    "fp16": ("fp16", PlacementSettings()),
+    "bf16": ("bf16", PlacementSettings()),
+    "int8": ("int8", PlacementSettings(keep_sensitive=False)),
+    "int8-mixed": ("int8", PlacementSettings()),
+    "fp8": ("fp8", PlacementSettings()),
+    "mxfp8": ("mxfp8", PlacementSettings()),
+    "nvfp4": ("nvfp4", PlacementSettings()),
+    "int4-weights": ("int4-weights", PlacementSettings()),
+}
+
+
+class Candidates:
+    """The candidates of one model; the calibration runs at the first that needs it, once for all."""
+
+    def __init__(self, model: Path, calibration: CalibrationSettings, on_progress: Progress | None = None) -> None:
+        self.model, self.sha256 = model, hash_model(model)
+        self._settings, self._on_progress = calibration, on_progress
+        self._calibrated: Calibrated | None = None
+        self._data_sha256: str | None = None
+
+    def make(self, precision: str) -> Candidate:
+        """Return the candidate of a precision other than fp32, an earlier one where nothing has changed since.
+
+        Raises:
+            UsageProblem: it cannot be made; as `make_candidate`.
+            ComponentMissing: as `make_candidate`.
+            OSError: it cannot be written.
+        """
+        to, placement = _FORMATS[precision]
+        output = self._folder(to, placement) / f"{self.model.stem}.{precision}.onnx"
+        if output.is_file() and evidence_path(output).is_file():
+            return Candidate(output, to, read_document(evidence_path(output), Evidence))
+        return make_candidate(self.model, to, output, calibration=self._data(to), placement=placement)
+
+    def _data(self, to: To) -> Calibrated | None:
+        if to in CALIBRATED and self._calibrated is None:
+            self._calibrated = calibrate(self.model, self._settings, self._on_progress)
+        return self._calibrated if to in CALIBRATED else None
+
+    def _folder(self, to: To, placement: PlacementSettings) -> Path:
+        key = {
+            "recipe": _RECIPE,
+            "version": __version__,
+            "source": self.sha256,
+            "to": to,
+            "placement": asdict(placement),
+        }
+        if to in CALIBRATED:
+            key |= {"data": self._hash(), "calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
+        text = {name: str(value) for name, value in key.items()}
+        return output_root() / "candidates" / hash_document(text)[:16]
+
+    def _hash(self) -> str:
+        """Return what identifies the calibration data."""
+        if self._data_sha256 is None:
+            name = self._settings.calibration
+            data = Path(name or "")
+            if name is None or name == RANDOM or not data.exists():
+                self._data_sha256 = str(name)  # `calibrate` says what is wrong with it
+            else:
+                self._data_sha256 = hash_folder(data) if data.is_dir() else hash_file(data)
+        return self._data_sha256

@@ -1,0 +1,79 @@
+"""What `decide` is asked for, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.system.settings import AllowUnverified, Seed, Setting
+
+PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int8-mixed", "fp8", "mxfp8", "nvfp4", "int4-weights")
+"""What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what is known to lose most."""
+DEFAULT_PRECISIONS = ("fp32", "fp16", "int8", "int8-mixed", "fp8", "nvfp4")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas. Raises UsageProblem for an empty one."""
+    found = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise UsageProblem(f"{option} takes names with commas between them, not {text!r}.")
+    return found
+
+
+def precisions(option: str, text: str) -> tuple[str, ...]:
+    """Return precisions. Raises UsageProblem for an unknown one."""
+    found = names(option, text)
+    for name in found:
+        if name not in PRECISIONS:
+            raise UsageProblem(f"{option}: there is no precision {name!r}; {did_you_mean(name, PRECISIONS)}")
+    return found
+
+
+def duration(option: str, text: str) -> float:
+    """Return seconds of `90s`, `30m` or `2h`. Raises UsageProblem for another form."""
+    number, unit = text[:-1], text[-1:].lower()
+    try:
+        seconds = float(number) * _SECONDS[unit]
+    except (ValueError, KeyError):
+        seconds = math.nan
+    if not 0 < seconds < 1e9:
+        raise UsageProblem(f"{option} takes a time as 90s, 30m or 2h, not {text!r}.")
+    return seconds
+
+
+@dataclass(frozen=True)
+class DecideSettings:
+    """What is tried and by what bound it is judged; None where the default is to be chosen."""
+
+    data: Annotated[
+        Path | None,
+        Setting("Images of a detector, or .npy or .npz files or a text of another model; embedded scenes by default."),
+    ] = None
+    annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None
+    backends: Annotated[
+        tuple[str, ...] | None,
+        Setting("Runtimes, with commas: ort-cpu,trt; by default those that can serve here.", kind=str, read=names),
+    ] = None
+    precisions: Annotated[
+        tuple[str, ...],
+        Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
+    ] = DEFAULT_PRECISIONS
+    score: Annotated[
+        Literal["ap", "top1", "cosine", "perplexity"] | None,
+        Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
+    ] = None
+    max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
+    budget: Annotated[
+        float | None, Setting("Begin nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
+    ] = None
+    limit: Annotated[
+        int | None, Setting("Score only so many samples: the images of the lowest ids, or 64 drawn of others.", min=1)
+    ] = None
+    batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
+    repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9
+    allow_unverified: AllowUnverified = False
+    seed: Seed = 0

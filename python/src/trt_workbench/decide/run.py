@@ -1,0 +1,269 @@
+"""One model in every precision on every runtime: candidates made, scored and measured, and the decision written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.backends.registry import REFERENCE, backend_names, check_name, get_backend
+from trt_workbench.bench.availability import unavailable_backends
+from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
+from trt_workbench.bench.matrix import expand
+from trt_workbench.bench.run import BenchRun
+from trt_workbench.decide.judge import judged
+from trt_workbench.decide.making import Candidates
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.subject import Subject
+from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.worker import start_worker
+from trt_workbench.engine.documents import write_json
+from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
+from trt_workbench.measure.worker_process import WorkerFailure
+from trt_workbench.runs.decision import BASELINE, Decision
+from trt_workbench.runs.records import Record, read_records
+from trt_workbench.verify.bench_gate import BenchGate
+
+SCENARIO, MODEL = "latency", "model"
+Note = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
+
+_TIMEOUT_S = 3600.0
+# Of one repetition: a decision has many rows, and its repetitions count, not the samples within one.
+_MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
+# Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
+_BESIDE = "fp16"
+
+
+@dataclass
+class DecideRun:
+    """A decision in the making.
+
+    Attributes:
+        subject: the model and its data.
+        settings: what is tried.
+        folder: where everything goes.
+        progress: called with what is done, the number of it and their total.
+        note: called with what a person should know.
+    """
+
+    subject: Subject
+    settings: DecideSettings
+    folder: Path
+    progress: Progress
+    note: Note
+    notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        """Check names. Raises UsageProblem for an unknown backend."""
+        for name in self.settings.backends or ():
+            check_name(name)
+        if BASELINE not in self.settings.precisions:
+            raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
+        self._began = time.monotonic()
+        for name in ("scores", "samples", "logs"):
+            (self.folder / name).mkdir(exist_ok=True)
+
+    def run(self) -> Decision:
+        """Make, score, measure and judge; what fails becomes a row with its reason.
+
+        Raises:
+            WorkbenchError: the baseline has no score on any backend; the first one's error.
+            KeyboardInterrupt: interrupted before anything was scored.
+        """
+        backends = self._backends()
+        tried = [Tried(precision, backend) for precision in self.settings.precisions for backend in backends]
+        try:
+            self._make(tried)
+            self._score(tried)
+            records = self._measure([one for one in tried if one.scores and not one.simulated])
+        except KeyboardInterrupt:
+            if not any(one.scores for one in tried):
+                raise
+            self.interrupted = True
+            records = self._records()
+            self.left_out.append("It was interrupted; what was not done by then is missing.")
+        decision = judged(
+            tried,
+            records,
+            model=self.subject.model,
+            model_sha256=self._candidates.sha256,
+            task=self.subject.task,
+            settings=self.settings,
+            notes=self.notes,
+            left_out=self.left_out,
+            wall_s=time.monotonic() - self._began,
+            root=self.folder,
+        )
+        write_json(self.folder / "decision.json", decision)
+        return decision
+
+    def _backends(self) -> Sequence[str]:
+        """Return the backends that are tried: those asked for, or those that can serve here."""
+        # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
+        fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
+        names = self.settings.backends or (*fast, REFERENCE)
+        self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
+        if self.settings.backends:
+            return names
+        absent = [name for name in names if name in self._unavailable]
+        if absent:
+            self.left_out.append(f"Not on this machine: {', '.join(absent)} (`trtw backends` says why).")
+        return [name for name in names if name not in absent]
+
+    def _make(self, tried: Sequence[Tried]) -> None:
+        """Find the file and the requested precision of every row."""
+        self._candidates = Candidates(
+            self.subject.model, self.subject.calibration, lambda done, total: self.progress("Calibrating", done, total)
+        )
+        reasons: dict[str, str] = {}
+        for one in tried:
+            if one.backend in self._unavailable:
+                one.fail("unavailable", self._unavailable[one.backend], ComponentMissing.__name__)
+                continue
+            backend = get_backend(one.backend)
+            if one.precision == BASELINE or self._serves(backend, one.precision):
+                one.path, one.asked = self.subject.model, one.precision
+                continue
+            if one.precision not in reasons and self._is_late(f"{one.precision} was not made"):
+                reasons[one.precision] = "the budget was used up"
+            if one.precision in reasons:
+                one.fail("left out" if "budget" in reasons[one.precision] else "failed", reasons[one.precision])
+                continue
+            try:
+                self.note(f"Making {one.precision}")
+                made = self._candidates.make(one.precision)
+            except (WorkbenchError, OSError) as error:
+                reasons[one.precision] = f"the model could not be made: {error}"
+                one.fail("failed", reasons[one.precision])
+                continue
+            one.path, one.evidence = made.path, made.evidence
+            one.asked = self._asked(backend, one.precision)
+
+    @staticmethod
+    def _serves(backend: Any, precision: str) -> bool:
+        """Whether a backend takes a precision of floats of itself."""
+        if precision not in ("fp16", "bf16"):
+            return False
+        try:
+            backend.check_precision(precision)
+        except UsageProblem:
+            return False
+        return True
+
+    @staticmethod
+    def _asked(backend: Any, precision: str) -> str:
+        """Return what a backend is asked for so that it runs a candidate as its graph says."""
+        kind = precision.split("-")[0]
+        for asked in (f"{kind}+{_BESIDE}", kind) if backend.plans else (kind,):
+            try:
+                backend.check_precision(asked)
+            except UsageProblem:
+                continue
+            return asked
+        return "fp32"
+
+    def _score(self, tried: Sequence[Tried]) -> None:
+        # the baseline first: without it nothing can be judged
+        waiting = sorted((one for one in tried if one.path), key=lambda one: one.precision != BASELINE)
+        baseline: Path | None = None
+        for number, one in enumerate(waiting):
+            self.progress("Scoring", number, len(waiting))
+            if one.precision != BASELINE:
+                _require_a_baseline(tried)
+            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored"):
+                one.fail("left out", "the budget was used up before it was scored")
+                continue
+            self.note(f"Scoring {one.label}")
+            one.folder = self.folder / "scores" / one.precision / one.backend
+            one.folder.mkdir(parents=True)
+            with start_worker(self.folder / "logs" / f"score-{one.precision}-{one.backend}.log") as worker:
+                try:
+                    answer = worker.ask(self.subject.task.request(one, self.settings, baseline), _TIMEOUT_S)
+                    one.provenance = answer["provenance"]
+                    if one.misses:
+                        one.fail(
+                            "failed", f"what {one.backend} runs computes in {one.computes_in}, not {one.precision}"
+                        )
+                        continue
+                    one.scores = self.subject.task.scores(one, self.settings.seed)
+                    baseline = baseline or one.folder
+                except WorkerFailure as failure:
+                    one.fail("failed", str(failure), failure.kind)
+                except WorkbenchError as error:
+                    one.fail("failed", str(error), type(error).__name__)
+        _require_a_baseline(tried)
+        self.progress("Scoring", len(waiting), len(waiting))
+
+    def _measure(self, rows: Sequence[Tried]) -> list[Record]:
+        """Measure latencies of all rows in turns, and return the records."""
+        seconds = self.settings.repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s) * len(rows)
+        left = self._left()
+        if not rows or (left is not None and seconds > left):
+            if rows:
+                self.left_out.append(
+                    f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget."
+                )
+            return []
+        config = self._config(rows)
+        points = expand(config)
+        self.note(f"Measuring {len(rows)} in turns, {self.settings.repetitions} times each")
+        bench = BenchRun(
+            config,
+            points,
+            self.folder,
+            {},
+            progress=lambda done, total, _: self.progress("Measuring", done, total),
+            gate=BenchGate(self.settings.allow_unverified),
+        )
+        bench.run()
+        return self._records()
+
+    def _records(self) -> list[Record]:
+        path = self.folder / "records.jsonl"
+        return read_records(path) if path.is_file() else []
+
+    def _config(self, rows: Sequence[Tried]) -> BenchConfig:
+        files = {one.file: one.path for one in rows if one.path and one.path != self.subject.model}
+        runtimes = tuple(
+            RuntimeEntry(
+                backend=one.backend,
+                precision=one.asked,
+                file=one.file if one.path != self.subject.model else None,
+                name=one.runtime,
+            )
+            for one in rows
+        )
+        return BenchConfig(
+            title=self.subject.model.name,
+            seed=self.settings.seed,
+            repetitions=self.settings.repetitions,
+            measure=_MEASURE,
+            timeout_s=_TIMEOUT_S,
+            models={MODEL: ModelEntry(path=self.subject.model, files=files)},
+            runtimes=runtimes,
+            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch)},
+        )
+
+    def _left(self) -> float | None:
+        budget = self.settings.budget
+        return None if budget is None else budget - (time.monotonic() - self._began)
+
+    def _is_late(self, what: str) -> bool:
+        left = self._left()
+        if left is None or left > 0:
+            return False
+        self.left_out.append(f"{what[:1].upper()}{what[1:]}: the budget was used up.")
+        return True
+
+
+def _require_a_baseline(tried: Sequence[Tried]) -> None:
+    """Raise the first error of the baseline's rows where none has a score: there is nothing to decide then."""
+    rows = [one for one in tried if one.precision == BASELINE]
+    if not any(one.scores for one in rows):
+        kinds = {kind.__name__: kind for kind in (UsageProblem, ComponentMissing, DeviceFailure)}
+        raise kinds.get(rows[0].kind, CheckFailed)(f"{rows[0].label} has no score: {rows[0].reason}")

@@ -1,0 +1,96 @@
+"""The model of a decision with its data: the embedded ones where none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trt_workbench.decide.array_scores import Figure
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.task import Detection, Likeness, Task
+from trt_workbench.engine.calibration import holds_images
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.embedded import (
+    embedded_dataset,
+    fits_embedded_dataset,
+    make_calibration_scenes,
+    make_embedded_dataset,
+)
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.system.embedded import embedded_model
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is decided about.
+
+    Attributes:
+        model: the float model.
+        task: what it is scored by, and on what.
+        calibration: where ranges are found.
+    """
+
+    model: Path
+    task: Task
+    calibration: CalibrationSettings
+
+
+def subject_of(
+    model: Path | None, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
+) -> Subject:
+    """Return what was asked for with the defaults filled in.
+
+    Raises:
+        UsageProblem: a file is absent, or model and data do not fit each other.
+        ComponentMissing: an embedded model is missing.
+    """
+    model = model or embedded_model()
+    if not model.is_file():
+        raise UsageProblem(f"The model file does not exist: {model}")
+    if model.suffix != ".onnx":
+        raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {model}")
+    examine_model(model)
+    if settings.data is None and settings.annotations is None:
+        return _embedded(model, calibration, note)
+    if settings.data is None:
+        raise UsageProblem("--annotations was given without --data, the folder of their images.")
+    overlap = calibration.calibration is None
+    if overlap:
+        calibration = replace(calibration, calibration=str(settings.data))
+    if settings.annotations is None:
+        return Subject(model, _likeness(model, settings, settings.data, calibration, overlap=overlap), calibration)
+    if settings.score not in (None, "ap"):
+        raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
+    task = Detection(settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap)
+    return Subject(model, task, calibration)
+
+
+def _likeness(
+    model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings, *, overlap: bool
+) -> Likeness:
+    is_text = data.is_file() and data.suffix == ".txt"
+    if settings.score == "ap" or (not is_text and holds_images(data)):
+        raise UsageProblem(
+            f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"
+        )
+    kind: Figure = "perplexity" if is_text else "cosine"
+    if settings.score in ("top1", "cosine", "perplexity"):
+        kind = settings.score
+    return Likeness(model, replace(calibration, calibration=str(data)), kind, overlap)
+
+
+def _embedded(model: Path, calibration: CalibrationSettings, note: Callable[[str], None]) -> Subject:
+    if not fits_embedded_dataset(model):
+        raise UsageProblem(
+            f"The embedded scenes fit the embedded detector alone; pass --data and --annotations for: {model}"
+        )
+    if not embedded_dataset().exists:
+        note(f"Making the embedded dataset, once: {embedded_dataset().root}")
+    place = make_embedded_dataset()
+    if calibration.calibration is None:
+        calibration = replace(calibration, calibration=str(make_calibration_scenes()))
+    return Subject(
+        model, Detection(place.images, place.annotations, calibration.family, calibration.imgsz), calibration
+    )

@@ -1,0 +1,151 @@
+"""What a model is scored by: AP of a detector, agreement of top-1 or likeness of outputs of any other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from trt_workbench.decide.array_scores import Figure, array_scores
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.tried import Tried
+
+_SAMPLES = 64
+
+
+class Task(Protocol):
+    """What is scored, and on what."""
+
+    @property
+    def name(self) -> str:
+        """Of the task, such as "detection"."""
+
+    @property
+    def figure(self) -> str:
+        """Name of the score, such as "AP"."""
+
+    @property
+    def unit(self) -> str:
+        """What is resampled, in the plural, such as "images"."""
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+
+    @property
+    def overlap(self) -> bool:
+        """Whether ranges are found on the samples that are scored."""
+
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+        """Return what the worker is asked for to score a row.
+
+        Args:
+            one: the row.
+            settings: what was asked for.
+            baseline: folder of the baseline's score; None of the baseline itself.
+        """
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written. Raises UsageProblem."""
+
+
+@dataclass(frozen=True)
+class Detection:
+    """COCO's AP of a detector.
+
+    Attributes:
+        images: folder of the images.
+        annotations: COCO annotation file.
+        family: detector family; None to recognise it.
+        imgsz: input size of a model that takes any.
+        overlap: whether ranges are found on the images that are scored.
+    """
+
+    images: Path
+    annotations: Path
+    family: str | None = None
+    imgsz: tuple[int, int] | None = None
+    overlap: bool = False
+    name: str = "detection"
+    figure: str = "AP"
+    unit: str = "images"
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return str(self.annotations)
+
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:  # noqa: ARG002 - AP needs none
+        """Return the request for `decide/worker.py`."""
+        return {
+            "verb": "coco",
+            "model": str(one.path),
+            "images": str(self.images),
+            "annotations": str(self.annotations),
+            "folder": str(one.folder),
+            "settings": {
+                "backend": one.backend,
+                "precision": one.asked,
+                "family": self.family,
+                "imgsz": self.imgsz,
+                "limit": settings.limit,
+                "allow_unverified": settings.allow_unverified,
+                "seed": settings.seed,
+            },
+        }
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written."""
+        assert one.folder is not None  # as it was scored
+        return coco_scores(one.folder, seed)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How like the baseline's the outputs are, of any model on arrays or tokens.
+
+    Attributes:
+        model: whose samples they are.
+        samples: .npy or .npz files or a text, as calibration takes them.
+        kind: what is counted.
+        overlap: whether ranges are found on the samples that are scored.
+    """
+
+    model: Path
+    samples: CalibrationSettings
+    kind: Figure
+    overlap: bool = False
+    name: str = "likeness"
+    unit: str = "samples"
+
+    @property
+    def figure(self) -> str:
+        """Name of the score."""
+        return {"top1": "top-1 agreement"}.get(self.kind, self.kind)
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return str(self.samples.calibration)
+
+    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+        """Return the request for `decide/worker.py`."""
+        return {
+            "verb": "arrays",
+            "model": str(one.path),
+            "source": str(self.model),
+            "folder": str(one.folder),
+            "baseline": None if baseline is None else str(baseline),
+            "backend": one.backend,
+            "precision": one.asked,
+            "data": asdict(replace(self.samples, samples=settings.limit or _SAMPLES)),
+            "batch": settings.batch,
+            "allow_unverified": settings.allow_unverified,
+        }
+
+    def scores(self, one: Tried, seed: int) -> Scores:
+        """Return the score that the worker has written."""
+        assert one.folder is not None  # as it was scored
+        return array_scores(one.folder, self.kind, seed)

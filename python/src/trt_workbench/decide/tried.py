@@ -1,0 +1,84 @@
+"""One precision on one runtime while it is tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.decide.scores import Scores
+from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.runs.decision import BASELINE, State
+
+# Types as graphs name them, where they are not the precision's own name.
+_TYPES = {"mxfp8": "fp8", "nvfp4": "fp4", "int4-weights": "int4"}
+
+
+@dataclass
+class Tried:
+    """What is known of a row so far.
+
+    Attributes:
+        precision: as it was asked for.
+        backend: name of the runtime.
+        asked: precision that the backend is asked for.
+        path: the model file; None where there is none.
+        evidence: how the file was made; None of the model itself.
+        folder: of the files of its score.
+        provenance: what executed it when it was scored.
+        scores: None where it has none.
+        runtime: its name in the bench, no other row's.
+        state: why it has none.
+        reason: the same in words.
+        kind: class of the error.
+    """
+
+    precision: str
+    backend: str
+    asked: str = "fp32"
+    path: Path | None = None
+    evidence: Evidence | None = None
+    folder: Path | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    scores: Scores | None = None
+    runtime: str = ""
+    state: State | None = None
+    reason: str | None = None
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        """Name the runtime."""
+        self.runtime = self.runtime or f"{self.backend}-{self.precision}"
+
+    @property
+    def label(self) -> str:
+        """Its name in notes."""
+        return f"{self.precision} on {self.backend}"
+
+    @property
+    def file(self) -> str:
+        """The name of its file in the bench."""
+        return self.precision
+
+    @property
+    def computes_in(self) -> str | None:
+        """What its graph or engine computes in, with shares."""
+        return told(self.provenance, "text")
+
+    @property
+    def simulated(self) -> bool:
+        """Whether its runtime only imitates the precision."""
+        return bool(self.provenance.get("simulated"))
+
+    @property
+    def misses(self) -> bool:
+        """Whether its graph computes in something else than was asked for."""
+        ran = self.provenance.get("precision_ran") or {}
+        wanted = _TYPES.get(self.precision, self.precision.split("-")[0])
+        found = {*ran.get("shares", {}), *ran.get("weight_shares", {})}
+        return ran.get("source") == "graph" and self.precision != BASELINE and wanted not in found
+
+    def fail(self, state: State, reason: str, kind: str = "") -> None:
+        """Note why it has no score."""
+        self.state, self.reason, self.kind = state, reason, kind

@@ -1,0 +1,155 @@
+"""The recommendation in words: what to ship, why, and what speaks against relying on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from trt_workbench.backends.registry import get_backend
+from trt_workbench.decide.task import Task
+from trt_workbench.runs.decision import BASELINE, Recommendation, Row
+
+_MOST = 2
+
+
+def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
+    """Choose among the rows that were scored and measured, and say why.
+
+    The fastest whose loss is within the bound; of several that cannot be told apart the baseline, else one whose whole
+    interval is within it, and of those the one that loses least. Never what is simulated or not calibrated.
+    """
+    baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
+    if baseline is None:
+        reason = next((row.reason for row in rows if row.precision == BASELINE), None)
+        why = f": {reason}" if reason else ""
+        return Recommendation(
+            precision=None,
+            backend=None,
+            sentence=f"Nothing can be recommended: {BASELINE} has no score{why}.",
+            doubts=[],
+        )
+    usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.calibrated]
+    if not usable:
+        sentence = "Nothing can be recommended: nothing that keeps the score was measured."
+        return Recommendation(
+            precision=None, backend=None, sentence=sentence, doubts=_doubts(None, rows, task, max_loss, samples)
+        )
+    chosen = chosen_row(usable)
+    sentence = (
+        _stay(chosen, rows, task, max_loss)
+        if chosen.precision == BASELINE
+        else _ship(chosen, rows, baseline, task, max_loss)
+    )
+    doubts = _doubts(chosen, rows, task, max_loss, samples)
+    return Recommendation(precision=chosen.precision, backend=chosen.backend, sentence=sentence, doubts=doubts)
+
+
+def chosen_row(usable: Sequence[Row]) -> Row:
+    """Return the row to recommend of those that may be."""
+    best = min(row.speed.rank for row in usable if row.speed)
+    tied = [row for row in usable if row.speed and row.speed.rank == best]
+    return min(tied, key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row), row.size_bytes or 0))
+
+
+def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: float) -> str:
+    assert row.speed is not None  # as it was chosen
+    assert row.score is not None
+    assert baseline.score is not None
+    same = next((one for one in rows if one.precision == BASELINE and one.backend == row.backend and one.speed), None)
+    parts = []
+    if row.speed.speed_up is not None and same and same.speed:
+        times = f"{row.speed.speed_up:.2f} times as fast as {BASELINE} there"
+        parts.append(f"{times} ({_ms(row.speed.latency_ms)} against {_ms(same.speed.latency_ms)})")
+    else:
+        parts.append(f"{_ms(row.speed.latency_ms)} a call")
+    if row.size_bytes and baseline.size_bytes and row.size_bytes < 0.95 * baseline.size_bytes:
+        parts.append(f"{_megabytes(row.size_bytes)} instead of {_megabytes(baseline.size_bytes)}")
+    kept = f"{task.figure} {row.score.value:.4f} against {baseline.score.value:.4f}"
+    ends = row.score.loss_ci95
+    interval = f", 95 % interval {_signed(ends[0])} to {_signed(ends[1])}" if ends else ""
+    parts.append(f"{kept}, a loss of {_signed(row.score.loss)}{interval}, with {max_loss:g} allowed")
+    return f"Ship {row.label}: {'; '.join(parts)}."
+
+
+def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
+    others = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated and one.calibrated]
+    within = [one for one in others if one.meets]
+    where = f"Stay with {row.precision} on {row.backend}"
+    if not others:
+        return f"{where}: no lower precision ran here for real."
+    if not within:
+        return f"{where}: no lower precision keeps {task.figure} within {max_loss:g}."
+    best = chosen_row(within)
+    assert best.speed is not None  # as it was measured
+    up = f", {best.speed.speed_up:.2f} times its speed" if best.speed.speed_up else ""
+    kept = f"of what keeps {task.figure} within {max_loss:g}"
+    return f"{where}: {kept} nothing is faster for certain ({best.label} comes next{up})."
+
+
+def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
+    doubts = []
+    if chosen and chosen.precision != BASELINE and not chosen.certain:
+        doubts.append(_uncertain(chosen, task, max_loss, samples))
+    if chosen and chosen.precision != BASELINE and task.overlap:
+        doubts.append(
+            f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
+            "precision; give others with --calibration."
+        )
+    if chosen and chosen.speed and chosen.speed.unstable:
+        doubts.append(f"Its latency is not to be relied on: {'; '.join(chosen.speed.unstable[:_MOST])}.")
+    if chosen and chosen.speed and chosen.speed.outputs == "far":
+        doubts.append(
+            "Its outputs are further from those of the same file on the reference than its precision explains."
+        )
+    if chosen and chosen.speed and chosen.speed.speed_up and chosen.speed.speed_up_low is not None:
+        low = chosen.speed.speed_up_low
+        if chosen.precision != BASELINE and low <= 1:
+            doubts.append(
+                f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
+            )
+    measured = {row.backend for row in rows if row.speed}
+    if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
+        doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
+    simulated = [row for row in rows if row.simulated and row.meets]
+    if simulated:
+        named = ", ".join(row.precision for row in simulated[:_MOST])
+        doubts.append(
+            f"In simulation {named} keeps the score, too; only hardware that computes in it can tell its speed."
+        )
+    return doubts
+
+
+def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
+    assert row.score is not None  # as it was chosen
+    ends = row.score.loss_ci95
+    text = f"{samples} {task.unit} cannot certify a loss of at most {max_loss:g}"
+    if ends is None:
+        return f"{text}."
+    text += f": the interval reaches {_signed(ends[1])}"
+    room = max_loss - row.score.loss
+    if room > 0:
+        needed = samples * ((ends[1] - row.score.loss) / room) ** 2
+        text += f"; about {_round_up(needed):,} would, if the loss stays as it is"
+    return f"{text}."
+
+
+def _round_up(number: float) -> int:
+    """Return a number of samples with two figures that count."""
+    step = int(10 ** max(0, math.floor(math.log10(max(number, 1))) - 1))
+    return math.ceil(number / step) * step
+
+
+def _loss(row: Row) -> float:
+    return row.score.loss if row.score else math.inf
+
+
+def _ms(value: float) -> str:
+    return f"{value:.3g} ms"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.4f}".replace("-", "\N{MINUS SIGN}")

@@ -1,0 +1,165 @@
+"""The page of a decision, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_workbench.decide.existing import decision_about
+from trt_workbench.engine.documents import read_document, read_lines, write_json
+from trt_workbench.engine.files import write_text
+from trt_workbench.report.coco_artefacts import read_predictions
+from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
+from trt_workbench.report.decide_chart import legend, scatter
+from trt_workbench.report.page import render
+from trt_workbench.report.rewrite import command_of
+from trt_workbench.report.style import label, plots_folder
+from trt_workbench.runs.artefacts import Environment, foreign_files, read_environment
+from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
+from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
+
+_WIDE, _NARROW = 1160.0, 340.0
+_CLASSES, _PICTURES = 8, 4
+_SHOWN = 0.25  # least score of a box that is drawn
+
+
+@dataclass(frozen=True)
+class Losers:
+    """The classes of a row that lose most, and how many are left out for too few annotations."""
+
+    row: Row
+    classes: list[ClassLoss]
+    left_out: int
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` and `plots/` into a run directory of decide. It can be called again at any time.
+
+    Args:
+        directory: holds decision.json, env.json and scores/.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    decision = read_document(directory / "decision.json", Decision)
+    return write_page(directory, decision, read_environment(directory), directory / "report.html")
+
+
+def write_page(directory: Path, decision: Decision, environment: Environment, page: Path) -> Path:
+    """Write the page of a decision.
+
+    Args:
+        directory: that the folders of the scores are relative to, and `plots/` is written into.
+        decision: what it shows.
+        environment: of the run.
+        page: the file to write, which is returned.
+
+    Raises:
+        UsageProblem: a file of a score is missing or damaged.
+    """
+    text = render(
+        "decide.html.j2",
+        decision=decision,
+        chosen=decision.recommended,
+        name=Path(decision.model).name,
+        baseline_name=BASELINE,
+        wide=scatter(decision, _WIDE),
+        narrow=scatter(decision, _NARROW),
+        legend=legend(decision),
+        losers=losers(decision),
+        least=LEAST_ANNOTATIONS,
+        pictures=_pictures(directory, decision),
+        environment=environment,
+    )
+    write_text(page, text)
+    return page
+
+
+def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:
+    """Write `decision.json` and `decision.html` about existing runs.
+
+    Args:
+        directories: run directories of any commands.
+        output: folder, made if absent.
+        max_loss: loss of AP that is acceptable.
+
+    Returns:
+        The path of decision.html; None where there are not two evaluations, one of them in fp32.
+
+    Raises:
+        UsageProblem: a run is damaged, or the evaluations are of different images.
+    """
+    by_command: dict[str, list[Path]] = {"eval-coco": [], "bench": []}
+    for directory in directories:
+        by_command.setdefault(command_of(directory), []).append(directory)
+    evaluations = by_command["eval-coco"]
+    if len(evaluations) < 2:
+        return None
+    with foreign_files(evaluations[0]):
+        decision = decision_about(evaluations, by_command["bench"], max_loss, output.absolute())
+        if decision is None:
+            return None
+        write_json(output / "decision.json", decision)
+        return write_page(output, decision, read_environment(evaluations[0]), output / "decision.html")
+
+
+def looked_at(decision: Decision) -> Row | None:
+    """Return the row that classes and pictures are shown of: the recommended one, or the lower one that loses least."""
+    lower = [row for row in decision.rows if row.precision != BASELINE and row.score]
+    chosen = decision.recommended
+    if chosen in lower:
+        return chosen
+    return min(lower, key=lambda row: row.score.loss if row.score else 0.0, default=None)
+
+
+def losers(decision: Decision) -> Losers | None:
+    """Return the classes that lose most; None where there are no classes."""
+    row = looked_at(decision)
+    if row is None or row.score is None or not row.score.classes:
+        return None
+    enough = [one for one in row.score.classes if one.annotations >= LEAST_ANNOTATIONS]
+    enough.sort(key=lambda one: one.value - one.baseline)
+    return Losers(row, enough[:_CLASSES], len(row.score.classes) - len(enough))
+
+
+def _pictures(directory: Path, decision: Decision) -> list[Picture]:
+    """Draw the images on which a row differs most from the baseline: baseline left, row right."""
+    baseline = decision.row(*decision.baseline) if decision.baseline else None
+    row = looked_at(decision)
+    if baseline is None or row is None or not (baseline.directory and row.directory) or decision.task != "detection":
+        return []
+    folders = [directory / baseline.directory, directory / row.directory]
+    metrics = read_document(folders[0] / "metrics.json", CocoMetrics)
+    images = Path(metrics["dataset"]["images"])
+    if not images.is_dir():
+        return []
+    before, after = ({one["image_id"]: one for one in _records(folder)} for folder in folders)
+    shared = sorted(before.keys() & after.keys(), key=lambda number: -abs(f1(before[number]) - f1(after[number])))
+    ids = [number for number in shared[:_PICTURES] if f1(before[number]) != f1(after[number])]
+    left, right = (read_predictions(folder, set(ids)) for folder in folders)
+    names = {one["category_id"]: label(one["name"], 40) for one in metrics["per_class"]}
+    drawn = []
+    for number, image_id in enumerate(ids, 1):
+        old, new = ([box for box in found[image_id] if box.get("score", 0.0) >= _SHOWN] for found in (left, right))
+        picture = side_by_side(image_path(images, before[image_id]), old, new, names)
+        if picture is not None:
+            url = save_picture(picture, plots_folder(directory) / "gallery" / f"difference-{number}.jpg")
+            drawn.append(Picture(_caption(before[image_id], after[image_id], row), url))
+    return drawn
+
+
+def _records(folder: Path) -> list[ImageRecord]:
+    found: list[ImageRecord] = read_lines(folder / "records.jsonl", ImageRecord)
+    return found
+
+
+def _caption(before: ImageRecord, after: ImageRecord, row: Row) -> str:
+    return f"{before['file_name']}: {BASELINE} {_counts(before)}; {row.precision} {_counts(after)}"
+
+
+def _counts(record: ImageRecord) -> str:
+    return f"{record['true_positives']} found, {record['false_negatives']} missed, {record['false_positives']} wrong"

@@ -1,0 +1,49 @@
+"""Intervals of a score by the bootstrap over its units, such as images: how good a model looks depends on them.
+
+A unit is drawn whole, with replacement (Efron, 1979). Two models that ran on the same units are drawn together: most of
+what one draw changes, it changes for both, so that the interval of their difference is far narrower than either one's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+RESAMPLES = 1000
+# Of a set so large that its intervals are narrow, and every draw takes long.
+_MANY_UNITS, _FEWER = 1000, 200
+
+
+def resamples_for(units: int) -> int:
+    """Return how often a set of so many units is drawn."""
+    return RESAMPLES if units <= _MANY_UNITS else _FEWER
+
+
+def draw_counts(units: int, seed: int, resamples: int | None = None) -> NDArray[np.int32]:
+    """Return how often each unit is in each resample: int32 [resamples, units], each row of the sum `units`.
+
+    Args:
+        units: how many there are, at least one.
+        seed: the same seed and number of units give the same draws, which pairs two models.
+        resamples: how many; `resamples_for` them by default.
+    """
+    count = resamples_for(units) if resamples is None else resamples
+    return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), count).astype(np.int32)
+
+
+def interval(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Return the ends of the percentile interval of a score over the resamples.
+
+    Args:
+        values: float64 [resamples]; NaN where a resample held nothing to score.
+        confidence: how often the interval is to cover.
+
+    Returns:
+        None if no resample has a score.
+    """
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return None
+    low, high = np.quantile(known, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return float(low), float(high)

@@ -1,0 +1,198 @@
+"""decision.json: every precision of a model on every runtime, what each one costs, and what is recommended."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from trt_workbench.engine.documents import Strict
+
+Ends = tuple[FiniteFloat, FiniteFloat]
+State = Literal["measured", "scored", "failed", "unavailable", "left out"]
+"""Whether a row has a score and a latency; a score alone; or why it has neither."""
+
+BASELINE = "fp32"
+
+
+class ClassLoss(Strict):
+    """What one class loses.
+
+    Attributes:
+        name: of the class.
+        annotations: how many objects of it there are.
+        value: its AP.
+        baseline: its AP in the baseline.
+        loss_ci95: 95 % interval of the difference over the same resamples; None where no resample has it.
+    """
+
+    name: str
+    annotations: NonNegativeInt
+    value: FiniteFloat
+    baseline: FiniteFloat
+    loss_ci95: Ends | None
+
+
+class RowScore(Strict):
+    """A score, and its distance from the baseline's on the same samples.
+
+    Attributes:
+        value: of the figure.
+        ci95: its 95 % interval over resamples.
+        loss: the baseline's value less this one.
+        loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
+        figures: further figures by name.
+        classes: of a detector, those that have annotations.
+    """
+
+    value: FiniteFloat
+    ci95: Ends | None
+    loss: FiniteFloat
+    loss_ci95: Ends | None
+    figures: dict[str, FiniteFloat | None] = {}
+    classes: list[ClassLoss] = []
+
+
+class RowSpeed(Strict):
+    """How fast it is.
+
+    Attributes:
+        latency_ms: median over repetitions of one call, host to host.
+        latency_low_ms: lower end of its interval.
+        latency_high_ms: upper end.
+        coverage: how often such an interval holds the true median.
+        items_per_s: throughput of one call after another.
+        speed_up: how many times as fast as the baseline on the same runtime; None where that has no latency.
+        speed_up_low: lower end of its interval.
+        speed_up_high: upper end.
+        rank: among all rows; those that cannot be told apart share one.
+        load_s: loading, with the engine's build where there is one.
+        memory_bytes: most memory in use: of the device for runtimes that compute there, else of the process.
+        repetitions: how many were measured.
+        unstable: reasons not to trust them.
+        outputs: how the outputs compare with those of the same file on the reference: `matched`, `far`, `not compared`.
+    """
+
+    latency_ms: PositiveFloat
+    latency_low_ms: PositiveFloat
+    latency_high_ms: PositiveFloat
+    coverage: FiniteFloat
+    items_per_s: PositiveFloat
+    speed_up: PositiveFloat | None
+    speed_up_low: PositiveFloat | None
+    speed_up_high: PositiveFloat | None
+    rank: NonNegativeInt
+    load_s: NonNegativeFloat | None
+    memory_bytes: NonNegativeInt | None
+    repetitions: NonNegativeInt
+    unstable: list[str] = []
+    outputs: str
+
+
+class Row(Strict):
+    """One precision on one runtime.
+
+    Attributes:
+        precision: as it was asked for, such as "int8-mixed".
+        backend: name of the runtime.
+        state: what is known of it.
+        reason: why it is not "measured"; None if it is.
+        computes_in: what the graph or the engine computes in, with shares.
+        file: the model file that it executes; None where none could be made.
+        sha256: of the file.
+        size_bytes: of the file, or of the engine where one was built.
+        simulated: whether the runtime only imitates the precision, so that its latency says nothing.
+        calibrated: whether its ranges come from data, or it needs none.
+        low_macs: share of the arithmetic that is in the low precision; None of the baseline.
+        directory: of the score's files, relative to the run directory; absolute where they are of another run.
+        score: None where it has none.
+        speed: None where it has none.
+        meets: whether the loss is within the bound; None without a score.
+        certain: whether the whole interval of the loss is.
+    """
+
+    precision: str
+    backend: str
+    state: State
+    reason: str | None = None
+    computes_in: str | None = None
+    file: str | None = None
+    sha256: str | None = None
+    size_bytes: NonNegativeInt | None = None
+    simulated: bool = False
+    calibrated: bool = True
+    low_macs: FiniteFloat | None = None
+    directory: str | None = None
+    score: RowScore | None = None
+    speed: RowSpeed | None = None
+    meets: bool | None = None
+    certain: bool | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name in sentences, such as "int8 on ort-cpu"."""
+        return f"{self.precision}{'' if self.calibrated else ' (not calibrated)'} on {self.backend}"
+
+
+class Recommendation(Strict):
+    """What to ship.
+
+    Attributes:
+        precision: of the row; None if nothing could be recommended.
+        backend: of the row.
+        sentence: what and why.
+        doubts: what speaks against relying on it, in sentences.
+    """
+
+    precision: str | None
+    backend: str | None
+    sentence: str
+    doubts: list[str]
+
+
+class Decision(Strict):
+    """The whole document.
+
+    Attributes:
+        model: path of the float model.
+        model_sha256: its hash, external data included.
+        task: what was scored.
+        figure: name of the score, such as "AP".
+        unit: what a sample is, in the plural, such as "images".
+        data: where the samples are.
+        samples: how many were scored.
+        max_loss: the bound of the loss.
+        batch: items of a timed call.
+        baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
+        rows: in the order of asking.
+        recommendation: what to ship.
+        left_out: what was not tried, in sentences.
+        notes: further sentences for the reader.
+        wall_s: how long it took.
+    """
+
+    schema_version: Literal[1] = 1
+    model: str
+    model_sha256: str
+    task: str
+    figure: str
+    unit: str
+    data: str
+    samples: NonNegativeInt
+    max_loss: FiniteFloat
+    batch: NonNegativeInt
+    baseline: tuple[str, str] | None
+    rows: list[Row]
+    recommendation: Recommendation
+    left_out: list[str] = []
+    notes: list[str] = []
+    wall_s: NonNegativeFloat
+
+    def row(self, precision: str | None, backend: str | None) -> Row | None:
+        """Return a row by its names."""
+        return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
+
+    @property
+    def recommended(self) -> Row | None:
+        """The row that is recommended."""
+        return self.row(self.recommendation.precision, self.recommendation.backend)

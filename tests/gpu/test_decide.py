@@ -1,0 +1,37 @@
+"""A whole decision on a real GPU: engines built, verified, scored and measured beside ONNX Runtime."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.cli.app import app
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
+
+
+def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
+    backends = ["trt", *(["ort-cuda"] if OrtCudaBackend().availability().ok else []), "ort-cpu"]
+    words = [
+        "decide", "--limit", "20", "--repetitions", "3", "--samples", "16", "--precisions", "fp32,fp16,int8-mixed",
+        "--backends", ",".join(backends), "--max-loss", "0.05", "--output", str(tmp_path / "run"),
+    ]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    document = json.loads((tmp_path / "run" / "decision.json").read_text())
+    rows = {(row["precision"], row["backend"]): row for row in document["rows"]}
+    assert len(rows) == 3 * len(backends)
+    engines = [rows[precision, "trt"] for precision in ("fp32", "fp16", "int8-mixed")]
+    assert [row["state"] for row in engines] == ["measured"] * 3, [row["reason"] for row in engines]
+    assert all(row["speed"]["outputs"] != "wrong" for row in engines)
+    assert all(row["speed"]["memory_bytes"] for row in engines)
+    assert "fp16" in rows["fp16", "trt"]["computes_in"]
+    assert "int8" in rows["int8-mixed", "trt"]["computes_in"]
+    # the engine's own file, which holds kernels beside the weights
+    assert all(row["size_bytes"] != rows["fp32", "ort-cpu"]["size_bytes"] for row in engines)
+    assert abs(rows["fp32", "trt"]["score"]["loss"]) < 0.005
+    assert abs(rows["fp16", "trt"]["score"]["loss"]) < 0.02
+    assert document["recommendation"]["backend"] != "ort-cpu"
+    assert (tmp_path / "run" / "report.html").is_file()

@@ -1,0 +1,24 @@
+import pytest
+
+from trt_workbench.decide.request import duration, names, precisions
+from trt_workbench.errors import UsageProblem
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1.5m", 90), ("2h", 7200), ("2H", 7200)])
+def test_times(text: str, seconds: float) -> None:
+    assert duration("--budget", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "-1h", "0s", "infs", "nanm", "1d", "1e99h"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UsageProblem, match="90s, 30m or 2h"):
+        duration("--budget", text)
+
+
+def test_lists() -> None:
+    assert names("--backends", "trt, ort-cpu,trt") == ("trt", "ort-cpu")
+    with pytest.raises(UsageProblem, match="with commas"):
+        names("--backends", " , ")
+    assert precisions("--precisions", "fp32,int8-mixed") == ("fp32", "int8-mixed")
+    with pytest.raises(UsageProblem, match="no precision 'int9'"):
+        precisions("--precisions", "fp32,int9")

@@ -1,0 +1,43 @@
+"""A score read back from an evaluation, and its paired distance from another one's."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.decide.scores import coco_scores
+from trt_workbench.errors import UsageProblem
+
+Make = Callable[..., Path]
+
+
+def test_the_difference_of_two_is_known_far_better_than_either(evaluated: Make) -> None:
+    whole, less = coco_scores(evaluated("a"), 0), coco_scores(evaluated("b", 0.1), 0)
+    made = less.against(whole)
+    assert made.value == less.value
+    assert made.loss == whole.value - less.value > 0
+    own, paired = made.ci95 or (0, 0), made.loss_ci95 or (0, 0)
+    assert paired[0] < made.loss < paired[1]
+    assert paired[1] - paired[0] < 0.6 * (own[1] - own[0])
+    assert [one.name for one in made.classes] == ["a", "b", "c"]  # "never" has no annotation
+    assert sum(one.baseline - one.value for one in made.classes) == pytest.approx(3 * made.loss)
+
+
+def test_a_score_is_no_distance_from_itself(evaluated: Make) -> None:
+    one = coco_scores(evaluated("a"), 0)
+    assert one.against(None).loss_ci95 is None
+    assert one.against(coco_scores(evaluated("b"), 0)).loss_ci95 == (0, 0)
+
+
+def test_scores_of_other_images_and_of_interrupted_runs_are_not_compared(evaluated: Make) -> None:
+    whole = coco_scores(evaluated("a"), 0)
+    fewer = evaluated("b", images=20, settings={"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": 20})
+    with pytest.raises(UsageProblem, match="different samples"):
+        coco_scores(fewer, 0).against(whole)
+    with pytest.raises(UsageProblem, match="interrupted"):
+        coco_scores(evaluated("c", status="partial"), 0)
+    changed = evaluated("d")
+    annotations = changed.parent / "truth.json"
+    annotations.write_text(annotations.read_text() + "\n")
+    with pytest.raises(UsageProblem, match="changed since"):
+        coco_scores(changed, 0)

@@ -1,0 +1,98 @@
+"""Which row is recommended, and what is said of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trt_workbench.decide.task import Detection
+from trt_workbench.decide.words import recommendation
+from trt_workbench.runs.decision import Row, RowScore, RowSpeed
+
+
+def task(*, overlap: bool = False) -> Detection:
+    return Detection(Path("images"), Path("a.json"), overlap=overlap)
+
+
+def speed(ms: float, rank: int, **changes: Any) -> RowSpeed:
+    values: dict[str, Any] = {
+        "latency_ms": ms, "latency_low_ms": 0.9 * ms, "latency_high_ms": 1.1 * ms, "coverage": 0.95,
+        "items_per_s": 1000 / ms, "speed_up": 10 / ms, "speed_up_low": 9 / ms, "speed_up_high": 11 / ms, "rank": rank,
+        "load_s": 1.0, "memory_bytes": 1, "repetitions": 9, "outputs": "matched",
+    }  # fmt: skip
+    return RowSpeed(**{**values, **changes})
+
+
+def row(
+    precision: str, loss: float, half: float, latency: RowSpeed | None, backend: str = "trt", **changes: Any
+) -> Row:
+    ends = None if precision == "fp32" else (loss - half, loss + half)
+    score = RowScore(value=0.3 - loss, ci95=(0.2, 0.4), loss=loss, loss_ci95=ends)
+    values: dict[str, Any] = {"state": "measured", "meets": loss <= 0.005, "certain": loss + half <= 0.005}
+    return Row(precision=precision, backend=backend, score=score, speed=latency, **{**values, **changes})
+
+
+BASE = row("fp32", 0, 0, speed(10, 4), size_bytes=4_000_000)
+FP16 = row("fp16", 0.0001, 0.001, speed(5, 3), size_bytes=2_000_000)
+INT8 = row("int8", 0.02, 0.004, speed(3, 1), size_bytes=1_000_000)
+MIXED = row("int8-mixed", 0.003, 0.004, speed(4, 2), size_bytes=1_500_000)
+
+
+def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -> None:
+    found = recommendation([BASE, FP16, INT8, MIXED], task(), 0.005, 100)
+    assert (found.precision, found.backend) == ("int8-mixed", "trt")
+    assert found.sentence == (
+        "Ship int8-mixed on trt: 2.50 times as fast as fp32 there (4 ms against 10 ms); 1.5 MB instead of 4.0 MB; "
+        "AP 0.2970 against 0.3000, a loss of 0.0030, 95 % interval \N{MINUS SIGN}0.0010 to 0.0070, with 0.005 allowed."
+    )
+    # the half width of 0.004 has to become 0.002: four times as many
+    assert found.doubts == [
+        "100 images cannot certify a loss of at most 0.005: the interval reaches 0.0070; about 400 would, if the loss "
+        "stays as it is."
+    ]
+
+
+def test_of_those_that_cannot_be_told_apart_the_certain_one() -> None:
+    tied = [BASE, row("fp16", 0.001, 0.001, speed(5, 1)), row("int8", 0.0005, 0.01, speed(4.9, 1))]
+    assert recommendation(tied, task(), 0.005, 100).precision == "fp16"
+    as_fast = BASE.model_copy(update={"speed": speed(5.1, 1)})
+    assert recommendation([as_fast, *tied[1:]], task(), 0.005, 100).precision == "fp32"
+
+
+@pytest.mark.parametrize("why", [{"simulated": True}, {"calibrated": False}, {"speed": None, "state": "scored"}])
+def test_what_is_simulated_not_calibrated_or_not_measured_is_not_recommended(why: dict[str, Any]) -> None:
+    other = row("fp8", 0.0, 0.0, why.get("speed", speed(1, 1)), **{k: v for k, v in why.items() if k != "speed"})
+    found = recommendation([BASE, other], task(), 0.005, 100)
+    assert found.precision == "fp32"
+    assert found.sentence.startswith("Stay with fp32 on trt: no lower precision ")
+
+
+def test_nothing_faster_keeps_the_score() -> None:
+    found = recommendation([BASE, INT8], task(), 0.005, 100)
+    assert found.sentence == "Stay with fp32 on trt: no lower precision keeps AP within 0.005."
+    slow = row("fp16", 0.0, 0.0, speed(20, 5))
+    found = recommendation([BASE, slow, INT8], task(), 0.005, 100)
+    assert "nothing is faster for certain (fp16 on trt comes next, 0.50 times its speed)" in found.sentence
+
+
+def test_doubts() -> None:
+    doubtful = row("fp16", 0.0, 0.0, speed(5, 1, unstable=["clocks fell"], outputs="far", speed_up_low=0.9), "ort-cpu")
+    simulated = row("nvfp4", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True)
+    base = BASE.model_copy(update={"backend": "ort-cpu"})
+    doubts = " ".join(recommendation([base, doubtful, simulated], task(overlap=True), 0.005, 100).doubts)
+    for text in (
+        "ranges were found on the images that were scored",
+        "not to be relied on: clocks fell",
+        "further from those of the same file",
+        "faster than fp32 cannot be told",
+        "this machine's processor",
+        "In simulation nvfp4 keeps the score",
+    ):
+        assert text in doubts
+
+
+def test_without_a_baseline_nothing_is_recommended() -> None:
+    failed = Row(precision="fp32", backend="trt", state="failed", reason="the process was killed")
+    found = recommendation([failed, FP16], task(), 0.005, 100)
+    assert found.precision is None
+    assert found.sentence == "Nothing can be recommended: fp32 has no score: the process was killed."

@@ -1,0 +1,27 @@
+import numpy as np
+import pytest
+
+from trt_workbench.runs.bootstrap import RESAMPLES, draw_counts, interval, resamples_for
+
+
+def test_draws_have_the_size_of_the_set_and_follow_the_seed() -> None:
+    counts = draw_counts(30, seed=4)
+    assert counts.shape == (RESAMPLES, 30)
+    assert (counts.sum(axis=1) == 30).all()
+    assert (counts == draw_counts(30, seed=4)).all()
+    assert (counts != draw_counts(30, seed=5)).any()
+    assert len(draw_counts(30, seed=4, resamples=7)) == 7
+    assert (resamples_for(1000), resamples_for(1001)) == (1000, 200)
+
+
+def test_the_interval_of_a_mean_is_the_one_of_theory() -> None:
+    values = np.random.default_rng(0).normal(5, 2, 400)
+    means = draw_counts(400, seed=0) @ values / 400
+    low, high = interval(means) or (0, 0)
+    half = 1.96 * values.std() / 20
+    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.2 * half)
+
+
+def test_resamples_without_a_score_are_left_out() -> None:
+    assert interval(np.array([np.nan, 1.0, np.nan])) == (1.0, 1.0)
+    assert interval(np.array([np.nan, np.nan])) is None
