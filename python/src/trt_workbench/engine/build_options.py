@@ -61,7 +61,7 @@ Profiles = Annotated[
 ]
 MaxBatch = Annotated[
     int | None,
-    Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", _IO, min=1),
+    Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", min=1),
 ]
 
 
