@@ -1,6 +1,6 @@
 """Train the streaming encoder on the code, on the CPU, in minutes.
 
-    python train.py --output DIR [--steps 2500] [--seconds 900]
+    python train.py --output DIR [--steps 800] [--seconds 900]
 
 Writes weights.safetensors and training-log.jsonl (one line a measurement) into the output folder. The learning rate
 follows whichever of the two budgets, steps or seconds, is closer to its end.
@@ -21,9 +21,9 @@ from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from trt_workbench.evaluate.stream_code import code_audio
-from trt_workbench.pipeline.log_mel import log_mel
+from trt_workbench.pipeline.streaming.log_mel import log_mel
 
-SYMBOLS_A_SEQUENCE = 96
+SYMBOLS_A_SEQUENCE = 128
 HELD_OUT_SEED, HELD_OUT = 10**6, 32
 WARM_UP_STEPS = 100
 
@@ -32,9 +32,9 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Train the streaming encoder on the code.")
     parser.add_argument("--output", type=Path, required=True, help="folder for the weights and the log")
-    parser.add_argument("--steps", type=int, default=2500, help="most steps (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=800, help="most steps (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=900, help="training time (default: %(default)s)")
-    parser.add_argument("--sequences", type=int, default=500, help="of 8 s to learn from (default: %(default)s)")
+    parser.add_argument("--sequences", type=int, default=400, help="of 10 s to learn from (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="peak")
     parser.add_argument("--threads", type=int, default=1, help="processors to use; more gain little at this size")

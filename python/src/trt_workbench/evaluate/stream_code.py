@@ -11,14 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.pipeline.log_mel import SAMPLE_RATE
+from trt_workbench.pipeline.streaming.log_mel import SAMPLE_RATE
 
 SYMBOLS = 20
-LAGS = (3, 12, 24, 40)
-"""Symbols to look back, by the symbol's remainder modulo 4: 0.2 to 3.2 seconds."""
+LAGS = (4, 16, 36, 60)
+"""Symbols to look back, by the symbol's remainder modulo 4: 0.3 to 4.8 seconds."""
 SYMBOL_SAMPLES = SAMPLE_RATE * 8 // 100
 _LOWEST, _HIGHEST = 250.0, 6000.0
 _FADE = 80
+_LOUDNESS = 0.1
+_BLOCK = 1000
 
 
 class CodeAudio(NamedTuple):
@@ -40,18 +42,29 @@ def code_audio(count: int, seed: int) -> CodeAudio:
 
     Args:
         count: symbols of 80 ms.
-        seed: of the symbols, their loudness (±6 dB), phases and the noise (20 to 40 dB below them).
+        seed: of the symbols, their loudness (±6 dB), phases, and the noise (20 to 40 dB below, another every 80 s).
     """
     random = np.random.default_rng(seed)
     symbols = random.integers(SYMBOLS, size=count)
+    samples = np.empty(count * SYMBOL_SAMPLES, np.float32)
+    for start in range(0, count, _BLOCK):  # an hour has 58 million samples
+        block = symbols[start : start + _BLOCK]
+        samples[start * SYMBOL_SAMPLES : (start + len(block)) * SYMBOL_SAMPLES] = _sounds(block, random)
+    return CodeAudio(samples, symbols, answers_of(symbols))
+
+
+def _sounds(symbols: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.float32]:
+    """Return the audio of symbols."""
+    count = len(symbols)
     pitches = _LOWEST * (_HIGHEST / _LOWEST) ** (symbols / (SYMBOLS - 1))
     times = np.arange(SYMBOL_SAMPLES, dtype=np.float32) / SAMPLE_RATE
     phases = random.uniform(0, 2 * np.pi, (count, 1)).astype(np.float32)
-    loudness = 0.1 * 10 ** (random.uniform(-6, 6, (count, 1)) / 20)
+    loudness = _LOUDNESS * 10 ** (random.uniform(-6, 6, (count, 1)) / 20)
     tones = loudness * np.sin(2 * np.pi * pitches[:, None].astype(np.float32) * times + phases)
     fade = np.minimum(1, np.minimum(np.arange(SYMBOL_SAMPLES), np.arange(SYMBOL_SAMPLES)[::-1]) / _FADE)
-    noise = random.standard_normal((count, SYMBOL_SAMPLES), np.float32) * 0.1 * 10 ** (-random.uniform(20, 40) / 20)
-    return CodeAudio((tones * fade + noise).astype(np.float32).ravel(), symbols, answers_of(symbols))
+    noise = random.standard_normal((count, SYMBOL_SAMPLES), np.float32)
+    noise *= _LOUDNESS * 10 ** (-random.uniform(20, 40) / 20)
+    return (tones * fade + noise).astype(np.float32).ravel()
 
 
 def answers_of(symbols: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,212 @@
+"""`eval-stream`: a streaming model beside its reference over many chunks, by the contract of its tensors and state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.engine.documents import append_lines, json_values, write_json
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.stream_compare import Parts
+from trt_workbench.evaluate.stream_faults import faults
+from trt_workbench.evaluate.stream_gates import CHECKLIST, judge
+from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
+from trt_workbench.evaluate.stream_lane import Lane
+from trt_workbench.evaluate.stream_memory import Watch
+from trt_workbench.evaluate.stream_opening import OpenedStream
+from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, Recorder, contract_hash
+from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM, StreamSettings
+from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.parts import Chunk
+from trt_workbench.runs.stream import FaultMetrics, Faults, LaneMetrics, StreamMetrics
+
+Progress = Callable[[int, int], None]
+_LINES = 64
+
+
+class StreamEvaluation:
+    """An evaluation with its sessions. A context manager.
+
+    Attributes:
+        contract: of the model.
+        stream: what the model hears.
+        chunks: that the stream is cut into.
+    """
+
+    def __init__(self, opened: OpenedStream) -> None:
+        """Take the sessions, and read the stream.
+
+        Raises:
+            UsageProblem: the stream cannot be read, does not fit, or has a chunk outside every profile.
+        """
+        self._opened, settings = opened, opened.settings
+        self.contract: Contract = opened.contract
+        self.notes: list[str] = []
+        frames = sum(chunk.new for chunk in self._cut(2**31 - 1, settings.chunks))
+        if opened.recorded:
+            index = opened.recorded.index
+            self.stream = Stream(opened.recorded.signal, {**index.input, "record": index.sha256})
+            frames = min(frames, self._length(self.stream))
+        else:
+            source = settings.input or (CODE if opened.is_embedded else RANDOM)
+            self.stream = open_stream(self.contract, source, frames, settings.seed)
+        self.chunks = self._cut(self._length(self.stream), settings.chunks)
+        if opened.recorded:
+            self.chunks = self.chunks[: opened.recorded.index.chunks]
+        if len(self.chunks) < settings.chunks:
+            self.notes.append(f"The stream has {len(self.chunks)} chunks; --chunks asked for {settings.chunks}.")
+        if self._recurrent and len(self.chunks) < RECURRENT_CHUNKS:
+            self.notes.append(
+                f"The model's memory has no end: {len(self.chunks)} chunks understate its error; "
+                f"use --chunks {RECURRENT_CHUNKS} to see its plateau."
+            )
+        self._check_profiles()
+
+    def run(self, folder: Path, progress: Progress) -> StreamMetrics:
+        """Evaluate, and write metrics.json, records.jsonl and, where asked for, the record of the reference."""
+        settings, opened = self._opened.settings, self._opened
+        lanes = [
+            self._lane(precision, mode) for precision in settings.precision for mode in settings.mode
+        ]
+        total = len(self.chunks) * (2 if settings.faults else 1)
+        recorder = None
+        if settings.record:
+            recorder = Recorder(folder, self.stream.signal, **opened.record_facts(self.stream))
+        watch = Watch(len(self.chunks))
+        self._run(lanes, self.stream, folder / "records.jsonl", recorder, watch, lambda done: progress(done, total))
+        judged = [self._judged(lane) for lane in lanes]
+        self._compare_devices(judged)
+        tested = None
+        if settings.faults:
+            tested = self._self_test(lambda done: progress(len(self.chunks) + done, total))
+        failures = _failures(judged, tested)
+        metrics = StreamMetrics(
+            status="complete",
+            passed=not failures,
+            failures=failures,
+            notes=self.notes,
+            model=opened.model_record(),
+            contract={"name": self.contract.name, "path": str(opened.contract_path), "sha256": contract_hash(self.contract)},
+            backend=opened.backend,
+            backend_requested=settings.backend,
+            reference=opened.reference_record(),
+            input={**self.stream.record, "frames": self._length(self.stream)},
+            chunks=len(self.chunks),
+            stream_seconds=self._seconds(sum(chunk.new for chunk in self.chunks)),
+            hop_seconds=self._seconds(self.chunks[-1].hop),
+            memory_chunks=self._warm_up if not self._recurrent else None,
+            gate_set=settings.gates,
+            settings=json_values(asdict(settings), str),
+            lanes=judged,
+            closed_over_functional=_ratios(judged),
+            faults=tested,
+            resident=watch.found(),
+        )
+        write_json(folder / "metrics.json", metrics)
+        return metrics
+
+    def _cut(self, frames: int, most: int) -> list[Chunk]:
+        """Return the whole chunks of a stream; what is left over at its end is padded by nobody here."""
+        found = []
+        try:
+            for chunk in self.contract.chunks(frames, self._opened.settings.chunk):
+                if chunk.new < chunk.hop or len(found) == most:
+                    break
+                found.append(chunk)
+        except ValueError as error:
+            raise UsageProblem(f"The stream cannot be cut: {error}.") from error
+        if not found:
+            raise UsageProblem(f"The stream has {frames} frames, fewer than one chunk.")
+        return found
+
+    def _length(self, stream: Stream) -> int:
+        return int(stream.signal.shape[self.contract.signal[1].time_axis])
+
+    def _seconds(self, frames: int) -> float | None:
+        seconds = self.contract.chunking.frame_seconds
+        return None if seconds is None else frames * seconds
+
+    def _values(self, chunk: Chunk) -> dict[str, int]:
+        try:
+            return self.contract.chunk_values(chunk)
+        except ValueError as error:
+            raise UsageProblem(f"A chunk of {chunk.size} frames does not fit the contract: {error}.") from error
+
+    @property
+    def _recurrent(self) -> bool:
+        memory = self.contract.chunking.memory
+        return memory is not None and memory.kind == "infinite"
+
+    @property
+    def _warm_up(self) -> int:
+        """Chunks until the state is filled; a tenth of them where the contract does not say."""
+        memory = self.contract.chunking.memory
+        if memory and memory.chunks is not None:
+            return int(memory.chunks.whole(self._values(self.chunks[-1])))
+        return len(self.chunks) // 10
+
+    def _check_profiles(self) -> None:
+        for chunk in (self.chunks[0], self.chunks[-1]):
+            values = self._values(chunk)
+            if not self.contract.profiles_for(values):
+                free = ", ".join(f"{name}={values[name]}" for name in self.contract.free)
+                raise UsageProblem(
+                    f"A chunk of {chunk.size} frames ({free}) lies outside every profile of the contract "
+                    f"({', '.join(profile.name for profile in self.contract.profiles)}): {self._opened.contract_path}"
+                )
+
+    def _initial(self) -> dict[str, NDArray[Any]]:
+        return self.contract.initial_state(self._values(self.chunks[0]), self._opened.contract_path.parent)
+
+    def _lane(self, precision: str, mode: str, **more: Any) -> Lane:
+        session = self._opened.session(precision, on_device=mode == DEVICE)
+        return Lane(session, self.contract, precision, mode, self._initial(), len(self.chunks), **more)
+
+    def _judged(self, lane: Lane) -> LaneMetrics:
+        gates = CHECKLIST if self._opened.settings.gates == "checklist" else self.contract.gates
+        return judge(lane, self.contract, gates, self._opened.record(lane.session), self._warm_up)
+
+    def _run(
+        self,
+        lanes: Sequence[Lane],
+        stream: Stream,
+        records: Path | None,
+        recorder: Recorder | None,
+        watch: Watch | None,
+        progress: Callable[[int], None],
+    ) -> None:
+        """Run every lane and the reference over the stream, chunk by chunk."""
+        reference = self._opened.reference(self._initial())
+        parts, waiting = Parts(self.contract), []
+        device_pairs = _device_pairs(lanes)
+        for chunk in self.chunks:
+            values = self._values(chunk)
+            begin = time.perf_counter()
+            feed = self.contract.feed(chunk, stream.signal, values)
+            feed_ms = (time.perf_counter() - begin) * 1e3
+            state = reference.state
+            expected = reference.outputs(chunk.index, feed)
+            slices = parts.slices(chunk, values, expected)
+            for lane in lanes:
+                lane.step(feed, feed_ms, state)
+                waiting.append(lane.compare(expected, slices))
+            for device, closed in device_pairs:
+                device.bit_equal &= all(np.array_equal(a, closed.last[n], equal_nan=True) for n, a in device.last.items())
+            if recorder:
+                recorder.add(expected)
+            if watch:
+                watch.sample(chunk.index)
+            if records and (len(waiting) >= _LINES or chunk is self.chunks[-1]):
+                append_lines(records, waiting)
+            if len(waiting) >= _LINES:
+                waiting.clear()
+            progress(chunk.index + 1)
+        if recorder:
+            recorder.finish()
