@@ -6,7 +6,7 @@ itself; the methods here may then rely on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,8 +56,11 @@ class Contract(Strict):
 
     @cached_property
     def signal(self) -> tuple[str, Signal]:
-        """Name and tensor of the signal."""
-        return next((name, one) for name, one in self.inputs.items() if isinstance(one, Signal))
+        """Name and tensor of the signal. Raises ValueError where there is none."""
+        for name, one in self.inputs.items():
+            if isinstance(one, Signal):
+                return name, one
+        raise ValueError("the contract has no input with the role signal")
 
     @cached_property
     def length(self) -> tuple[str, Length] | None:
@@ -228,10 +231,3 @@ class Contract(Strict):
         from trt_workbench.pipeline.streaming.feeding import chunk_inputs
 
         return chunk_inputs(self, chunk, signal, values)
-
-
-def names_of(contract: Contract) -> Iterable[str]:
-    """Yield what invariants may name."""
-    yield from contract.symbols
-    yield from CHUNK_NAMES
-    yield from contract.tensors

@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from trt_workbench.engine.documents import read_document
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.model_check import disagreements
+from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
+from trt_workbench.pipeline.streaming.static_check import contradictions
 
 # How a draft marks what has to be decided by a person.
 UNDECIDED = "TODO"
@@ -24,19 +27,25 @@ class Contradictions(UsageProblem):
         problems: one sentence each.
     """
 
-    def __init__(self, problems: list[str], path: Path, what: str = "itself") -> None:
-        """Make the message of the problems; `what` is contradicted."""
+    def __init__(self, problems: list[str], path: Path) -> None:
+        """Make the message of the problems of the contract at `path`."""
         self.problems = problems
         shown = "; ".join(problems[:_SHOWN])
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        super().__init__(f"{path.name} contradicts {what} in {_count(problems)}: {shown}{more}. Contract: {path}")
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{path.name} cannot be used, it has {count}: {shown}{more}. Contract: {path}")
 
 
-def read_contract(path: Path) -> Contract:
-    """Return a contract that does not contradict itself.
+def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
+    """Return a contract that contradicts neither itself nor its model.
+
+    Args:
+        path: of the JSON document.
+        model: what it is compared with, as `read_tensors` returns it.
 
     Raises:
-        UsageProblem: the file cannot be read, is a draft with undecided fields, or contradicts itself.
+        Contradictions: it is a draft with undecided fields, or contradicts itself or the model.
+        UsageProblem: the file cannot be read.
     """
     document = read_document(path, dict[str, Any])
     undecided = dict(_undecided(document))
@@ -45,6 +54,10 @@ def read_contract(path: Path) -> Contract:
     except ValidationError as error:
         problems = [_sentence(one) for one in error.errors(include_url=False) if ".".join(_place(one)) not in undecided]
         raise Contradictions([*(f"{place}: {text}" for place, text in undecided.items()), *problems], path) from error
+    problems = [f"{place}: {text}" for place, text in undecided.items()] + contradictions(contract)
+    problems += disagreements(contract, model) if model else []
+    if problems:
+        raise Contradictions(problems, path)
     return contract
 
 
@@ -66,7 +79,3 @@ def _place(error: Any) -> list[str]:
 def _sentence(error: Any) -> str:
     message = error["msg"].removeprefix("Value error, ")
     return f"{'.'.join(_place(error)) or 'the document'}: {message[:1].lower()}{message[1:]}"
-
-
-def _count(problems: list[str]) -> str:
-    return "one place" if len(problems) == 1 else f"{len(problems)} places"
