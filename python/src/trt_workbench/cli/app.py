@@ -17,6 +17,7 @@ from trt_workbench.cli import (
     doctor,
     eval_coco,
     eval_llm,
+    eval_stream,
     export_llm,
     infer_engine,
     inspect_engine,
@@ -77,6 +78,7 @@ app.command("inspect-engine", cls=PanelCommand)(inspect_engine.inspect_engine)
 app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
 app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
 app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
+app.command("eval-stream", cls=PanelCommand)(eval_stream.eval_stream)
 app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
 app.command("bench", cls=PanelCommand)(bench.bench)
 app.command("profile", cls=PanelCommand)(profile.profile)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from trt_workbench.engine.documents import append_lines, json_values, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_compare import Parts
+from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
 from trt_workbench.evaluate.stream_faults import faults
 from trt_workbench.evaluate.stream_gates import CHECKLIST, judge
 from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
 from trt_workbench.evaluate.stream_lane import Lane
 from trt_workbench.evaluate.stream_memory import Watch
 from trt_workbench.evaluate.stream_opening import OpenedStream
-from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, Recorder, contract_hash
-from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM, StreamSettings
-from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
+from trt_workbench.evaluate.stream_reference import Recorder, contract_hash
+from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import Chunk
-from trt_workbench.runs.stream import FaultMetrics, Faults, LaneMetrics, StreamMetrics
+from trt_workbench.runs.stream import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
 
 Progress = Callable[[int, int], None]
 _LINES = 64
@@ -82,7 +82,6 @@ class StreamEvaluation:
         watch = Watch(len(self.chunks))
         self._run(lanes, self.stream, folder / "records.jsonl", recorder, watch, lambda done: progress(done, total))
         judged = [self._judged(lane) for lane in lanes]
-        self._compare_devices(judged)
         tested = None
         if settings.faults:
             tested = self._self_test(lambda done: progress(len(self.chunks) + done, total))
@@ -184,8 +183,8 @@ class StreamEvaluation:
     ) -> None:
         """Run every lane and the reference over the stream, chunk by chunk."""
         reference = self._opened.reference(self._initial())
-        parts, waiting = Parts(self.contract), []
-        device_pairs = _device_pairs(lanes)
+        parts, waiting = Parts(self.contract), list[ChunkRecord]()
+        pairs = list(_device_pairs(lanes))
         for chunk in self.chunks:
             values = self._values(chunk)
             begin = time.perf_counter()
@@ -197,16 +196,75 @@ class StreamEvaluation:
             for lane in lanes:
                 lane.step(feed, feed_ms, state)
                 waiting.append(lane.compare(expected, slices))
-            for device, closed in device_pairs:
-                device.bit_equal &= all(np.array_equal(a, closed.last[n], equal_nan=True) for n, a in device.last.items())
+            for device, closed in pairs:
+                device.check_equal(closed)
             if recorder:
                 recorder.add(expected)
             if watch:
                 watch.sample(chunk.index)
-            if records and (len(waiting) >= _LINES or chunk is self.chunks[-1]):
-                append_lines(records, waiting)
-            if len(waiting) >= _LINES:
+            if len(waiting) >= _LINES or chunk is self.chunks[-1]:
+                if records:
+                    append_lines(records, waiting)
                 waiting.clear()
             progress(chunk.index + 1)
         if recorder:
             recorder.finish()
+
+    def _self_test(self, progress: Callable[[int], None]) -> Faults:
+        """Plant every fault in closed loop, in the first precision, on a stream that nothing was tuned on."""
+        precision = self._opened.settings.precision[0]
+        stream = self.stream if self._opened.recorded else held_out(self.contract, self.stream, self._length(self.stream))
+        planted = faults(self.contract, len(self.chunks))
+        healthy = self._lane(precision, CLOSED_LOOP, name="healthy")
+        lanes = {
+            fault.name: self._lane(precision, CLOSED_LOOP, alter=fault.alter, name=fault.name)
+            for fault in planted
+            if fault.alter
+        }
+        self._run([healthy, *lanes.values()], stream, None, None, None, progress)
+        found = []
+        for fault in planted:
+            judged = self._judged(lanes[fault.name]) if fault.alter else None
+            caught = [one.gate for one in judged.gates if one.verdict == "failed"] if judged else []
+            found.append(
+                FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
+            )
+        missed = [one.fault for one in found if one.lane and not one.caught_by]
+        return Faults(input=dict(stream.record), healthy=self._judged(healthy), planted=found, missed=missed)
+
+
+def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
+    """Yield each lane with its state on the device beside the closed loop of the same precision."""
+    for lane in lanes:
+        for other in lanes:
+            if lane.mode == DEVICE and other.mode == CLOSED_LOOP and lane.precision == other.precision:
+                yield lane, other
+
+
+def _ratios(lanes: Sequence[LaneMetrics]) -> dict[str, float]:
+    """Return by precision how much larger the median error is in closed loop than with the reference's state."""
+    median = {(lane.precision, lane.mode): lane.rel_l2_p50 for lane in lanes}
+    found = {}
+    for precision in dict.fromkeys(lane.precision for lane in lanes):
+        closed, functional = median.get((precision, CLOSED_LOOP)), median.get((precision, FUNCTIONAL))
+        if closed is not None and functional:
+            found[precision] = closed / functional
+    return found
+
+
+def _failures(lanes: Sequence[LaneMetrics], tested: Faults | None) -> list[str]:
+    """Return what failed, one sentence each, with chunk, tensor and gate."""
+    found = [
+        f"{lane.name}: gate {gate.gate}: {gate.text}{'' if gate.limit is None else f' (limit {gate.limit:g})'}"
+        for lane in lanes
+        for gate in lane.gates
+        if gate.verdict == "failed"
+    ]
+    if tested:
+        found += [f"self-test: no gate catches the fault {name!r}" for name in tested.missed]
+        found += [
+            f"self-test: the stream without a fault fails gate {gate.gate}: {gate.text}"
+            for gate in tested.healthy.gates
+            if gate.verdict == "failed"
+        ]
+    return found

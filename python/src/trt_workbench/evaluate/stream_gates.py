@@ -72,6 +72,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
         },
         latency_ms={part: summarize(times.tolist()) for part, times in lane.latency_ms.items()},
         first_call_ms=float(lane.latency_ms["inference"][0]),
+        bit_equal=lane.unequal_chunk is None if lane.paired else None,
     )
 
 
@@ -92,6 +93,10 @@ def _results(
             errors = figures["abs_max"]
             each = errors.mean(0) if name == "abs_mean" else np.percentile(errors, 95, axis=0, method="higher")
             yield _over_chunks(name, lane, each, limit)
+    if lane.paired:
+        same = lane.unequal_chunk is None
+        text = "equal to the closed loop through the host" if same else f"another bit than through the host in chunk {lane.unequal_chunk}"
+        yield GateResult(gate="device", verdict="passed" if same else "failed", chunk=lane.unequal_chunk, text=text)
     if (most := gates.drift_exponent_lower_max) is not None:
         yield _drift(fit, most)
     if (least := gates.head_agreement_min) is not None:

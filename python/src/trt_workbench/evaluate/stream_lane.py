@@ -31,6 +31,8 @@ class Lane:
         latency_ms: by part, [chunks].
         heads: by head, rows that agree and all rows.
         last: outputs of the last chunk.
+        paired: whether it was held against the closed loop of the same session's kind.
+        unequal_chunk: the first one in which the two were not equal bit for bit.
     """
 
     def __init__(
@@ -68,6 +70,8 @@ class Lane:
         self.heads = {name: [0, 0] for name in contract.outputs if contract.outputs[name].head and name in given}
         self.done = 0
         self.last: dict[str, NDArray[Any]] = {}
+        self.unequal_chunk: int | None = None
+        self.paired = False
         if mode == DEVICE:
             session.reset_state()  # type: ignore[attr-defined]
 
@@ -131,6 +135,13 @@ class Lane:
         )
         self.done += 1
         return record
+
+    def check_equal(self, closed: Lane) -> None:
+        """Hold the chunk that both have just run against the one through the host."""
+        self.paired = True
+        same = all(np.array_equal(array, closed.last[name], equal_nan=True) for name, array in self.last.items())
+        if not same and self.unequal_chunk is None:
+            self.unequal_chunk = self.done - 1
 
 
 def finite(value: float) -> float | None:
