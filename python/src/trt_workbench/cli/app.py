@@ -21,6 +21,7 @@ from trt_workbench.cli import (
     export_llm,
     infer_engine,
     inspect_engine,
+    make_contract,
     partitions,
     profile,
     refit_engine,
@@ -89,6 +90,7 @@ app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
+app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
 app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)
 app.command("verify", cls=PanelCommand)(verify.verify)
 

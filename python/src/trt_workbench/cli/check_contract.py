@@ -76,6 +76,8 @@ def _show(found: ContractCheck, directory: Path) -> None:
     say = partial(print_line, console)
     where = f"on {found.backend}, {found.chunks} chunks" if found.backend else "documents alone"
     say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
+    if dead := [state.input for state in found.states if not state.live]:
+        say(f"Dead state: {', '.join(dead)}")
     table = Table("check", "verdict", "cases", "worst relative L2", "what")
     for check in found.checks:
         worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
