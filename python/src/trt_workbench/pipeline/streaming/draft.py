@@ -137,7 +137,7 @@ class _Draft:
                 found["batch_axis"] = (
                     f"{UNDECIDED}: the dimension along which streams lie, or null where there is one stream"
                 )
-            words = f"{UNDECIDED}: the dimension of the frames"
+            words = f"{UNDECIDED}: the dimension of the frames; its size is a symbol of its own"
             return {**found, "role": "signal", "time_axis": words if self._time is None else self._time}
         if tensor.name in self._pairs:
             return {**found, "role": "state"}

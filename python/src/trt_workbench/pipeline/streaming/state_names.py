@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from trt_workbench.onnxtools.preflight import ModelTensor
 
 _WORD = "@"  # stands for `past` in one name and `present` in the other
+# A word stands apart, but for `hn`, `stateN` and `h0`.
 _OUTPUT = (
-    r"(?P<stem>.+?)[_.]?(next|new|out|output|updated|n)(?P<tail>[_.]?\d*)",
-    r"(next|new|out|output|updated|cur|current)[_.]?(?P<stem>.+)(?P<tail>)",
+    r"(?P<stem>.+?)([_.](next|new|out|output|updated)|[_.]?n)(?P<tail>[_.]?\d*)",
+    r"(next|new|out|output|updated|cur|current)[_.](?P<stem>.+)(?P<tail>)",
 )
 _INPUT = (
-    r"(?P<stem>.+?)[_.]?(in|input|prev|old|last|0)(?P<tail>[_.]?\d*)",
-    r"(in|input|prev|previous|past|old|last|init|initial)[_.]?(?P<stem>.+)(?P<tail>)",
+    r"(?P<stem>.+?)([_.](in|input|prev|old|last)|[_.]?0)(?P<tail>[_.]?\d*)",
+    r"(in|input|prev|previous|past|old|last|init|initial)[_.](?P<stem>.+)(?P<tail>)",
 )
 
 
@@ -52,14 +53,13 @@ def alike(given: ModelTensor, outputs: Iterable[ModelTensor]) -> list[str]:
 def _fit(one: ModelTensor, other: ModelTensor) -> bool:
     if one.dtype != other.dtype or one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         return False
-    both = [(a, b) for a, b in zip(one.shape, other.shape, strict=True) if isinstance(a, int) and isinstance(b, int)]
-    return all(a == b for a, b in both)
+    # exporters lose sizes of outputs, not those of inputs
+    return all(a == b or not isinstance(b, int) for a, b in zip(one.shape, other.shape, strict=True))
 
 
 def _stems(name: str, patterns: tuple[str, ...], word: str) -> set[str]:
-    plain = re.sub(rf"(?<![a-z]){word}(_key_values)?(?![a-z])", _WORD, name.lower())
-    found = {plain}
-    for pattern in patterns:
-        if match := re.fullmatch(pattern, plain):
-            found.add(match["stem"] + match["tail"])
-    return {re.sub(r"[_.]", "", stem) for stem in found if len(stem) > 1 or stem == plain or stem in "hc"}
+    spelled = name.lower()
+    plain = {spelled, re.sub(rf"(?<![a-z]){word}(_key_values)?(?![a-z])", _WORD, spelled)}
+    matches = (re.fullmatch(pattern, text) for pattern in patterns for text in plain)
+    found = plain | {match["stem"] + match["tail"] for match in matches if match}
+    return {re.sub(r"[_.]", "", stem) for stem in found}
