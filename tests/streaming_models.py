@@ -189,8 +189,8 @@ def lstm(folder: Path, *edits: tuple[str, str], name: str = "lstm") -> Path:
     return write_onnx(folder / f"{name}.onnx", _edited(_LSTM, edits), weights)
 
 
-# The stream of a known checklist: T = 592, then 584; the length of the attention cache is 0 for ever, so that nothing is
-# read of it; one frame comes out of a chunk. Layers first.
+# The stream of a known checklist: T = 592, then 584; the attention cache has the length 0 for ever, so nothing is read
+# of it; one frame comes out of a chunk. Layers first.
 _DEGENERATE = """
 g (float[B,3,T] audio_signal, int64[B] length, float[2,B,6,4] cache_last_channel, float[2,B,4,2] cache_last_time,
    int64[B] cache_last_channel_len)
