@@ -13,6 +13,7 @@ from trt_workbench.cli import (
     bench,
     build_engine,
     build_ort,
+    check_contract,
     compare,
     doctor,
     eval_coco,
@@ -21,6 +22,7 @@ from trt_workbench.cli import (
     export_llm,
     infer_engine,
     inspect_engine,
+    make_contract,
     partitions,
     profile,
     refit_engine,
@@ -90,6 +92,8 @@ app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
+app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
+app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)
 app.command("verify", cls=PanelCommand)(verify.verify)
 
 

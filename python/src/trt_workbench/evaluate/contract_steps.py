@@ -65,10 +65,7 @@ class Stepper:
         self.contract, self._session, self._folder, self._seed, self._given = contract, session, folder, seed, given
         first, later = contract.chunking.first.size, contract.chunking.later.size
         time, batch = contract.time_symbol, contract.batch_symbol
-        # one profile that takes both chunks, if there is one
-        profiles = sorted(
-            contract.profiles, key=lambda one: (not one.covers({time: first}), not one.covers({time: later}))
-        )
+        profiles = sorted(contract.profiles, key=lambda one: -one.covers({time: first}) - one.covers({time: later}))
         fewest = [one.symbols[batch][0] for one in profiles if batch and one.covers({time: later})]
         self.streams = min(fewest, default=1)
         self.others = {name: best for name, (_, best, _) in profiles[0].symbols.items() if name not in (time, batch)}
@@ -185,8 +182,7 @@ def valid_part(array: NDArray[Any], axis: int, lengths: Sequence[int], batch: in
         chosen = places < length if at == "start" else places >= size - length
         where: list[Any] = [slice(None)] * array.ndim
         if batch is not None:
-            where[batch] = row
-            where = where[:batch] + [slice(row, row + 1)] + where[batch + 1 :]
+            where[batch] = slice(row, row + 1)
         mask[tuple(where)] |= chosen.reshape([-1 if place == axis else 1 for place in range(array.ndim)])
     return mask
 

@@ -83,8 +83,8 @@ class ContractCheck(Strict):
         session: what really executed it.
         precision: that was asked for.
         seed: of everything that was drawn.
-        tolerance_rel_l2: up to which things count as equal.
-        streams: chunks of the longest stream that was run.
+        tolerance_rel_l2: up to which things count as equal; None where nothing was run.
+        chunks: of the longest stream that was run.
         checks: in the order in which they were made.
         states: of every state pair.
         passed: whether all of it holds.
@@ -98,7 +98,7 @@ class ContractCheck(Strict):
     session: dict[str, Any] | None
     precision: str
     seed: int
-    tolerance_rel_l2: float
+    tolerance_rel_l2: float | None
     chunks: int
     checks: tuple[Check, ...]
     states: tuple[StateFact, ...]

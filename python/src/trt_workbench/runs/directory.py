@@ -23,9 +23,9 @@ from trt_workbench.system.workspace import output_root
 
 ARTEFACTS: Final = frozenset(
     {
-        "availability.log", "bisect", "captures", "config.json", "confusion.json", "curves.json", "env.json",
-        "failures", "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg", "plots",
-        "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
+        "availability.log", "bisect", "captures", "check.json", "config.json", "confusion.json", "curves.json",
+        "env.json", "failures", "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg",
+        "plots", "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
         "verify.json",
     }
 )  # fmt: skip

@@ -78,7 +78,7 @@ class Contract(Strict):
         """The symbol of the number of streams; None where the model takes a fixed number of them."""
         _, signal = self.signal
         text = "" if signal.batch_axis is None else signal.shape[signal.batch_axis].text
-        return text if text in self.symbols else None
+        return text if text in self.free else None
 
     @cached_property
     def free(self) -> tuple[str, ...]:

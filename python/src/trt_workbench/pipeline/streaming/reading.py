@@ -48,26 +48,27 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
         UsageProblem: the file cannot be read.
     """
     document = read_document(path, dict[str, Any])
-    undecided = dict(_undecided(document))
+    left = dict(undecided(document))
     try:
         contract = Contract.model_validate(document)
     except ValidationError as error:
-        problems = [_sentence(one) for one in error.errors(include_url=False) if ".".join(_place(one)) not in undecided]
-        raise Contradictions([*(f"{place}: {text}" for place, text in undecided.items()), *problems], path) from error
-    problems = [f"{place}: {text}" for place, text in undecided.items()] + contradictions(contract)
+        problems = [_sentence(one) for one in error.errors(include_url=False) if ".".join(_place(one)) not in left]
+        raise Contradictions([*(f"{place}: {text}" for place, text in left.items()), *problems], path) from error
+    problems = [f"{place}: {text}" for place, text in left.items()] + contradictions(contract)
     problems += disagreements(contract, model) if model else []
     if problems:
         raise Contradictions(problems, path)
     return contract
 
 
-def _undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
+def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of a document that are still to be decided, with what stands there."""
     if isinstance(value, dict):
         for key, part in value.items():
-            yield from _undecided(part, *place, key)
+            yield from undecided(part, *place, key)
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            yield from _undecided(part, *place, str(index))
+            yield from undecided(part, *place, str(index))
     elif isinstance(value, str) and value.startswith(UNDECIDED):
         yield ".".join(place), value
 
