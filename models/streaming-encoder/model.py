@@ -1,13 +1,13 @@
 """A small cache-aware streaming encoder: a FastConformer whose attention and convolutions look back only.
 
-The structure is that of NeMo's cache-aware FastConformer (Noroozi et al., "Stateful Conformer with cache-based inference
-for streaming automatic speech recognition", 2024): x8 convolutional subsampling, then blocks of half a feed-forward
-network, self-attention with relative positions (Transformer-XL) over a limited left context, a causal depthwise
-convolution, and the other half. Attention sees no later frame, so that a stream cut into chunks of any size gives what
-one pass over the whole gives.
+The structure is that of NeMo's cache-aware FastConformer (Noroozi et al., "Stateful Conformer with cache-based
+inference for streaming automatic speech recognition", 2024): x8 convolutional subsampling, then blocks of half a
+feed-forward network, self-attention with relative positions (Transformer-XL) over a limited left context, a causal
+depthwise convolution, and the other half. Attention sees no later frame, so that a stream cut into chunks of any size
+gives what one pass over the whole gives.
 
-Written for exporters and TensorRT 8.6: positions are slices of constant tables instead of ranges, the relative shift pads
-by concatenation, integers are compared as floats, and a length is bounded by a minimum.
+Written for exporters and TensorRT 8.6: positions are slices of constant tables instead of ranges, the relative shift
+pads by concatenation, integers are compared as floats, and a length is bounded by a minimum.
 """
 
 from __future__ import annotations
@@ -57,11 +57,14 @@ class Subsampling(nn.Module):
         self.out = nn.Linear(wide * size.features // SUBSAMPLING, size.width)
 
     def forward(self, signal: Tensor) -> Tensor:
+        """Return frames of [B, F, T]."""
         seen = self.layers(signal.unsqueeze(1))  # [B, channels, F/8, To]
         return self.out(seen.flatten(1, 2).transpose(1, 2))
 
 
 class FeedForward(nn.Sequential):
+    """Normalisation and two layers, four times as wide between them."""
+
     def __init__(self, width: int) -> None:
         super().__init__(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
 
@@ -79,7 +82,7 @@ class Attention(nn.Module):
         self.position_bias = nn.Parameter(torch.zeros(size.heads, self.size))
 
     def forward(self, x: Tensor, cache: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Args: x [B, To, D]; cache [B, C, D]; positions [C+To, D], farthest first; mask [B, 1, To, C+To], True: seen."""
+        """Take x [B, To, D], cache [B, C, D], positions [C+To, D] farthest first, mask [B, 1, To, C+To]."""
         new = self.norm(x)
         context = torch.cat([cache, new], 1)
         query = self._split(self.query(new))
@@ -117,7 +120,7 @@ class Convolution(nn.Module):
         self.middle, self.out = nn.LayerNorm(width), nn.Linear(width, width)
 
     def forward(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        """Args: x [B, To, D]; cache [B, D, K]."""
+        """Take x [B, To, D] and cache [B, D, K]."""
         gated, width = self.gate(self.norm(x)), self.out.in_features
         gated = gated[..., :width] * gated[..., width:].sigmoid()
         window = torch.cat([cache, gated.transpose(1, 2)], 2)
@@ -126,6 +129,8 @@ class Convolution(nn.Module):
 
 
 class Block(nn.Module):
+    """One layer of the encoder."""
+
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.first, self.second = FeedForward(size.width), FeedForward(size.width)
@@ -135,6 +140,7 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, channel: Tensor, time: Tensor, positions: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return frames and the two caches."""
         x = x + self.first(x) / 2
         x, channel = self.attention(x, channel, positions, mask)
         x, time = self.convolution(x, time)

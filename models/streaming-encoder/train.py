@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from model import LEFT_FRAMES, SUBSAMPLING, Size, StreamingEncoder
+from model import LEFT_FRAMES, Size, StreamingEncoder
 from safetensors.torch import save_model
 from torch import Tensor, nn
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.engine.documents import append_lines, json_values, write_json
@@ -16,7 +15,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_compare import Parts
 from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
 from trt_workbench.evaluate.stream_faults import faults
-from trt_workbench.evaluate.stream_gates import CHECKLIST, judge
+from trt_workbench.evaluate.stream_gates import CHECKLIST, judge, judged_as, tie
 from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
 from trt_workbench.evaluate.stream_lane import Lane
 from trt_workbench.evaluate.stream_memory import Watch
@@ -72,9 +71,7 @@ class StreamEvaluation:
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:
         """Evaluate, and write metrics.json, records.jsonl and, where asked for, the record of the reference."""
         settings, opened = self._opened.settings, self._opened
-        lanes = [
-            self._lane(precision, mode) for precision in settings.precision for mode in settings.mode
-        ]
+        lanes = [self._lane(precision, mode) for precision in settings.precision for mode in settings.mode]
         total = len(self.chunks) * (2 if settings.faults else 1)
         recorder = None
         if settings.record:
@@ -92,7 +89,11 @@ class StreamEvaluation:
             failures=failures,
             notes=self.notes,
             model=opened.model_record(),
-            contract={"name": self.contract.name, "path": str(opened.contract_path), "sha256": contract_hash(self.contract)},
+            contract={
+                "name": self.contract.name,
+                "path": str(opened.contract_path),
+                "sha256": contract_hash(self.contract),
+            },
             backend=opened.backend,
             backend_requested=settings.backend,
             reference=opened.reference_record(),
@@ -100,7 +101,7 @@ class StreamEvaluation:
             chunks=len(self.chunks),
             stream_seconds=self._seconds(sum(chunk.new for chunk in self.chunks)),
             hop_seconds=self._seconds(self.chunks[-1].hop),
-            memory_chunks=self._warm_up if not self._recurrent else None,
+            memory_chunks=self._memory if self.contract.chunking.memory else None,
             gate_set=settings.gates,
             settings=json_values(asdict(settings), str),
             lanes=judged,
@@ -144,8 +145,10 @@ class StreamEvaluation:
         return memory is not None and memory.kind == "infinite"
 
     @property
-    def _warm_up(self) -> int:
-        """Chunks until the state is filled; a tenth of them where the contract does not say."""
+    def _memory(self) -> int | None:
+        """Chunks until the state is filled, a tenth of them where the contract does not say; None where never."""
+        if self._recurrent:
+            return None
         memory = self.contract.chunking.memory
         if memory and memory.chunks is not None:
             return int(memory.chunks.whole(self._values(self.chunks[-1])))
@@ -166,11 +169,12 @@ class StreamEvaluation:
 
     def _lane(self, precision: str, mode: str, **more: Any) -> Lane:
         session = self._opened.session(precision, on_device=mode == DEVICE)
+        more["tie"] = tie(judged_as(self._opened.record(session).get("precision_ran"), precision))
         return Lane(session, self.contract, precision, mode, self._initial(), len(self.chunks), **more)
 
     def _judged(self, lane: Lane) -> LaneMetrics:
         gates = CHECKLIST if self._opened.settings.gates == "checklist" else self.contract.gates
-        return judge(lane, self.contract, gates, self._opened.record(lane.session), self._warm_up)
+        return judge(lane, self.contract, gates, self._opened.record(lane.session), self._memory)
 
     def _run(
         self,
@@ -213,7 +217,9 @@ class StreamEvaluation:
     def _self_test(self, progress: Callable[[int], None]) -> Faults:
         """Plant every fault in closed loop, in the first precision, on a stream that nothing was tuned on."""
         precision = self._opened.settings.precision[0]
-        stream = self.stream if self._opened.recorded else held_out(self.contract, self.stream, self._length(self.stream))
+        stream = (
+            self.stream if self._opened.recorded else held_out(self.contract, self.stream, self._length(self.stream))
+        )
         planted = faults(self.contract, len(self.chunks))
         healthy = self._lane(precision, CLOSED_LOOP, name="healthy")
         lanes = {

@@ -56,12 +56,23 @@ def _product(one: NDArray, other: NDArray) -> float:  # type: ignore[type-arg]
     return float(np.multiply(one, other).sum())
 
 
-def agreement(found: NDArray, expected: NDArray) -> tuple[int, int]:  # type: ignore[type-arg]
-    """Return in how many rows the largest entry of the last axis is the same one, and the rows."""
-    same = found.argmax(-1) == expected.argmax(-1)
+def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int]:  # type: ignore[type-arg]
+    """Return in how many rows the largest entry of the last axis is the same one, and the rows.
+
+    Args:
+        found: of the target.
+        expected: of the reference.
+        tie: rows in which the reference's best two are closer than this share of the row's norm are left out: an error
+            within the limits of a precision may turn them.
+    """
+    wide = expected.astype(np.float64)
+    if wide.shape[-1] < 2:
+        return 0, 0
+    best = np.partition(wide, -2, axis=-1)[..., -2:]
+    clear = best[..., 1] - best[..., 0] > tie * np.sqrt(np.square(wide).sum(-1))
     # argmax of a row with NaN is the NaN
-    same &= np.isfinite(found).all(-1)
-    return int(same.sum()), int(same.size)
+    same = (found.argmax(-1) == expected.argmax(-1)) & np.isfinite(found).all(-1)
+    return int((same & clear).sum()), int(clear.sum())
 
 
 class Parts:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.pipeline.streaming.contract import Contract
 
-State = dict[str, NDArray]  # type: ignore[type-arg]
-Alter = Callable[[int, State, State, State], State]
-"""Given the chunk's number, the state it left, the one it was fed and the initial one: what the next chunk is fed."""
+State = dict[str, NDArray[Any]]
 _GAIN = 1 / 30_000
+
+
+class Update(NamedTuple):
+    """What happens to the state after a chunk: the one it left, the one it was fed, and that of a stream's start."""
+
+    chunk: int
+    now: State
+    before: State
+    initial: State
+
+
+Alter = Callable[[Update], State]
+"""Says what the next chunk is fed."""
 
 
 @dataclass(frozen=True)
@@ -64,69 +76,69 @@ def faults(contract: Contract, chunks: int) -> list[Fault]:
         ),
         ("update lost", f"the update after chunk {middle} is lost", where(live, no_state, _lost(middle))),
         ("creeping gain", "state is scaled by 1 + chunk/30000", where(floats, no_floats, _gain(floats))),
-        ("NaN", f"one number of the state becomes NaN after chunk {middle}", where(floats, no_floats, _nan(floats, middle))),
+        (
+            "NaN",
+            f"one number of the state becomes NaN after chunk {middle}",
+            where(floats, no_floats, _nan(floats, middle)),
+        ),
     ]
     return [Fault(name, text, alter, reason) for name, text, (alter, reason) in rows]
 
 
-def _stale(_: int, now: State, before: State, initial: State) -> State:
-    return initial
+def _stale(update: Update) -> State:
+    return update.initial
 
 
 def _late() -> Alter:
     kept: list[State] = []
 
-    def alter(_: int, now: State, before: State, initial: State) -> State:
-        kept.append(now)
-        return kept.pop(0) if len(kept) > 1 else initial
+    def alter(update: Update) -> State:
+        kept.append(update.now)
+        return kept.pop(0) if len(kept) > 1 else update.initial
 
     return alter
 
 
 def _stuck(names: list[str]) -> Alter:
-    return lambda _, now, before, initial: {**now, **{name: initial[name] for name in names}}
+    return lambda update: {**update.now, **{name: update.initial[name] for name in names}}
 
 
 def _short(names: list[str]) -> Alter:
-    return lambda _, now, before, initial: {**now, **{name: np.maximum(now[name] - 1, 0) for name in names}}
+    return lambda update: {**update.now, **{name: np.maximum(update.now[name] - 1, 0) for name in names}}
 
 
 def _rolled(contract: Contract, name: str | None) -> Alter:
-    shift = next((pair.shift for pair in contract.state if pair.input == name), None)
-
-    def alter(_: int, now: State, before: State, initial: State) -> State:
-        assert name is not None and shift is not None  # else it is not planted
-        return {**now, name: np.roll(now[name], 1, shift.axis)}
-
-    return alter
+    axes = {pair.input: pair.shift.axis for pair in contract.state if pair.shift and pair.input == name}
+    return lambda update: {**update.now, **{name: np.roll(update.now[name], 1, axis) for name, axis in axes.items()}}
 
 
 def _swapped(axes: Mapping[str, int]) -> Alter:
-    def alter(_: int, now: State, before: State, initial: State) -> State:
-        order = {name: [1, 0, *range(2, now[name].shape[axis])] for name, axis in axes.items()}
-        return {**now, **{name: np.take(now[name], order[name], axis) for name, axis in axes.items()}}
+    def alter(update: Update) -> State:
+        order = {name: [1, 0, *range(2, update.now[name].shape[axis])] for name, axis in axes.items()}
+        return {**update.now, **{name: np.take(update.now[name], order[name], axis) for name, axis in axes.items()}}
 
     return alter
 
 
 def _lost(chunk: int) -> Alter:
-    return lambda index, now, before, initial: before if index == chunk else now
+    return lambda update: update.before if update.chunk == chunk else update.now
 
 
 def _gain(names: list[str]) -> Alter:
-    def alter(index: int, now: State, before: State, initial: State) -> State:
-        return {**now, **{name: (now[name] * (1 + index * _GAIN)).astype(now[name].dtype) for name in names}}
+    def alter(update: Update) -> State:
+        gain = 1 + update.chunk * _GAIN
+        return {**update.now, **{name: (update.now[name] * gain).astype(update.now[name].dtype) for name in names}}
 
     return alter
 
 
 def _nan(names: list[str], chunk: int) -> Alter:
-    def alter(index: int, now: State, before: State, initial: State) -> State:
-        if index != chunk:
-            return now
-        spoilt = now[names[0]].copy()
+    def alter(update: Update) -> State:
+        if update.chunk != chunk:
+            return update.now
+        spoilt = update.now[names[0]].copy()
         spoilt.flat[-1] = np.nan  # the newest frame lies at the end
-        return {**now, names[0]: spoilt}
+        return {**update.now, names[0]: spoilt}
 
     return alter
 
@@ -136,7 +148,7 @@ def _layer_axes(contract: Contract, names: list[str]) -> dict[str, int]:
     shifts = {pair.input: pair.shift.axis for pair in contract.state if pair.shift}
     found: dict[str, dict[str, int]] = {}
     for name in names:
-        sizes = enumerate(contract.inputs[name].shape)
+        sizes = list(enumerate(contract.inputs[name].shape))[:-1]  # the innermost one holds units
         apart = (contract.batch_axis(name), shifts.get(name))
         for axis, size in sizes:
             if axis not in apart:

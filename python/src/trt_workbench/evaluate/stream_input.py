@@ -134,7 +134,7 @@ def _of_audio(contract: Contract, samples: NDArray[np.float32], rate: int, sourc
     wanted, said = contract.chunking.sample_rate, contract.chunking
     if wanted is None:
         raise UsageProblem(
-            f"The contract names no chunking.sample_rate, so audio cannot be read for it; pass features (.npy): {source}"
+            f"The contract names no chunking.sample_rate, so audio cannot be read; pass features (.npy): {source}"
         )
     if rate != wanted:
         raise UsageProblem(f"The audio has {rate} samples a second, the contract says {wanted}; resample it: {source}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import Session
 from trt_workbench.evaluate.stream_compare import Difference, agreement, difference
-from trt_workbench.evaluate.stream_faults import Alter
+from trt_workbench.evaluate.stream_faults import Alter, Update
 from trt_workbench.evaluate.stream_settings import DEVICE, FUNCTIONAL
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.feeding import fitted
@@ -43,6 +43,8 @@ class Lane:
         mode: str,
         initial: State,
         chunks: int,
+        *,
+        tie: float = 0.0,
         alter: Alter | None = None,
         name: str = "",
     ) -> None:
@@ -55,12 +57,13 @@ class Lane:
             mode: "functional", "closed-loop" or "device".
             initial: the state before the first chunk.
             chunks: most chunks of the stream.
+            tie: as `stream_compare.agreement` takes it.
             alter: plants a fault.
             name: by default precision and mode.
         """
         self.name, self.precision, self.mode = name or f"{precision} {mode}", precision, mode
         self.session = session
-        self._contract, self._initial, self._alter = contract, initial, alter
+        self._contract, self._initial, self._alter, self._tie = contract, initial, alter, tie
         self._state = initial
         given = {spec.name for spec in session.outputs}
         self.tensors = [name for name in contract.outputs if name in given]
@@ -108,7 +111,7 @@ class Lane:
         if self.mode != DEVICE:
             self._state = self._contract.next_state(outputs)
         if self._alter:
-            self._state = self._alter(self.done, self._state, state, self._initial)
+            self._state = self._alter(Update(self.done, self._state, state, self._initial))
         end = time.perf_counter()
         times = (feed_ms + (fed - begin) * 1e3, (ran - fed) * 1e3, (end - ran) * 1e3)
         for part, value in zip(PARTS, (*times, sum(times)), strict=True):
@@ -124,7 +127,7 @@ class Lane:
             for figure in FIGURES:
                 self._figures[figure][self.done, column] = getattr(found[name], figure)
             if name in self.heads:
-                same, rows = agreement(part, other)
+                same, rows = agreement(part, other, self._tie)
                 self.heads[name][0] += same
                 self.heads[name][1] += rows
         record = ChunkRecord(
@@ -153,5 +156,3 @@ def _record(one: Difference) -> TensorRecord:
     return TensorRecord(
         abs_max=finite(one.abs_max), rel_l2=finite(one.rel_l2), cosine=one.cosine, equal=one.equal, finite=one.finite
     )
-
-

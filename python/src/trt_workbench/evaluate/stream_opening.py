@@ -160,8 +160,8 @@ class OpenedStream:
     def _check_device_mode(self, keeps_state: bool) -> None:
         if not keeps_state:
             raise UsageProblem(
-                f"Backend {self.backend} keeps no state on a device, so it has no mode device; leave it out of --mode, or "
-                "use trt or ort-cuda."
+                f"Backend {self.backend} keeps no state on a device, so it has no mode device; leave it out of "
+                "--mode, or use trt or ort-cuda."
             )
         if not self.contract.state:
             raise UsageProblem(f"The contract has no state that could stay on the device: {self.contract_path}")

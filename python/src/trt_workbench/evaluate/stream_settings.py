@@ -42,7 +42,9 @@ class StreamSettings:
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     precision: Annotated[
         tuple[str, ...],
-        Setting("Precisions that the backend is asked for, such as fp32,fp16.", kind=str, read=_several, default="fp32"),
+        Setting(
+            "Precisions that the backend is asked for, such as fp32,fp16.", kind=str, read=_several, default="fp32"
+        ),
     ] = ("fp32",)
     mode: Annotated[
         tuple[str, ...],
@@ -59,7 +61,8 @@ class StreamSettings:
     ] = None
     # None for the code that the embedded encoder reads, or for random features.
     input: Annotated[
-        str | None, Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default).")
+        str | None,
+        Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
     ] = None
     chunks: Annotated[int, Setting("Chunks of the stream.", min=1)] = 300
     chunk: Annotated[

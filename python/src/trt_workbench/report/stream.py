@@ -41,7 +41,7 @@ def write_report(directory: Path) -> Path:
 
 
 def fault_matrix(faults: Faults) -> dict[str, Any]:
-    """Return gates as columns and faults as rows; a cell says what the gate found, with the first chunk that it names."""
+    """Return gates as columns and faults as rows; a cell is what the gate found."""
     gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
     rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "missed": False}]
     rows += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.report.style import PALETTE, figure, file_stem, label
+from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
 
 if TYPE_CHECKING:
@@ -31,6 +31,13 @@ def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path
     return plots
 
 
+def _plain() -> Any:
+    """Return what writes ticks as 1e-06: our pictures have no formulas."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:g}")
+
+
 def _errors(record: ChunkRecord) -> float:
     return max((_NOTHING if one.rel_l2 is None else one.rel_l2 for one in record.tensors.values()), default=0.0)
 
@@ -52,8 +59,9 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
             low = axes.get_ylim()[0]
             axes.annotate("memory", (metrics.memory_chunks, low), xytext=(3, 4), textcoords="offset points", fontsize=8)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(_plain())
         if metrics.chunks > 1:
-            axes.set_xscale("log")
+            by_powers(axes, "x")
         axes.set(title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2 of a tensor ({_NOTHING:g}: none)")
         axes.legend(fontsize=8)
     return path
@@ -80,7 +88,7 @@ def _tensors(name: str, rows: list[ChunkRecord], path: Path) -> Path:
         axes.set_yticks(range(len(tensors)), [label(tensor, 40) for tensor in tensors])
         axes.grid(visible=False)
         axes.set(title=label(f"Relative L2 by tensor: {name}"), xlabel="chunk")
-        axes.get_figure().colorbar(drawn, ax=axes)  # type: ignore[union-attr]
+        axes.get_figure().colorbar(drawn, ax=axes, format=_plain())  # type: ignore[union-attr]
     return path
 
 

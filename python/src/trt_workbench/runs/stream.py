@@ -77,7 +77,7 @@ class LaneMetrics(Strict):
         judged_as: precision whose limits held, read from what ran.
         rel_l2_p50: median over chunks of the largest relative L2 of a chunk's tensors.
         rel_l2_max: the largest of all.
-        head_agreement: share of rows in which a head's largest entry is the reference's.
+        head_agreement: share of rows with a clear answer in which a head's largest entry is the reference's.
         bit_equal: whether a lane with its state on the device equals the closed loop through the host.
     """
 
