@@ -54,6 +54,8 @@ def export(model: StreamingEncoder, path: Path) -> None:
     with warnings.catch_warnings():
         # the exporter that runs without onnxscript and keeps opset 17
         warnings.simplefilter("ignore", DeprecationWarning)
+        # sizes of weights, and constants, are what the tracer takes them for
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)
         torch.onnx.export(
             model.eval(),
             example(model),
