@@ -64,7 +64,7 @@ def test_only_the_part_that_counts_is_compared() -> None:
     outputs = {name: np.zeros(contract.shape(name, values), output.dtype) for name, output in contract.outputs.items()}
     outputs["encoded_len"][:] = 1
     outputs["cache_len_next"][:] = 2
-    slices = Parts(contract).slices(chunk, values, outputs)
+    slices = Parts(contract).slices(chunk, values, {}, outputs)
     assert outputs["encoded"][slices["encoded"]].shape == (1, 4, 1)
     assert slices["cache_next"] == (slice(None), slice(4, None), slice(None))  # the newest 2 of 6 at the end
     assert slices["cache_len_next"] == (slice(None),)

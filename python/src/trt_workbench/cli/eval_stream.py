@@ -1,4 +1,4 @@
-"""`eval-stream`: a streaming model chunk by chunk beside its reference, by its contract."""
+"""`trtw eval-stream`: a streaming model chunk by chunk beside its reference, by its contract."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     say,
-    single_command_app,
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
@@ -84,8 +83,8 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     line = partial(print_line, console)
     seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
     line(f"{metrics.chunks} chunks{seconds}, {metrics.backend} beside {metrics.reference['name']}")
-    names = ("lane", "judged as", "rel. L2 p50", "max", "exponent", "head", "ms p50", "p99", "gates")
-    table = Table(*names, title="Beside the reference")
+    names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
+    table = Table(*names, title="Beside the reference: median over chunks, largest, exponent of growth")
     for lane in metrics.lanes:
         table.add_row(*_row(lane))
     console.print(table)
@@ -110,7 +109,7 @@ def _show_faults(metrics: StreamMetrics, console: Console) -> None:
     from rich.table import Table
 
     assert metrics.faults is not None
-    table = Table("planted fault", "rel. L2 p50", "max", "head", "caught by", title="Self-test")
+    table = Table("planted fault", "rel. L2", "largest", "head", "caught by", title="Self-test")
     for one in metrics.faults.planted:
         if one.lane is None:
             table.add_row(one.fault, "-", "-", "-", f"not planted: {one.reason}")
@@ -120,13 +119,12 @@ def _show_faults(metrics: StreamMetrics, console: Console) -> None:
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:
-    fit, total = lane.drift, lane.latency_ms["total"]
-    exponent = "-" if fit is None else f"{fit.exponent:+.2f} ({fit.low:+.2f} to {fit.high:+.2f})"
+    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}"
     failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
     warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
     verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
-    times = (f"{total['p50']:.2f}", f"{total['p99']:.2f}")
-    return lane.name, lane.judged_as, *_errors(lane), exponent, _head(lane), *times, verdict
+    judged = "" if lane.judged_as == lane.precision else f" (as {lane.judged_as})"
+    return lane.name + judged, *_errors(lane), growth, _head(lane), f"{lane.latency_ms['total']['p50']:.2f}", verdict
 
 
 def _errors(lane: LaneMetrics) -> tuple[str, str]:
@@ -136,8 +134,3 @@ def _errors(lane: LaneMetrics) -> tuple[str, str]:
 
 def _head(lane: LaneMetrics) -> str:
     return ", ".join(f"{share:.4f}" for share in lane.head_agreement.values()) or "-"
-
-
-def main() -> None:
-    """Run `eval-stream`."""
-    single_command_app(eval_stream)()

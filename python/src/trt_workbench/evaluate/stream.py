@@ -196,7 +196,7 @@ class StreamEvaluation:
             feed_ms = (time.perf_counter() - begin) * 1e3
             state = reference.state
             expected = reference.outputs(chunk.index, feed)
-            slices = parts.slices(chunk, values, expected)
+            slices = parts.slices(chunk, values, feed, expected)
             for lane in lanes:
                 lane.step(feed, feed_ms, state)
                 waiting.append(lane.compare(expected, slices))

@@ -13,6 +13,7 @@ from trt_workbench.pipeline.streaming.expressions import Expression
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 Arrays = Mapping[str, NDArray]  # type: ignore[type-arg]
+Index = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,19 @@ class Parts:
         """Take a contract."""
         self._contract = contract
         self._states = {pair.output: pair for pair in contract.state}
-        self.heads = [name for name, output in contract.outputs.items() if output.head == "argmax"]
 
-    def slices(self, chunk: Chunk, values: Mapping[str, int], outputs: Arrays) -> dict[str, tuple[slice, ...]]:
+    def slices(self, chunk: Chunk, values: Mapping[str, int], feed: Arrays, outputs: Arrays) -> dict[str, Index]:
         """Return an index for each output, by the lengths that the reference's outputs of the chunk say.
 
         All rows of a batch are one stream here, so the first row's lengths hold for all.
+
+        Args:
+            chunk: which one.
+            values: of all symbols.
+            feed: every input but the state.
+            outputs: of the reference.
         """
-        known = {**values, **chunk.names, **_scalars(outputs)}
+        known = {**values, **chunk.names, **_scalars(feed), **_scalars(outputs)}
         after = {**known, **_scalars({pair.input: outputs[pair.output] for pair in self._contract.state})}
         found = {}
         for name, array in outputs.items():

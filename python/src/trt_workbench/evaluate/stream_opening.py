@@ -18,9 +18,8 @@ from trt_workbench.evaluate.stream_input import Stream
 from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.model_check import disagreements
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
-from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
+from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.system.launcher import task
 from trt_workbench.verify.opening import own_model
@@ -57,9 +56,7 @@ class OpenedStream:
         self._model_sha256 = self._graph_hash()
         self.is_embedded = self._model_sha256 == hash_model(embedded_model(ENCODER))
         self.contract_path = self._contract_path()
-        self.contract: Contract = read_contract(self.contract_path)
-        if problems := disagreements(self.contract, read_tensors(self.target)):
-            raise Contradictions(problems, self.contract_path, self.target.name)
+        self.contract: Contract = read_contract(self.contract_path, read_tensors(self.target))
         backend = require_backend(settings.backend, self.target.suffix, say)
         self.backend = backend.name
         for precision in settings.precision:
