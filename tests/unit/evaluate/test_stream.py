@@ -16,9 +16,11 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.engine.documents import read_lines
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream import StreamEvaluation
+from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_gates import CHECKLIST, judged_as
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import StreamSettings
+from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.runs.stream import ChunkRecord, GateResult, LaneMetrics, StreamMetrics
 
 BOTH = ("functional", "closed-loop")
@@ -301,7 +303,7 @@ class KeepingSession(Session):
         self._held: dict[str, NDArray[Any]] = {}
 
     def reset_state(self) -> None:
-        shapes = {one.name: [1 if dim is None else dim for dim in one.shape] for one in self._inner.inputs}
+        shapes = {one.name: one.shape for one in self._inner.inputs}  # a dynamic one would be refused on a device
         types = {one.name: one.dtype for one in self._inner.inputs}
         self._held = {name: np.zeros(shapes[name], types[name]) for name in self._pairs.values()}
 
@@ -345,6 +347,21 @@ def test_state_on_the_device_equals_the_closed_loop_bit_for_bit(
     assert device.tensors.keys() == {"encoded", "encoded_len"}
     if slip >= 0:
         assert failing(device)["device"].chunk == slip + 1
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path
+
+
+def test_the_copy_for_the_device_has_every_size_but_that_of_chunks(tmp_path: Path) -> None:
+    contract = Contract.model_validate(contract_of("attention"))
+    with get_backend("ort-cpu").load(write_fixed(attention(tmp_path), contract, _folder(tmp_path / "copy"))) as session:
+        shapes = {one.name: one.shape for one in (*session.inputs, *session.outputs)}
+    assert shapes["x"] == (1, 3, None)
+    assert shapes["cache"] == shapes["cache_next"] == (1, 6, 4)
+    assert shapes["length"] == (1,)
+    assert shapes["encoded"] == (1, 4, None)
 
 
 def test_device_state_begins_with_zeros_or_not_at_all(tmp_path: Path, outside_backend: Callable[..., None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from trt_workbench.engine.hashing import hash_file, hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
 from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
 from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
@@ -66,6 +68,7 @@ class OpenedStream:
         self.recorded = self._record()
         self._sessions: dict[tuple[str, bool], Session] = {}
         self._records: dict[int, dict[str, Any]] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._reference = None if self.recorded else self._open_reference()
 
     def session(self, precision: str, *, on_device: bool = False) -> Session:
@@ -77,7 +80,7 @@ class OpenedStream:
             if on_device:
                 extra["state"] = {pair.output: pair.input for pair in self.contract.state}
             options = SessionOptions(precision=precision, extra=extra, shapes=self._shapes(), note=self._say)
-            self._sessions[key] = backend.load(self.target, options)
+            self._sessions[key] = backend.load(self._loaded(), options)
         return self._sessions[key]
 
     def reference(self, initial: dict[str, NDArray[Any]]) -> LiveReference | RecordedReference:
@@ -128,6 +131,8 @@ class OpenedStream:
             self._sessions.popitem()[1].close()
         if self._reference:
             self._reference.close()
+        if self._folder:
+            self._folder.cleanup()
 
     def __enter__(self) -> OpenedStream:
         """Return the sessions."""
@@ -136,6 +141,15 @@ class OpenedStream:
     def __exit__(self, *_: object) -> None:
         """Close them."""
         self.close()
+
+    def _loaded(self) -> Path:
+        """Return the file that sessions load: where state stays on the device, a copy with its sizes as numbers."""
+        if DEVICE not in self.settings.mode or self.target.suffix != MODEL_SUFFIX:
+            return self.target
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="trtw-stream-")
+            write_fixed(self.target, self.contract, Path(self._folder.name))
+        return Path(self._folder.name) / self.target.name
 
     def _graph_hash(self) -> str | None:
         """Return the hash of the ONNX model that the target is, or was built from; None where nothing tells it."""
