@@ -70,6 +70,7 @@ def check_contract(
 
 
 def _show(found: ContractCheck, directory: Path) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     console = stdout_console(quiet=False)
@@ -81,9 +82,9 @@ def _show(found: ContractCheck, directory: Path) -> None:
     table = Table("check", "verdict", "cases", "worst relative L2", "what")
     for check in found.checks:
         worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
-        table.add_row(check.name, check.verdict, str(check.cases), worst, check.reason)
+        table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
         for finding in check.findings:
-            table.add_row("", "", "", "", str(finding))
+            table.add_row("", "", "", "", escape(str(finding)))
         if check.findings_left_out:
             table.add_row("", "", "", "", f"and {check.findings_left_out} more")
     console.print(table)
@@ -91,7 +92,10 @@ def _show(found: ContractCheck, directory: Path) -> None:
         table = Table("state", "carries something", "declared dead", "what was seen")
         for state in found.states:
             table.add_row(
-                state.input, "yes" if state.live else "no", "yes" if state.declared_dead else "no", state.reason
+                escape(state.input),
+                "yes" if state.live else "no",
+                "yes" if state.declared_dead else "no",
+                escape(state.reason),
             )
         console.print(table)
     say(f"Run directory: {directory}")
