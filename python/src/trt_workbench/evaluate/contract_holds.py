@@ -21,7 +21,7 @@ def invariants(trial: Trial, found: Found) -> None:
 
 def sizes(trial: Trial, found: Found) -> None:
     """First and later chunks of every size that the profiles allow, at their smallest and largest batch."""
-    contract, done = trial.contract, set()
+    contract, done = trial.contract, set[tuple[int, int]]()
     for profile in contract.profiles:
         low, best, high = profile.symbols[contract.time_symbol]
         batches = profile.symbols.get(contract.batch_symbol or "", (trial.stepper.streams,) * 3)
@@ -115,7 +115,9 @@ def _totals(trial: Trial, steps: list[Step], found: Found) -> None:
             try:
                 if one.check(chunks[-1], chunks):
                     continue
-                said = f"{one.check} does not hold over {len(steps)} chunks, {steps[-1].chunk.start} frames and more"
+                frames = steps[-1].chunk.start + steps[-1].chunk.new
+                totals = ", ".join(f"{text} is {value}" for text, value in one.check.totals(chunks).items())
+                said = f"{one.check} does not hold over {frames} frames in {len(steps)} chunks: {totals}"
             except ValueError as error:
                 said = str(error)
             found.add(said + (f"; {one.why}" if one.why else ""), invariant=one.id)
