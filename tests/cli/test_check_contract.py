@@ -35,7 +35,13 @@ def test_a_sound_model_keeps_its_contract(tmp_path: Path) -> None:
     found = read_document(tmp_path / "run" / "check.json", ContractCheck)
     assert (found.passed, found.backend, found.target["file"]) == (True, "ort-cpu", "degenerate.onnx")
     assert found.contract["name"].startswith("degenerate")
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "env.json", "check.json"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "env.json", "check.json", "report.html"}
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "degenerate.onnx keeps its contract" in page
+    assert "noise in it changes no output up to chunk 11" in page
+    (tmp_path / "run" / "report.html").unlink()
+    assert trtw("report", tmp_path / "run").exit_code == 0
+    assert (tmp_path / "run" / "report.html").read_text(encoding="utf-8") == page
 
 
 def test_a_model_that_does_not_keep_it_is_exit_code_1(tmp_path: Path) -> None:
