@@ -72,7 +72,8 @@ def test_json_is_one_document(model: list[str], tmp_path: Path) -> None:
 
 
 def test_a_gate_that_fails_is_exit_code_1_with_chunk_tensor_and_gate(model: list[str], tmp_path: Path) -> None:
-    wrong = attention(tmp_path, ("cache_len_next = Min(longer, capacity)", "cache_len_next = Min(longer, two)"), name="x")
+    capped = ("cache_len_next = Min(longer, capacity)", "cache_len_next = Min(longer, two)")
+    wrong = attention(tmp_path, capped, name="x")
     run = tmp_path / "run"
     result = invoke(wrong, *model[1:], "--model", model[0], "--chunks", 20, "--no-report", "--output", run)
     assert result.exit_code == 1, result.output

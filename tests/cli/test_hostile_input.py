@@ -169,6 +169,8 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 
 
 READ = {
+    "contract": ("check-contract", "it.json", "sound.onnx", "--backend", "ort-cpu"),
+    "contract-model": ("make-contract", "it.onnx", "-o", "made.json"),
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),

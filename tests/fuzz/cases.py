@@ -224,6 +224,8 @@ _OPTIONS = {
     ),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
+    "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
+    "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
     "compare": ("--tolerance",),
     "report": (),
@@ -392,12 +394,26 @@ def _export_llm(_: Rng) -> _Recipe:
     return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
 
 
+def _check_contract(rng: Rng) -> _Recipe:
+    words = ["check-contract", "streaming/contract.json", "streaming/attention.onnx", "--backend", "ort-cpu"]
+    more = ["--static"] if rng.random() < 0.4 else ["--chunks", "4"]
+    files = ["streaming/contract.json"] * 4 + ["streaming/attention.onnx"]
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+def _make_contract(rng: Rng) -> _Recipe:
+    model, files = rng.choice([("streaming/attention.onnx", ["streaming/attention.onnx"]), _model(rng)])
+    return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
+
+
 def _plain(*words: str) -> Callable[[Rng], _Recipe]:
     return lambda _: _Recipe([*words], [])
 
 
 _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "sanitize": (14, _sanitize),
+    "check-contract": (10, _check_contract),
+    "make-contract": (3, _make_contract),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),
     "infer-plan": (5, _infer_plan),

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.streaming_models import attention, contract_of, write_contract
 
 REPOSITORY = Path(__file__).parents[2]
 DOUBLES = REPOSITORY / "tests" / "doubles"
@@ -18,13 +19,15 @@ DOUBLES = REPOSITORY / "tests" / "doubles"
 
 def make_seeds(folder: Path) -> None:
     """Fill `folder` with one subfolder for each kind of input."""
-    for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm"):
+    for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm", "streaming"):
         (folder / name).mkdir(parents=True)
     _models(folder / "models")
     _arrays(folder)
     _coco(folder / "coco")
     _settings(folder / "settings")
     _llm(folder / "llm")
+    attention(folder / "streaming")
+    write_contract(folder / "streaming" / "contract.json", contract_of("attention"))
     _runs(folder)
 
 

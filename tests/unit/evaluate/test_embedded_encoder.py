@@ -84,8 +84,9 @@ def test_the_contract_is_that_of_the_file(contract: Contract) -> None:
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module that exports the model."""
+    pytest.importorskip("torch")
     folder = embedded_model(ENCODER).parent
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "model", raising=False)
@@ -98,7 +99,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     sys.modules.pop("model", None)
 
 
-def test_layers_first_caches_hold_the_same(scripts: ModuleType, tmp_path: Path, session: Session) -> None:
+def test_layers_first_caches_hold_the_same(scripts: ModuleType, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     size = scripts.Size()

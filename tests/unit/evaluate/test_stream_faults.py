@@ -102,7 +102,10 @@ def test_layers_are_found_where_they_lie(contract: Contract) -> None:
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("lstm", {"lengths stuck", "length one short", "off by one"}), ("degenerate", {"lengths stuck", "length one short"})],
+    [
+        ("lstm", {"lengths stuck", "length one short", "off by one"}),
+        ("degenerate", {"lengths stuck", "length one short"}),
+    ],
 )
 def test_a_fault_that_a_model_cannot_have_says_why(name: str, missing: set[str]) -> None:
     found = faults(Contract.model_validate(contract_of(name)), CHUNKS)

@@ -53,7 +53,7 @@ def test_audio_of_another_kind_is_refused(
 
 def test_audio_needs_a_sample_rate_and_known_features(contract: Contract, tmp_path: Path) -> None:
     path = str(write_wav(tmp_path / "a.wav", np.zeros(4000)))
-    with pytest.raises(UsageProblem, match="names no chunking.sample_rate"):
+    with pytest.raises(UsageProblem, match=r"names no chunking\.sample_rate"):
         open_stream(Contract.model_validate(contract_of("attention")), path, 100, 0)
     slower = contract.model_dump(mode="json")
     slower["chunking"]["frame_seconds"] = 0.02

@@ -18,6 +18,7 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.contract_settings import ContractSettings
 
@@ -31,7 +32,7 @@ def check_contract(
     *,
     output: OutputOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
     """Check a streaming model against its contract: names, sizes, states, chunks, invariants.
 
@@ -42,6 +43,7 @@ def check_contract(
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.evaluate.contract_check import check_contract as run_checks
     from trt_workbench.pipeline.streaming.reading import Contradictions
+    from trt_workbench.report.contract import write_report
     from trt_workbench.runs.directory import run_directory
 
     notes = stderr_console()
@@ -56,6 +58,7 @@ def check_contract(
                 raise
         write_json(run.path / "check.json", found)
         directory = run.commit("complete", passed=found.passed)
+    drawing = draw(write_report, directory, debug=debug)
     if as_json:
         print_json({**json_values(found), "directory": str(directory)})
     else:
@@ -65,11 +68,13 @@ def check_contract(
         more = f" (and {sum(len(one.findings) + one.findings_left_out for one in failed) - 1} more)"
         raise CheckFailed(
             f"{settings.target.name} does not keep its contract: {failed[0].name}: {failed[0].findings[0]}"
-            f"{more if more != ' (and 0 more)' else ''}. All of it: {directory / 'check.json'}"
+            f"{more if more != ' (and 0 more)' else ''}. All of it: {directory / 'report.html'}"
         )
+    drawing.end()
 
 
 def _show(found: ContractCheck, directory: Path) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     console = stdout_console(quiet=False)
@@ -81,9 +86,9 @@ def _show(found: ContractCheck, directory: Path) -> None:
     table = Table("check", "verdict", "cases", "worst relative L2", "what")
     for check in found.checks:
         worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
-        table.add_row(check.name, check.verdict, str(check.cases), worst, check.reason)
+        table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
         for finding in check.findings:
-            table.add_row("", "", "", "", str(finding))
+            table.add_row("", "", "", "", escape(str(finding)))
         if check.findings_left_out:
             table.add_row("", "", "", "", f"and {check.findings_left_out} more")
     console.print(table)
@@ -91,7 +96,10 @@ def _show(found: ContractCheck, directory: Path) -> None:
         table = Table("state", "carries something", "declared dead", "what was seen")
         for state in found.states:
             table.add_row(
-                state.input, "yes" if state.live else "no", "yes" if state.declared_dead else "no", state.reason
+                escape(state.input),
+                "yes" if state.live else "no",
+                "yes" if state.declared_dead else "no",
+                escape(state.reason),
             )
         console.print(table)
     say(f"Run directory: {directory}")

@@ -9,6 +9,8 @@ from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 _MOST_SIZES = 24
+# Among so many sizes in a row one is looked for that gives whole numbers.
+_NEAR = 512
 
 
 def invariants(trial: Trial, found: Found) -> None:
@@ -19,17 +21,14 @@ def invariants(trial: Trial, found: Found) -> None:
 
 def sizes(trial: Trial, found: Found) -> None:
     """First and later chunks of every size that the profiles allow, at their smallest and largest batch."""
-    contract, done = trial.contract, set()
+    contract, done = trial.contract, set[tuple[int, int]]()
     for profile in contract.profiles:
         low, best, high = profile.symbols[contract.time_symbol]
         batches = profile.symbols.get(contract.batch_symbol or "", (trial.stepper.streams,) * 3)
-        sizes = [size for size in range(low, high + 1) if _possible(trial, size)] if high - low < 2**20 else []
-        sizes = sizes or [low, best, high]
-        if len(sizes) > _MOST_SIZES:
-            chosen = np.linspace(0, len(sizes) - 1, _MOST_SIZES).round().astype(int)
-            found.reason = f"{_MOST_SIZES} of the {len(sizes)} sizes of profile {profile.name}"
-            sizes = sorted({low, best, high, *(sizes[place] for place in chosen)})
-        points = [(size, batches[0]) for size in sizes] + [(size, batches[2]) for size in {low, best, high}]
+        chosen = _sizes_between(trial, low, high)
+        if len(chosen) < high - low + 1 and len(chosen) >= _MOST_SIZES:
+            found.reason = f"{len(chosen)} sizes of profile {profile.name}, from {low} to {high}"
+        points = [(size, batches[0]) for size in {*chosen, best}] + [(size, batches[2]) for size in {low, best, high}]
         for size, batch in sorted(set(points) - done):
             done.add((size, batch))
             _at_size(trial, size, batch, found)
@@ -51,6 +50,19 @@ def _at_size(trial: Trial, size: int, batch: int, found: Found) -> None:
         one = found.findings[place]
         where = f"at {trial.contract.time_symbol} = {size}, batch {batch}: "
         found.findings[place] = one.model_copy(update={"what": where + one.what})
+
+
+def _sizes_between(trial: Trial, low: int, high: int) -> list[int]:
+    """Return sizes that give whole numbers everywhere: all of them, or so many over the whole range."""
+    if high - low < _NEAR:
+        every = [size for size in range(low, high + 1) if _possible(trial, size)]
+        if len(every) <= _MOST_SIZES:
+            return every
+        return [every[place] for place in np.linspace(0, len(every) - 1, _MOST_SIZES).round().astype(int)]
+    starts = np.linspace(low, high, _MOST_SIZES).astype(int).tolist()
+    near = (range(start, min(start + _NEAR, high + 1)) for start in starts)
+    firsts = (next((size for size in sizes if _possible(trial, size)), None) for sizes in near)
+    return sorted({size for size in (*firsts, high) if size is not None})
 
 
 def _possible(trial: Trial, size: int) -> bool:
@@ -103,7 +115,9 @@ def _totals(trial: Trial, steps: list[Step], found: Found) -> None:
             try:
                 if one.check(chunks[-1], chunks):
                     continue
-                said = f"{one.check} does not hold over {len(steps)} chunks, {steps[-1].chunk.start} frames and more"
+                frames = steps[-1].chunk.start + steps[-1].chunk.new
+                totals = ", ".join(f"{text} is {value}" for text, value in one.check.totals(chunks).items())
+                said = f"{one.check} does not hold over {frames} frames in {len(steps)} chunks: {totals}"
             except ValueError as error:
                 said = str(error)
             found.add(said + (f"; {one.why}" if one.why else ""), invariant=one.id)

@@ -113,7 +113,7 @@ class Stepper:
             )
         # streams differ in where they begin; a short signal is repeated
         frames = np.arange(shape[time]) + stream * 37
-        part = np.take(given, frames % given.shape[time], time)
+        part: NDArray[Any] = np.take(given, frames % given.shape[time], time)
         return part if axis is None else np.take(part, np.arange(shape[axis]) % part.shape[axis], axis)
 
     def initial(self, chunk: Chunk, streams: int | None = None) -> Arrays:

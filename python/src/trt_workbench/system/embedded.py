@@ -8,7 +8,11 @@ from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.workspace import models_dir
 
 DETECTOR, LLM, ENCODER = "shapes-yolov10", "tiny-lm", "streaming-encoder"
-EMBEDDED_MODELS = {DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"), LLM: Path(LLM), ENCODER: Path(ENCODER, f"{ENCODER}.onnx")}
+EMBEDDED_MODELS = {
+    DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"),
+    LLM: Path(LLM),
+    ENCODER: Path(ENCODER, f"{ENCODER}.onnx"),
+}
 """By the names that bench configurations use: a file, or the folder of a language model."""
 
 

@@ -50,6 +50,7 @@ def test_a_total_is_the_sum_over_the_chunks_of_a_stream() -> None:
     assert check.streams
     assert check({"chunk": 2}, chunks) is True
     assert check({"chunk": 3}, chunks) is False
+    assert check.totals(chunks) == {"total(frames)": 5, "total(new)": 40}
 
 
 def test_a_name_that_is_none_of_python_s_is_quoted() -> None:

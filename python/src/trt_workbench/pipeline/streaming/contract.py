@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Symbols = Mapping[str, int]
 # Names that invariants may use besides symbols and tensors: what `Chunk.names` gives.
 CHUNK_NAMES = ("chunk", "hop", "left_context", "new")
+_BOUNDED = Field(max_length=512)
 
 
 class Contract(Strict):
@@ -45,13 +46,13 @@ class Contract(Strict):
 
     schema_version: Literal[1]
     name: Name
-    symbols: dict[Name, Expression | None]
-    inputs: dict[Name, Input]
-    outputs: dict[Name, Output]
-    state: tuple[State, ...] = ()
+    symbols: Annotated[dict[Name, Expression | None], _BOUNDED]
+    inputs: Annotated[dict[Name, Input], _BOUNDED]
+    outputs: Annotated[dict[Name, Output], _BOUNDED]
+    state: Annotated[tuple[State, ...], _BOUNDED] = ()
     chunking: Chunking
     profiles: Annotated[tuple[SymbolProfile, ...], Field(min_length=1, max_length=64)]
-    invariants: tuple[Invariant, ...] = ()
+    invariants: Annotated[tuple[Invariant, ...], _BOUNDED] = ()
     gates: Gates = Gates()
 
     @cached_property
@@ -85,7 +86,7 @@ class Contract(Strict):
         """Symbols that shapes decide."""
         return tuple(name for name, value in self.symbols.items() if value is None)
 
-    @property
+    @cached_property
     def tensors(self) -> dict[str, TensorOf]:
         """Inputs, then outputs."""
         return {**self.inputs, **self.outputs}

@@ -89,6 +89,11 @@ class Expression:
         """
         return self._value(self._tree, values, chunks)
 
+    def totals(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the value of every total in it, by its text; `chunks` as of a call."""
+        found = [node for node in ast.walk(self._tree) if _called(node) == _TOTAL]
+        return {ast.unparse(node): self._value(node, {}, chunks) for node in found}
+
     def whole(self, values: Mapping[str, Any]) -> int:
         """Return the value, which has to be a whole number.
 

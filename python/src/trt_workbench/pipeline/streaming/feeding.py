@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def numpy_type(name: str) -> np.dtype[Any]:
     """Return the dtype that arrays of a contract's `dtype` have."""
     if name == "bfloat16":
-        from ml_dtypes import bfloat16
+        import ml_dtypes
 
-        return np.dtype(bfloat16)
+        name = ml_dtypes.bfloat16
     found: np.dtype[Any] = np.dtype(name)
     return found
 

@@ -11,6 +11,8 @@ from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES, Contract
 from trt_workbench.pipeline.streaming.expressions import RESERVED, Expression
 from trt_workbench.pipeline.streaming.parts import Chunk, Length, Signal, State, StateInput, TensorOf
 
+# Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
+_MOST_ELEMENTS = 2**28
 _WHOLE = ("int64", "int32", "int8", "uint8")
 
 
@@ -216,6 +218,8 @@ def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
             continue
         if any(size < (1 if name in contract.inputs else 0) for size in shapes[name]):
             yield f"{name} has the shape {list(shapes[name])}"
+        if math.prod(shapes[name]) > _MOST_ELEMENTS:
+            yield f"{name} has the shape {list(shapes[name])}, more than {_MOST_ELEMENTS} elements"
     for pair in contract.state:
         before, after = shapes.get(pair.input), shapes.get(pair.output)
         if before is not None and after is not None and before != after:
