@@ -226,6 +226,21 @@ _OPTIONS = {
     "refit-engine": ("--device", "--trust", "-o"),
     "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
     "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
+    "eval-stream": (
+        "--contract",
+        "--backend",
+        "--precision",
+        "--mode",
+        "--reference",
+        "--model",
+        "--input",
+        "--chunks",
+        "--chunk",
+        "--gates",
+        "--option",
+        "--seed",
+        "--device",
+    ),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
     "compare": ("--tolerance",),
     "report": (),
@@ -357,6 +372,7 @@ _RUN_FILES = {
         "records.jsonl",
     ),
     "eval-llm": ("run.json", "env.json", "metrics.json", "records.jsonl"),
+    "eval-stream": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "profile": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "infer-engine": ("run.json", "env.json", "metrics.json"),
 }
@@ -406,6 +422,22 @@ def _make_contract(rng: Rng) -> _Recipe:
     return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
 
 
+def _eval_stream(rng: Rng) -> _Recipe:
+    model, contract, features = (f"streaming/{name}" for name in ("attention.onnx", "contract.json", "features.npy"))
+    words = ["eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", "6", "--no-report"]
+    more, files = rng.choice(
+        [
+            (["--faults"], [contract, contract, model]),
+            (["--input", features], [features]),
+            (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
+        ]
+    )
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+_REFERENCE = ("record.json", "record.json", "stream.npz", "block-0000.npz")
+
+
 def _plain(*words: str) -> Callable[[Rng], _Recipe]:
     return lambda _: _Recipe([*words], [])
 
@@ -414,6 +446,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "sanitize": (14, _sanitize),
     "check-contract": (10, _check_contract),
     "make-contract": (3, _make_contract),
+    "eval-stream": (6, _eval_stream),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),
     "infer-plan": (5, _infer_plan),

@@ -28,6 +28,7 @@ def make_seeds(folder: Path) -> None:
     _llm(folder / "llm")
     attention(folder / "streaming")
     write_contract(folder / "streaming" / "contract.json", contract_of("attention"))
+    np.save(folder / "streaming" / "features.npy", np.linspace(-1, 1, 3 * 60, dtype=np.float32).reshape(3, 60))
     _runs(folder)
 
 
@@ -167,6 +168,12 @@ def _runs(folder: Path) -> None:
         ("eval-coco", *data, "--backend", "ort-cpu", "--output", folder / "runs" / "eval-coco"),
         ("bench", folder / "settings" / "bench.yaml", "--only", "sweep", "--output", folder / "runs" / "bench"),
         ("profile", plain, "--backend", "ort-cpu", "--iterations", "2", "--output", folder / "runs" / "profile"),
+        (
+            "eval-stream",
+            folder / "streaming" / "attention.onnx",
+            *("--contract", folder / "streaming" / "contract.json", "--backend", "ort-cpu", "--chunks", "6"),
+            *("--record", "--no-report", "--output", folder / "runs" / "eval-stream"),
+        ),
         ("infer-engine", plain, *measured, "--backend", "ort-cpu", "--output", folder / "runs" / "infer-engine"),
         (
             "eval-llm",

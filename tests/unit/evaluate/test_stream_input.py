@@ -115,6 +115,12 @@ def test_other_files_are_refused(contract: Contract, tmp_path: Path) -> None:
             open_stream(contract, source, 100, 0)
 
 
+def test_a_stream_beyond_all_bounds_is_refused(contract: Contract) -> None:
+    for source in ("random", "code"):
+        with pytest.raises(UsageProblem, match="fewer --chunks"):
+            open_stream(contract, source, 2**30, 0)
+
+
 def test_streams_of_seeds_differ_and_repeat(contract: Contract) -> None:
     for source in ("random", "code"):
         one, again, other = (open_stream(contract, source, 50, seed) for seed in (0, 0, 1))

@@ -48,7 +48,8 @@ class StreamEvaluation:
         self._opened, settings = opened, opened.settings
         self.contract: Contract = opened.contract
         self.notes: list[str] = []
-        frames = sum(chunk.new for chunk in self._cut(2**31 - 1, settings.chunks))
+        hops = [chunk.hop for chunk in self._cut(2**31 - 1, 2)]
+        frames = hops[0] + (settings.chunks - 1) * hops[1]
         if opened.recorded:
             index = opened.recorded.index
             self.stream = Stream(opened.recorded.signal, {**index.input, "record": index.sha256})

@@ -13,7 +13,7 @@ from trt_workbench.evaluate.stream_lane import Lane, finite
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
 from trt_workbench.runs.statistics import summarize
-from trt_workbench.runs.stream import Drift, GateResult, LaneMetrics, TensorSummary
+from trt_workbench.runs.stream import Drift, GateResult, LaneMetrics, TensorSummary, Verdict
 
 _ABSOLUTE = Gate(abs_p95=5e-4, abs_max=1e-3, abs_mean=2e-4)
 CHECKLIST = Gates(fp32=_ABSOLUTE, tf32=_ABSOLUTE, fp16=_ABSOLUTE, bf16=_ABSOLUTE)
@@ -112,7 +112,7 @@ def _results(
         yield _drift(fit, most, may_grow=may_grow)
     if (least := gates.head_agreement_min) is not None:
         for name, share in agreed.items():
-            verdict = "passed" if share >= least else "failed"
+            verdict: Verdict = "passed" if share >= least else "failed"
             text = f"head {name} agrees in {share:.4%} of rows with a clear answer"
             yield GateResult(gate="head", verdict=verdict, value=share, limit=least, tensor=name, text=text)
 
@@ -127,6 +127,10 @@ def _exact(gate: str, lane: Lane, wrong: NDArray[Any], what: str) -> GateResult:
     return GateResult(gate=gate, verdict="failed", value=count, chunk=chunk, tensor=lane.tensors[column], text=text)
 
 
+def _against(worst: float, limit: float) -> Verdict:
+    return "failed" if worst > limit else "warning" if worst > _WARNING_SHARE * limit else "passed"
+
+
 def _bounded(gate: str, lane: Lane, errors: NDArray[Any], limit: float) -> GateResult:
     """A limit on every tensor in every chunk."""
     chunk, column = map(int, np.unravel_index(errors.argmax(), errors.shape))
@@ -138,7 +142,7 @@ def _bounded(gate: str, lane: Lane, errors: NDArray[Any], limit: float) -> GateR
         column = int(errors[chunk].argmax())
         where = f"{lane.tensors[column]} of chunk {chunk}"
         text = f"{errors[chunk, column]:.3g} in {where}, the first of {over.sum()} chunks above"
-    verdict = "failed" if worst > limit else "warning" if worst > _WARNING_SHARE * limit else "passed"
+    verdict = _against(worst, limit)
     return GateResult(
         gate=gate,
         verdict=verdict,
@@ -154,7 +158,7 @@ def _over_chunks(gate: str, lane: Lane, each: NDArray[Any], limit: float) -> Gat
     """A limit on a figure of each tensor over all chunks."""
     column = int(each.argmax())
     worst, name = float(each[column]), lane.tensors[column]
-    verdict = "failed" if worst > limit else "warning" if worst > _WARNING_SHARE * limit else "passed"
+    verdict = _against(worst, limit)
     text = f"{worst:.3g} of {name}"
     return GateResult(gate=gate, verdict=verdict, value=finite(worst), limit=limit, tensor=name, text=text)
 
@@ -164,7 +168,7 @@ def _drift(fit: Drift | None, most: float, *, may_grow: bool) -> GateResult:
         text = "no growth to judge: too few chunks with an error that is neither zero nor infinite"
         return GateResult(gate="drift", verdict="passed", limit=most, text=text)
     text = f"error ~ chunk^{fit.exponent:.2f} ({fit.low:.2f} to {fit.high:.2f}) from chunk {fit.from_chunk} on"
-    verdict = "passed" if fit.low <= most else "warning" if may_grow else "failed"
+    verdict: Verdict = "passed" if fit.low <= most else "warning" if may_grow else "failed"
     if verdict == "warning":
         text += f"; a memory without an end may need {RECURRENT_CHUNKS} chunks to its plateau"
     return GateResult(gate="drift", verdict=verdict, value=fit.low, limit=most, text=text)

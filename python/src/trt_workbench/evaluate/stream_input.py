@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from trt_workbench.system.input_files import require_regular
 
 # Seeds of streams on which faults are planted: no other draws them.
 HELD_OUT = 1_000_003
+# Of a stream that is drawn: 2 GiB of float32.
+_MOST_NUMBERS = 2**29
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
     Raises:
         UsageProblem: the file cannot be read or does not fit the signal, or its sample rate is another.
     """
+    if source in (RANDOM, CODE) and math.prod(_shape(contract, frames)) > _MOST_NUMBERS:
+        raise UsageProblem(f"A stream of {frames} frames takes more memory than is drawn; ask for fewer --chunks.")
     if source == RANDOM:
         shape = _shape(contract, frames)
         drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)

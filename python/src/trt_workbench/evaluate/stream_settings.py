@@ -64,7 +64,7 @@ class StreamSettings:
         str | None,
         Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
     ] = None
-    chunks: Annotated[int, Setting("Chunks of the stream.", min=1)] = 300
+    chunks: Annotated[int, Setting("Chunks of the stream.", min=1, max=200_000)] = 300
     chunk: Annotated[
         int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
     ] = None

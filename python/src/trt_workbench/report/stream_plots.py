@@ -45,12 +45,12 @@ def _errors(record: ChunkRecord) -> float:
 def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Path) -> Path:
     """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
     with figure(path, height=4.4) as axes:
-        limits = {}
+        limits: dict[float, str] = {}
         for (name, rows), colour in zip(lanes.items(), PALETTE * 4, strict=False):
             errors = [max(_errors(row), _NOTHING) for row in rows]
             axes.plot([row.chunk + 1 for row in rows], errors, color=colour, linewidth=1.0, label=label(name))
             lane = next(lane for lane in metrics.lanes if lane.name == name)
-            limits |= {gate.limit: lane.judged_as for gate in lane.gates if gate.gate == "rel_l2_max"}
+            limits |= {gate.limit: lane.judged_as for gate in lane.gates if gate.gate == "rel_l2_max" and gate.limit}
         for limit, kind in limits.items():
             axes.axhline(limit, color="#c0392b", linestyle="--", linewidth=1.0)
             axes.annotate(f"limit of {kind}", (1, limit), xytext=(2, 3), textcoords="offset points", fontsize=8)
