@@ -115,7 +115,7 @@ class StreamEvaluation:
 
     def _cut(self, frames: int, most: int) -> list[Chunk]:
         """Return the whole chunks of a stream; what is left over at its end is padded by nobody here."""
-        found = []
+        found: list[Chunk] = []
         try:
             for chunk in self.contract.chunks(frames, self._opened.settings.chunk):
                 if chunk.new < chunk.hop or len(found) == most:

@@ -129,7 +129,7 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
         raise UsageProblem(f"The file cannot be read as WAV ({error or 'it ends too early'}): {path}") from error
     if width != 2 or channels != 1:
         raise UsageProblem(f"Audio is 16-bit PCM with one channel, this file has {8 * width} bits, {channels}: {path}")
-    samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / 2**15
+    samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
     return _of_audio(contract, samples, rate, str(path), frames)
 
 
