@@ -28,12 +28,12 @@ def test_backends_as_json() -> None:
 def test_doctor_names_every_backend() -> None:
     result = CliRunner().invoke(app, ["doctor", "--json"])
     document = json.loads(result.stdout)
-    assert result.exit_code == (0 if document["ok"] else 3)  # 3: something on this machine must be mended
+    assert result.exit_code == (0 if document["ok"] else 3)  # 3: something on this machine must be fixed
     found = {row["component"]: row for row in document["findings"]}
     assert found["backend ort-cpu"]["state"] == "ok"
     for name, state in availabilities().items():
         assert found[f"backend {name}"]["found"] == ("serves here" if state.ok else state.reason)
-        assert found[f"backend {name}"]["mend"] == state.mend
+        assert found[f"backend {name}"]["fix"] == state.fix
 
 
 def test_doctor_shows_a_table() -> None:

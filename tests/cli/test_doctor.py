@@ -32,7 +32,7 @@ def test_the_core_and_an_absent_tensorrt_are_shown() -> None:
         "component": "TensorRT",
         "state": "absent",
         "found": "not set up",
-        "mend": "Run `trtw setup-tensorrt`.",
+        "fix": "Run `trtw setup-tensorrt`.",
     }
 
 
@@ -43,4 +43,4 @@ def test_a_tree_without_libraries_is_a_problem_with_its_mend(monkeypatch: pytest
     found = findings(3)
     assert found["TensorRT headers"]["found"].startswith("10.16.1")
     assert found["TensorRT"]["state"] == "problem"
-    assert "setup-tensorrt" in found["TensorRT"]["mend"]
+    assert "setup-tensorrt" in found["TensorRT"]["fix"]

@@ -12,7 +12,7 @@ def tensorrt() -> None:
     """Skip where TensorRT, the core or the GPU is absent."""
     found = TrtBackend().availability()
     if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
 
 
 @pytest.fixture

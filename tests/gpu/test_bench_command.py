@@ -21,7 +21,7 @@ pytestmark = pytest.mark.gpu
 def _needs_tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for found in (TrtBackend().availability(), availability("ort-cpu")):
         if not found.ok:
-            pytest.skip(f"{found.reason} {found.mend}")
+            pytest.skip(f"{found.reason} {found.fix}")
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 

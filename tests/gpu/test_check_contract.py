@@ -24,7 +24,7 @@ def trtw(*words: object) -> Result:
 def need(backend: str) -> None:
     found = availability(backend)
     if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
 
 
 def failures(result: Result) -> dict[str, Any]:

@@ -25,7 +25,7 @@ Profiled = Callable[..., dict[str, Any]]
 def _needs_tensorrt() -> None:
     found = TrtBackend().availability()
     if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ SLOTS = 16
 def _tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = TrtBackend().availability()
     if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
 

@@ -20,7 +20,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")
 class WorkbenchError(Exception):
     """An error that the command line prints as one short paragraph.
 
-    The message says what is wrong first, then how to mend it, and names the path last.
+    The message says what is wrong first, then how to fix it, and names the path last.
     A defect of our own is never raised as one of these. Parts of a message may come from any file: `str` makes them
     safe to print.
     """

@@ -19,7 +19,7 @@ SESSIONS = ("ort-cpu", "torch")
 
 def needs(backend: str) -> None:
     if not (found := availability(backend)).ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
 
 
 def reference(model: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

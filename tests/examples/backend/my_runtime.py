@@ -18,7 +18,7 @@ class MyBackend(Backend):
         try:
             import onnxruntime
         except ImportError as error:
-            return Availability(ok=False, reason=f"It needs onnxruntime ({error}).", mend="pip install onnxruntime")
+            return Availability(ok=False, reason=f"It needs onnxruntime ({error}).", fix="pip install onnxruntime")
         return Availability(ok=True, versions={"onnxruntime": onnxruntime.__version__})
 
     def _load(self, model: Path, options: SessionOptions) -> Session:

@@ -65,7 +65,7 @@ def test_an_older_release_says_so(monkeypatch: pytest.MonkeyPatch, version: str,
     assert found.ok is ok
     if not ok:
         assert version in found.reason
-        assert ort_cpu.MINIMUM_VERSION in found.mend
+        assert ort_cpu.MINIMUM_VERSION in found.fix
 
 
 def test_the_model_describes_itself(model: Path) -> None:

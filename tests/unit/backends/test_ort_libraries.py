@@ -20,11 +20,11 @@ def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str, gpus: Callable[
     found = ort_libraries.gpu_availability(provider)
     assert not found.ok
     assert ort_libraries._FILES[provider] in found.reason
-    assert "onnxruntime-gpu[cuda,cudnn]==1.31.1" in found.mend
+    assert "onnxruntime-gpu[cuda,cudnn]==1.31.1" in found.fix
 
 
 @pytest.mark.parametrize(
-    ("found", "reason", "mend"),
+    ("found", "reason", "fix"),
     [
         ({"provider": "libcublasLt.so.13: cannot open shared object file: No such file"}, "libcublasLt.so.13", "pip"),
         ({"provider": "libnvinfer.so.10: cannot open shared object file: No"}, "libnvinfer.so.10", "setup-tensorrt"),
@@ -36,13 +36,13 @@ def test_the_cpu_wheel_is_told_from_the_gpu_wheel(provider: str, gpus: Callable[
         ({"error": "Timeout"}, "could not be tried", "pip"),
     ],
 )
-def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason: str, mend: str) -> None:
+def test_each_missing_piece_is_named_with_its_mend(found: dict[str, Any], reason: str, fix: str) -> None:
     answer = ort_libraries._judged(found, CUDA_PROVIDER, dict(VERSIONS))
     assert not answer.ok
     import re
 
     assert re.search(reason, answer.reason)
-    assert mend in answer.mend
+    assert fix in answer.fix
 
 
 def test_without_a_gpu_that_is_the_reason_not_a_library(
@@ -52,7 +52,7 @@ def test_without_a_gpu_that_is_the_reason_not_a_library(
     gpus()
     found = ort_libraries.gpu_availability(CUDA_PROVIDER)
     assert found.reason == "No GPU can be used: the driver sees no GPU."
-    assert found.mend.startswith("Install NVIDIA's driver")
+    assert found.fix.startswith("Install NVIDIA's driver")
 
 
 def test_a_gpu_that_answers_is_available() -> None:
@@ -75,4 +75,4 @@ def test_the_probe_reads_the_missing_library_from_the_loader(tmp_path: Path) -> 
     found = ort_libraries.probe_provider(tmp_path, TENSORRT_PROVIDER)
     answer = ort_libraries._judged(found, TENSORRT_PROVIDER, dict(VERSIONS))
     assert answer.reason.startswith("libnvinfer.so.10 is missing")
-    assert "build-ort" in answer.mend
+    assert "build-ort" in answer.fix

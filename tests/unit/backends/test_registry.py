@@ -31,7 +31,7 @@ def test_every_backend_is_usable_or_says_why_not() -> None:
     for name, state in found.items():
         if not state.ok:
             assert state.reason, name
-            assert state.mend or "`" in state.reason, f"{name} names no mend"
+            assert state.fix or "`" in state.reason, f"{name} names no fix"
 
 
 @pytest.mark.parametrize(

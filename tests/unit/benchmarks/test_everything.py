@@ -130,14 +130,14 @@ def test_builds_share_the_gpu_and_measurements_have_it_alone(
         assert shared == {}
 
 
-@pytest.mark.parametrize("mended", [True, False])
+@pytest.mark.parametrize("fixed", [True, False])
 def test_a_service_that_does_not_start_keeps_nothing_from_being_built(
-    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mended: bool
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fixed: bool
 ) -> None:
     # refuses to start until it is told to quit, as where a call that was killed left one running; or for ever
     control, left, asked = tmp_path / "bin" / "nvidia-cuda-mps-control", tmp_path / "left", tmp_path / "asked"
     control.parent.mkdir()
-    quits = f"cat; rm {left}" if mended else "cat"
+    quits = f"cat; rm {left}" if fixed else "cat"
     control.write_text(
         f'#!/bin/sh\nexec >> {asked}\nif [ "$1" = -d ]; then echo start; test ! -e {left}; else {quits}; fi\n'
     )
@@ -145,9 +145,9 @@ def test_a_service_that_does_not_start_keeps_nothing_from_being_built(
     left.touch()
     monkeypatch.setenv("PATH", str(control.parent), prepend=os.pathsep)
     with everything.multi_process_service(tmp_path / "mps") as shared:
-        assert bool(shared) == mended
-    assert asked.read_text() == "start\nquit\nstart\n" + "quit\n" * mended
-    assert ("does not start" in capsys.readouterr().out) != mended
+        assert bool(shared) == fixed
+    assert asked.read_text() == "start\nquit\nstart\n" + "quit\n" * fixed
+    assert ("does not start" in capsys.readouterr().out) != fixed
 
 
 def test_only_some_of_the_steps(everything: Any, tmp_path: Path) -> None:

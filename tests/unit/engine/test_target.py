@@ -59,6 +59,6 @@ def test_the_mend_of_a_tensorrt_that_does_not_fit(
     native_double.build_info = lambda: {"version": "0.1.0", "cuda": "13.0", "tensorrt_headers": "8.6.0"}
     (missing,) = examine_target().missing
     assert text.format(folder=folder) in str(missing)
-    state, found, mend = native.examine_core()
+    state, found, fix = native.examine_core()
     assert state == "problem"
-    assert f"{found} {mend}".endswith(str(missing).removeprefix("TensorRT cannot be used: "))
+    assert f"{found} {fix}".endswith(str(missing).removeprefix("TensorRT cannot be used: "))

@@ -30,11 +30,11 @@ def test_both_onnxruntime_packages_at_once_is_a_problem(monkeypatch: pytest.Monk
     monkeypatch.setattr("trt_workbench.system.doctor.installed_packages", lambda: both)
     found = {finding.component: finding for finding in examine()}
     assert found["ONNX Runtime"].state == "problem"
-    assert "overwrite" in found["ONNX Runtime"].mend
+    assert "overwrite" in found["ONNX Runtime"].fix
 
 
 def test_every_problem_has_a_mend() -> None:
-    assert all(finding.mend for finding in examine() if finding.state != "ok")
+    assert all(finding.fix for finding in examine() if finding.state != "ok")
 
 
 def test_a_lost_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,11 +38,11 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend can serve on this machine; if not, why, and the command that mends it."""
+    """Whether a backend can serve on this machine; if not, why, and the command that fixes it."""
 
     ok: bool
     reason: str = ""
-    mend: str = ""
+    fix: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def required(self, backend: str) -> Self:
@@ -52,8 +52,8 @@ class Availability:
         return self
 
     def error(self, backend: str) -> ComponentMissing:
-        """Return the error that says why `backend` cannot serve, and what mends it."""
-        return ComponentMissing(f"Backend {backend} cannot serve here: {self.reason} {self.mend}".rstrip())
+        """Return the error that says why `backend` cannot serve, and what fixes it."""
+        return ComponentMissing(f"Backend {backend} cannot serve here: {self.reason} {self.fix}".rstrip())
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,11 @@ class OrtCpuBackend(OrtBackend):
             import onnxruntime as ort
         except Exception as error:  # a broken install fails in many ways; each is the answer here
             reason = f"onnxruntime cannot be imported ({error})."
-            return Availability(ok=False, reason=reason, mend=package("onnxruntime"))
+            return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
         versions = {"onnxruntime": str(ort.__version__)}
         if release(ort.__version__) < release(MINIMUM_VERSION):
             reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-            return Availability(ok=False, reason=reason, mend=package("onnxruntime"), versions=versions)
+            return Availability(ok=False, reason=reason, fix=package("onnxruntime"), versions=versions)
         return Availability(ok=True, versions=versions)
 
     def check_options(self, options: SessionOptions) -> None:

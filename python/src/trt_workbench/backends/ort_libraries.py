@@ -67,7 +67,7 @@ def gpu_availability(provider: str) -> Availability:
     """
     found = _examine(provider)
     if not found.ok and (reason := why_no_gpu(driver_report())):
-        return replace(found, reason=f"No GPU can be used: {reason.rstrip('.')}.", mend=GPU_ADVICE)
+        return replace(found, reason=f"No GPU can be used: {reason.rstrip('.')}.", fix=GPU_ADVICE)
     return found
 
 
@@ -76,15 +76,15 @@ def _examine(provider: str) -> Availability:
     try:
         import onnxruntime as ort
     except Exception as error:  # a broken install fails in many ways; each is the answer here
-        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", mend=wheel_advice)
+        return Availability(ok=False, reason=f"onnxruntime cannot be imported ({error}).", fix=wheel_advice)
     versions = {"onnxruntime": str(ort.__version__)}
     if release(ort.__version__) < release(MINIMUM_VERSION):
         reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-        return Availability(ok=False, reason=reason, mend=wheel_advice, versions=versions)
+        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
     folder = Path(ort.__file__).parent / "capi"
     if provider not in ort.get_available_providers() or not (folder / _FILES[provider]).is_file():
         reason = f"the installed {_wheel_name()} {ort.__version__} has no {provider}: {_FILES[provider]} is not in it."
-        return Availability(ok=False, reason=reason, mend=wheel_advice, versions=versions)
+        return Availability(ok=False, reason=reason, fix=wheel_advice, versions=versions)
     versions["cuda_of_wheel"] = str(getattr(ort, "cuda_version", "") or "unknown")
     return _judged(probe_provider(folder, provider), provider, versions)
 
@@ -95,8 +95,8 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
     if "tensorrt" in found:
         versions["tensorrt"] = str(found["tensorrt"])
 
-    def no(reason: str, mend: str) -> Availability:
-        return Availability(ok=False, reason=reason, mend=mend, versions=versions)
+    def no(reason: str, fix: str) -> Availability:
+        return Availability(ok=False, reason=reason, fix=fix, versions=versions)
 
     if error := found.get("error"):
         return no(f"{_FILES[provider]} could not be tried ({error}).", package("onnxruntime-gpu"))
@@ -106,8 +106,8 @@ def _judged(found: dict[str, Any], provider: str, versions: dict[str, str]) -> A
         if name.startswith("libcuda.so"):
             return no(f"{name}, the NVIDIA driver's library, is missing.", _driver_advice())
         what = f"{name} is missing" if name else f"{_FILES[provider]} cannot be opened ({error})"
-        mend = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
-        return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", mend)
+        fix = _tensorrt_advice() if name.startswith("libnv") else _cuda_advice()
+        return no(f"{what}, which {_FILES[provider]} ({wheel}) links.", fix)
     if "cudnn" in found:
         return no(f"libcudnn.so.9 is missing ({found['cudnn']}), which convolutions of {wheel} need.", _cuda_advice())
     if found.get("cuda_error"):

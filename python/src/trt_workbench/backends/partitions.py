@@ -68,7 +68,7 @@ def find_partitions(request: PartitionRequest) -> Partitions:
         found = backend.availability()
         if not found.ok:
             hint = " --predict gives a prediction from documents instead." if provider == TENSORRT_PROVIDER else ""
-            raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.mend}{hint}")
+            raise ComponentMissing(f"{provider} cannot be asked here: {found.reason} {found.fix}{hint}")
     return _assigned(request, index, provider)
 
 

@@ -97,7 +97,7 @@ def require_backend(name: str, suffix: str = ".onnx", say: Callable[[str], None]
 
     Raises:
         UsageProblem: there is no such backend, or `auto` knows none for the suffix.
-        ComponentMissing: it cannot serve here; the message says why and what mends it.
+        ComponentMissing: it cannot serve here; the message says why and what fixes it.
     """
     if name == AUTO:
         return _first_that_serves(suffix, say or (lambda _: None))
@@ -132,11 +132,11 @@ def _first_that_serves(suffix: str, say: Callable[[str], None]) -> Backend:
         found = availability(name)
         if found.ok:
             better = next(iter(refused.values()), None)
-            if note := unused_gpu(better.reason, better.mend) if better else other_environment():
+            if note := unused_gpu(better.reason, better.fix) if better else other_environment():
                 say(note)
             return get_backend(name)
         refused[name] = found
-    reasons = [f"{name}: {found.reason} {found.mend}".rstrip() for name, found in refused.items()]
+    reasons = [f"{name}: {found.reason} {found.fix}".rstrip() for name, found in refused.items()]
     raise ComponentMissing(
         f"No backend can load {suffix} files here ({'; '.join(reasons)}). {task('doctor')} shows what is missing."
     )

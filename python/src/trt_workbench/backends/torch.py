@@ -129,8 +129,8 @@ class TorchCompileBackend(TorchBackend):
         if found.ok and compiler() is None:
             named = os.environ.get("CXX")
             reason = f"torch.compile needs a C++ compiler, and {named or 'none of ' + ', '.join(_COMPILERS)} is there."
-            mend = "Install one (`apt-get install g++`, or `cxx-compiler` from conda-forge) or set CXX to it."
-            return Availability(ok=False, reason=reason, mend=mend, versions=found.versions)
+            fix = "Install one (`apt-get install g++`, or `cxx-compiler` from conda-forge) or set CXX to it."
+            return Availability(ok=False, reason=reason, fix=fix, versions=found.versions)
         return found
 
     def _load(self, model: Path, options: SessionOptions) -> Session:

@@ -24,12 +24,12 @@ def torch_availability() -> Availability:
     try:
         import torch
     except Exception as error:  # a broken install fails in many ways; each is the answer here
-        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", mend=package("torch"))
+        return Availability(ok=False, reason=f"torch cannot be imported ({error}).", fix=package("torch"))
     versions = {"torch": str(torch.__version__), "cuda_of_torch": str(torch.version.cuda or "none")}
     numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if numbers < MINIMUM_VERSION:
         reason = f"torch {torch.__version__} is older than {'.'.join(map(str, MINIMUM_VERSION))}."
-        return Availability(ok=False, reason=reason, mend=package("torch"), versions=versions)
+        return Availability(ok=False, reason=reason, fix=package("torch"), versions=versions)
     versions["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     return Availability(ok=True, versions=versions)
 

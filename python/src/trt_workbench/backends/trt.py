@@ -35,7 +35,7 @@ class TrtBackend(Backend):
         versions = {name: version for name, version in found.items() if version}
         if target.missing:
             first = target.missing[0]
-            return Availability(ok=False, reason=first.reason, mend=first.mend, versions=versions)
+            return Availability(ok=False, reason=first.reason, fix=first.fix, versions=versions)
         return Availability(ok=True, versions=versions)
 
     def check_precision(self, precision: str) -> None:

@@ -32,9 +32,9 @@ def unavailable_backends(points: Iterable[Point], log: Path, timeout_s: float) -
             except WorkerFailure as failure:
                 if failure.kind == UsageProblem.__name__:
                     raise UsageProblem(str(failure)) from failure
-                answer = {"available": False, "reason": str(failure), "mend": ""}
+                answer = {"available": False, "reason": str(failure), "fix": ""}
         if not answer["available"]:
-            reasons[backend] = f"{answer['reason']} {answer['mend']}".strip()
+            reasons[backend] = f"{answer['reason']} {answer['fix']}".strip()
     return reasons
 
 

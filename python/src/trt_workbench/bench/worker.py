@@ -111,7 +111,7 @@ def _availability(request: dict[str, Any]) -> dict[str, Any]:
     from trt_workbench.backends.registry import get_backend
 
     found = get_backend(request["backend"]).availability()
-    return {"available": found.ok, "reason": found.reason, "mend": found.mend, "versions": dict(found.versions)}
+    return {"available": found.ok, "reason": found.reason, "fix": found.fix, "versions": dict(found.versions)}
 
 
 def start_worker(log: Path) -> WorkerProcess:

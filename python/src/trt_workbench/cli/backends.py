@@ -9,7 +9,7 @@ from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_jso
 
 @handled
 def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
-    """List every backend: whether it can serve here, its versions, and if not, why and what mends it."""
+    """List every backend: whether it can serve here, its versions, and if not, why and what fixes it."""
     from rich.table import Table
 
     from trt_workbench.backends.registry import availabilities
@@ -26,4 +26,4 @@ def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None
     console.print(table)
     for name, state in found.items():
         if not state.ok:
-            print_line(console, f"{name}: {state.reason} {state.mend}".rstrip())
+            print_line(console, f"{name}: {state.reason} {state.fix}".rstrip())

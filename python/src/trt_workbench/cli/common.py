@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_MENDS = {
+_FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room or choose another place with --output"),
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
 }
@@ -66,9 +66,9 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         except OSError as error:
             if error.errno == errno.ENOMEM:
                 fail(f"Out of memory ({error}).", DeviceFailure.exit_code)
-            mend = f"; {_MENDS[error.errno]}" if error.errno in _MENDS else ""
+            fix = f"; {_FIXES[error.errno]}" if error.errno in _FIXES else ""
             where = f": {error.filename}" if error.filename else ""
-            fail(f"{error.strerror or error}{mend}{where}", UsageProblem.exit_code)
+            fail(f"{error.strerror or error}{fix}{where}", UsageProblem.exit_code)
         except MemoryError as error:
             reason = f" ({error})" if str(error) else ""
             fail(f"Out of memory{reason}; ask for smaller shapes or a smaller batch.", DeviceFailure.exit_code)

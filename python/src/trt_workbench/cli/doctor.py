@@ -1,4 +1,4 @@
-"""`trtw doctor`: what this machine has, what is missing, and how to mend it."""
+"""`trtw doctor`: what this machine has, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ def doctor(*, as_json: JsonOption = False, debug: DebugOption = False) -> None: 
     from trt_workbench.system.doctor import DoctorRow, State, examine
 
     findings = examine()
-    state, text, mend = examine_core()
-    findings.append(DoctorRow("C++ core", cast(State, state), text, mend))
+    state, text, fix = examine_core()
+    findings.append(DoctorRow("C++ core", cast(State, state), text, fix))
     for name, found in availabilities().items():
         text = "serves here" if found.ok else found.reason
-        findings.append(DoctorRow(f"backend {name}", "ok" if found.ok else "absent", text, found.mend))
+        findings.append(DoctorRow(f"backend {name}", "ok" if found.ok else "absent", text, found.fix))
     broken = any(finding.state == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not broken, "findings": [asdict(finding) for finding in findings]})
     else:
-        table = Table("component", "state", "found", "mend")
+        table = Table("component", "state", "found", "fix")
         for finding in findings:
             style = _STYLES[finding.state]
-            table.add_row(
-                finding.component, f"[{style}]{finding.state}[/]", escape(finding.found), escape(finding.mend)
-            )
+            table.add_row(finding.component, f"[{style}]{finding.state}[/]", escape(finding.found), escape(finding.fix))
         stdout_console(quiet=False).print(table)
     if broken:
         raise typer.Exit(ComponentMissing.exit_code)

@@ -58,7 +58,7 @@ def read_plan(path: Path, *, trust: bool = False, advise_trust: bool = True) -> 
     Args:
         path: the plan.
         trust: accept a plan without a manifest, or one that does not match.
-        advise_trust: name `--trust` as a mend; not where the manifest is what is needed.
+        advise_trust: name `--trust` as a fix; not where the manifest is what is needed.
 
     Raises:
         UsageProblem: the file is absent or empty, or not to be trusted.

@@ -107,7 +107,7 @@ def tensorrt_status() -> dict[str, Any]:
 
 
 def tensorrt_problem(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return why TensorRT cannot be used, without a full stop, and the mend.
+    """Return why TensorRT cannot be used, without a full stop, and the fix.
 
     Args:
         status: from `tensorrt_status`, where nothing is available.
@@ -121,7 +121,7 @@ def tensorrt_problem(status: Mapping[str, Any]) -> tuple[str, str]:
         return reason, build_advice()
     if "build-native" in reason:
         return reason.rstrip("."), build_advice()
-    # the core's own words end with a mend as well
+    # the core's own words end with a fix as well
     return reason.partition(". Run `setup-tensorrt`")[0].rstrip("."), setup_advice()
 
 
@@ -130,7 +130,7 @@ def _major(version: str) -> str:
 
 
 def examine_core() -> tuple[str, str, str]:
-    """Return state ("ok", "absent" or "problem"), what was found and the mend, about the native core for `doctor`."""
+    """Return state ("ok", "absent" or "problem"), what was found and the fix, about the native core for `doctor`."""
     try:
         info, status = native().build_info(), tensorrt_status()
     except ComponentMissing as error:
@@ -143,8 +143,8 @@ def examine_core() -> tuple[str, str, str]:
     if lacks:
         return state, f"{found}: built without {' and '.join(lacks)}", build_advice()
     if not status["available"]:
-        reason, mend = tensorrt_problem(status)
-        return state, f"{found}: {reason}.", mend
+        reason, fix = tensorrt_problem(status)
+        return state, f"{found}: {reason}.", fix
     return "ok", f"{found}, opened TensorRT {status['version']}", ""
 
 

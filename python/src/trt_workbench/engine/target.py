@@ -15,14 +15,14 @@ from trt_workbench.system.tensorrt import current_root, setup_advice
 
 @dataclass(frozen=True)
 class Missing:
-    """What is not there, and the command that mends it."""
+    """What is not there, and the command that fixes it."""
 
     reason: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
         """Return both as one paragraph."""
-        return f"{self.reason} {self.mend}".rstrip()
+        return f"{self.reason} {self.fix}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def examine_target(device: int = 0) -> Target:
         status = native.tensorrt_status()
         version = status["version"] if status["available"] else None
         if version is None:
-            reason, mend = native.tensorrt_problem(status)
-            missing.append(Missing(f"TensorRT cannot be used: {reason}.", mend))
+            reason, fix = native.tensorrt_problem(status)
+            missing.append(Missing(f"TensorRT cannot be used: {reason}.", fix))
     except ComponentMissing as error:
         # without the core nobody asks CUDA or opens TensorRT; each is needed before the core helps
         if no_gpu := why_no_gpu(driver):
@@ -121,12 +121,12 @@ def _cuda_device(index: int, driver: Mapping[str, Any], missing: list[Missing]) 
 
 def _no_gpu(reason: str, driver: Mapping[str, Any], built_with: str | None) -> Missing:
     """Tell no driver from one that is too old: CUDA has one error for both."""
-    mend = f"Run {task('doctor')} for the driver's state."
+    fix = f"Run {task('doctor')} for the driver's state."
     if "InsufficientDriver" in reason and "error" in driver:
         reason = driver["error"]
-        mend = GPU_ADVICE
+        fix = GPU_ADVICE
     elif "InsufficientDriver" in reason:
         serves = driver.get("cuda_driver_version")
         reason = f"the driver serves CUDA up to {serves}, and the native core was built with CUDA {built_with}"
-        mend = "Install a newer NVIDIA driver."
-    return Missing(f"No GPU can be used: {reason.rstrip('.')}.", mend)
+        fix = "Install a newer NVIDIA driver."
+    return Missing(f"No GPU can be used: {reason.rstrip('.')}.", fix)

@@ -221,9 +221,9 @@ def _find(
     if missing and (not allow_missing or not present):
         names = ", ".join(missing[:NAMES_SHOWN]) + (", …" if len(missing) > NAMES_SHOWN else "")
         count = len(present) + len(missing)
-        mend = "--allow-missing goes on without them" if present else "is it the right folder?"
+        fix = "--allow-missing goes on without them" if present else "is it the right folder?"
         raise UsageProblem(
-            f"{len(missing)} of {count} images that the annotations list are absent ({names}); {mend}: {folder}"
+            f"{len(missing)} of {count} images that the annotations list are absent ({names}); {fix}: {folder}"
         )
     return tuple(present), tuple(missing)
 

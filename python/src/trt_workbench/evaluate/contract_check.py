@@ -18,6 +18,7 @@ from trt_workbench.evaluate.contract_states import garbage, live, memory, reset,
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.runs.contract import Check, ContractCheck
@@ -95,6 +96,8 @@ def dynamic_checks(trial: Trial, say: Callable[[str], None] = lambda _: None) ->
             make(trial, found)
         except CannotRun as error:
             found.add(f"the model refuses what the contract promises it takes: {error}")
+        except Uncomputable as error:
+            found.add(str(error))
         checks.append(found.check())
         if name == _CHECKS[0][0] and found.findings and not found.cases:
             break

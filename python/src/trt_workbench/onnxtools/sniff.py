@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trt_workbench.system.input_files import open_regular
 
-# Offset, bytes, meaning with its mend. TensorRT's plan tag is not documented; these are the two seen in its releases.
+# Offset, bytes, meaning with its fix. TensorRT's plan tag is not documented; these are the two seen in its releases.
 _SIGNATURES = (
     (0, b"version https://git-lfs", "a Git-LFS pointer; run `git lfs pull` to get the model itself"),
     (0, b"PK\x03\x04", "a zip archive, such as a PyTorch checkpoint or a packed model; export or unpack it"),
@@ -26,7 +26,7 @@ _LONGEST = max(offset + len(magic) for offset, magic, _ in _SIGNATURES)
 
 
 def describe_file(path: Path) -> str:
-    """Say what an existing file that cannot be parsed as ONNX seems to be, and the mend.
+    """Say what an existing file that cannot be parsed as ONNX seems to be, and the fix.
 
     Returns:
         The rest of a sentence that begins with "it", such as "is empty; fetch or export it again".

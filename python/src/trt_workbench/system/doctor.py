@@ -1,4 +1,4 @@
-"""`doctor`: every component a backend needs, what was found, and the mend for what is missing or does not fit."""
+"""`doctor`: every component a backend needs, what was found, and the fix for what is missing or does not fit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PYTHON_RANGE = ((3, 11), (3, 14))
 
 @dataclass(frozen=True)
 class DoctorRow:
-    """One row: a component, its state, what was found, and the mend if there is something to mend.
+    """One row: a component, its state, what was found, and the fix if there is something to fix.
 
-    "absent" is a component that some backend needs and this machine does without; "problem" is one that must be mended.
+    "absent" is a component that some backend needs and this machine does without; "problem" is one that must be fixed.
     """
 
     component: str
     state: State
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine() -> list[DoctorRow]:
@@ -57,8 +57,8 @@ def _driver() -> list[DoctorRow]:
     report = driver_report()
     if not report["gpus"]:
         reason = report.get("error", "the driver sees no GPU")
-        mend = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
-        return [DoctorRow("NVIDIA driver", "absent", reason, mend)]
+        fix = "Needed for every GPU backend: install NVIDIA's driver (580 or newer for CUDA 13)."
+        return [DoctorRow("NVIDIA driver", "absent", reason, fix)]
     versions = f"{report['driver_version']}, CUDA up to {report['cuda_driver_version']}"
     gpus = [
         DoctorRow(
@@ -75,19 +75,19 @@ def _driver() -> list[DoctorRow]:
 def _tensorrt() -> list[DoctorRow]:
     capabilities = [gpu["compute_capability"] for gpu in driver_report()["gpus"] if gpu["compute_capability"]]
     rows = examine_tensorrt(capabilities)
-    return [DoctorRow(component, cast(State, state), found, mend) for component, state, found, mend in rows]
+    return [DoctorRow(component, cast(State, state), found, fix) for component, state, found, fix in rows]
 
 
 def _cudnn() -> list[DoctorRow]:
     """Of the wheels: what ONNX Runtime's CUDA provider loads."""
     packages = installed_distributions("nvidia-cudnn-cu")
     if not packages:
-        mend = f"ONNX Runtime on CUDA needs it. {package('onnxruntime-gpu')}"
-        return [DoctorRow("cuDNN", "absent", "no wheel of it is installed", mend)]
+        fix = f"ONNX Runtime on CUDA needs it. {package('onnxruntime-gpu')}"
+        return [DoctorRow("cuDNN", "absent", "no wheel of it is installed", fix)]
     found = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
     if len(packages) > 1:
-        mend = repair("Keep the one for the CUDA in use: pip uninstall the other.")
-        return [DoctorRow("cuDNN", "problem", found, mend)]
+        fix = repair("Keep the one for the CUDA in use: pip uninstall the other.")
+        return [DoctorRow("cuDNN", "problem", found, fix)]
     return [DoctorRow("cuDNN", "ok", found)]
 
 
@@ -95,13 +95,13 @@ def _onnxruntime() -> list[DoctorRow]:
     installed = installed_packages()
     both = "onnxruntime" in installed and "onnxruntime-gpu" in installed
     if both:
-        mend = "They overwrite each other's files. " + repair("Uninstall both with pip, then install the one you want.")
-        return [DoctorRow("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", mend)]
+        fix = "They overwrite each other's files. " + repair("Uninstall both with pip, then install the one you want.")
+        return [DoctorRow("ONNX Runtime", "problem", "onnxruntime and onnxruntime-gpu are both installed", fix)]
     for name in ("onnxruntime-gpu", "onnxruntime"):
         if version := installed.get(name):
             if version == ONNXRUNTIME_VERSION:
                 return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}")]
             fix = repair(f"Run `pip install {name}=={ONNXRUNTIME_VERSION}`.")
             return [DoctorRow("ONNX Runtime", "ok", f"{name} {version}", f"Tested with {ONNXRUNTIME_VERSION}. {fix}")]
-    mend = f"For the CPU: {package('onnxruntime')} For CUDA 13: {package('onnxruntime-gpu')}"
-    return [DoctorRow("ONNX Runtime", "problem", "not installed", mend)]
+    fix = f"For the CPU: {package('onnxruntime')} For CUDA 13: {package('onnxruntime-gpu')}"
+    return [DoctorRow("ONNX Runtime", "problem", "not installed", fix)]

@@ -85,7 +85,7 @@ class BuildSteps:
         tensorrt_home: TensorRT that it is built against.
         wheel_folder: where the wheel will lie.
         steps: in order; the words of "install" end with the wheel, known after the build.
-        missing: what is absent on this machine, with the mend; a real run refuses to start with any.
+        missing: what is absent on this machine, with the fix; a real run refuses to start with any.
         notes: what a person should know.
     """
 

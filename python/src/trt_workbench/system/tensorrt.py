@@ -184,7 +184,7 @@ def library_dir() -> Path | None:
 
 
 def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str, str, str, str]]:
-    """Return rows (component, state, found, mend) about TensorRT for `doctor`; states "ok", "absent", "problem".
+    """Return rows (component, state, found, fix) about TensorRT for `doctor`; states "ok", "absent", "problem".
 
     Args:
         compute_capabilities: of this machine's GPUs, such as "12.0".
@@ -213,9 +213,9 @@ def examine_tensorrt(compute_capabilities: Iterable[str] = ()) -> list[tuple[str
             f"Only comparisons need it: {archive} links that of an archive.",
         ),
     ]
-    mend = unset if named else f"{setup_advice()} Use --from DIR to choose another TensorRT."
+    fix = unset if named else f"{setup_advice()} Use --from DIR to choose another TensorRT."
     problems = [*tree.problems(), *unknown_gpus(tree.library_version, compute_capabilities)]
-    return rows + [("TensorRT", "problem", problem, mend) for problem in problems]
+    return rows + [("TensorRT", "problem", problem, fix) for problem in problems]
 
 
 def _is_default(root: Path) -> bool:
@@ -238,7 +238,7 @@ def unknown_gpus(library: Version | None, compute_capabilities: Iterable[str]) -
     ]
 
 
-def _row(component: str, found: str | None, where: Path | None, mend: str = "") -> tuple[str, str, str, str]:
+def _row(component: str, found: str | None, where: Path | None, fix: str = "") -> tuple[str, str, str, str]:
     if found:
         return (component, "ok", f"{found}, {where}", "")
-    return (component, "absent", "not found", mend or setup_advice())
+    return (component, "absent", "not found", fix or setup_advice())

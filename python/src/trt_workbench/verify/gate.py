@@ -161,12 +161,12 @@ def _problem(kept: Verification | None, engine: Engine, needed: Sequence[Shapes]
 
 def _refusal(problem: str, engine: Engine, model: Path, *, is_wrong: bool) -> str:
     if is_wrong:
-        mend = f"Find the place with `trtw verify {engine.plan.name} --bisect`, and a way around with `--fix`"
+        fix = f"Find the place with `trtw verify {engine.plan.name} --bisect`, and a way around with `--fix`"
     elif model.suffix == MODEL_SUFFIX:
-        mend = f"Verify it with `trtw verify {engine.plan} --model {model}`"
+        fix = f"Verify it with `trtw verify {engine.plan} --model {model}`"
     else:
-        mend = f"Verify it with `trtw verify {engine.plan.name} --model MODEL.onnx`"
-    return f"The engine is {problem}. {mend}, or pass {ALLOW}: {engine.plan}"
+        fix = f"Verify it with `trtw verify {engine.plan.name} --model MODEL.onnx`"
+    return f"The engine is {problem}. {fix}, or pass {ALLOW}: {engine.plan}"
 
 
 def _mark(kept: Verification | None, engine: Engine, problem: str) -> Mark:

@@ -1,13 +1,18 @@
 """Every contradiction of a contract, with itself and with a model, is named in one sentence."""
 
+import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.streaming_models import MODELS, attention, contract_of, convolution, write_contract
 
 from trt_workbench.engine.profiles import Profile
+from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
 from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
@@ -111,6 +116,12 @@ _PLANTED: dict[str, tuple[Edit, str]] = {
         put("invariants", 4, "when", "chunk > 0"),
         "is about a whole stream and cannot have a `when`",
     ),
+    "a total of a chunk": (
+        put("invariants", 1, "when", "total(new) > 0"),
+        "the `when` of len_out (total(new) > 0) asks for",
+    ),
+    "a total as a size": (put("symbols", "N", "total(T)"), "symbol N (total(T)) asks for a total"),
+    "no number": (put("inputs", "length", "range", ["T / 0", "T"]), "the range of length: T / 0 divides by zero"),
     "memory without end": (
         put("chunking", "memory", "kind", "infinite"),
         "a memory that is infinite cannot have chunks",
@@ -222,3 +233,41 @@ def test_the_profiles_of_an_engine_accept_those_of_the_contract(tmp_path: Path) 
     assert found == [
         "the engine has no profile that accepts max of profile B (x 3x3x15, length 3, cache 3x6x4, cache_len 3)"
     ]
+
+
+_NUMBERS = "null true -1 0 2 2147483647 9223372036854775808 1e300 0.5"
+_TEXTS = "T N B Q T/0 x cache float32 int64 state signal constant total(T) T==3 -T 1/3"
+_STRANGE = [*_NUMBERS.split(), *(f'"{text}"' for text in ("", *_TEXTS.split()))]
+_STRANGE += ["[]", "{}", "[1]", '["T", "B"]', "[1, 1, 1]", '["B", "C", "D"]']
+
+
+def _places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, part in parts for place in [(*path, key), *_places(part, *path, key)]]
+
+
+@given(st.data(), st.sampled_from(sorted(MODELS)))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_changed_is_sound_or_named(sound_models: dict[str, ModelTensors], data: Any, name: str) -> None:
+    """No change ends in anything but contradictions; a contract that passes both checks can be used."""
+    document = contract_of(name)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.sampled_from(_places(document)))
+        (drop(*place) if data.draw(st.booleans()) else put(*place, json.loads(data.draw(st.sampled_from(_STRANGE)))))(
+            document
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_contract(Path(folder) / "c.json", document)
+        try:
+            contract = read_contract(path, sound_models[name])
+        except UsageProblem:
+            return
+    chunk = next(contract.chunks(3))
+    values = contract.chunk_values(chunk, **{one: 1 for one in contract.free if one != contract.time_symbol})
+    assert contract.initial_state(values).keys() == {pair.input for pair in contract.state}
+
+
+@pytest.fixture(scope="module")
+def sound_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelTensors]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: read_tensors(make(folder)) for name, (make, _) in MODELS.items()}

@@ -47,6 +47,10 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {  # with the fewes
 RESERVED = frozenset(_FUNCTIONS) | {_TOTAL, _NAMED}
 
 
+class Uncomputable(ValueError):
+    """An expression has no value here."""
+
+
 class Expression:
     """One expression of numbers, names, `+ - * / // % **`, comparisons, `and or not`, `if else`, and functions.
 
@@ -85,7 +89,7 @@ class Expression:
             chunks: the values of each chunk of a stream, which totals are taken over.
 
         Raises:
-            ValueError: a name has no value, something is divided by zero, or a number becomes too large.
+            Uncomputable: a name has no value, something is divided by zero, or a number becomes too large.
         """
         return self._value(self._tree, values, chunks)
 
@@ -98,12 +102,12 @@ class Expression:
         """Return the value, which has to be a whole number.
 
         Raises:
-            ValueError: as a call, or it is not one.
+            Uncomputable: as a call, or it is not one.
         """
         found = self(values)
         if isinstance(found, bool) or not math.isfinite(found) or found != int(found):
             shown = f"{found.numerator}/{found.denominator}" if isinstance(found, Fraction) else found
-            raise ValueError(f"{self.text} is {shown}, not a whole number")
+            raise Uncomputable(f"{self.text} is {shown}, not a whole number")
         return int(found)
 
     def _check(self, node: ast.AST, depth: int, *, inside_total: bool) -> Iterable[str]:
@@ -159,7 +163,7 @@ class Expression:
                 return number
             case ast.Name(id=name) | ast.Call(func=ast.Name(id="value"), args=[ast.Constant(value=str(name))]):
                 if name not in values:
-                    raise ValueError(f"{self.text} needs {name}, which has no value here")
+                    raise Uncomputable(f"{self.text} needs {name}, which has no value here")
                 return values[name]
             case ast.Call(func=ast.Name(id="total"), args=[argument]):
                 return self._bounded(sum(self._value(argument, chunk, ()) for chunk in chunks))
@@ -189,14 +193,14 @@ class Expression:
         try:
             return self._bounded(work(*operands))
         except ZeroDivisionError as error:
-            raise ValueError(f"{self.text} divides by zero") from error
+            raise Uncomputable(f"{self.text} divides by zero") from error
         except (OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"{self.text} cannot be computed ({error})") from error
+            raise Uncomputable(f"{self.text} cannot be computed ({error})") from error
 
     def _bounded(self, number: Any) -> Any:
         parts = (number.numerator, number.denominator) if isinstance(number, Fraction) else (number,)
         if any(abs(part) > _LARGEST for part in parts):  # NaN passes: what is compared with it is false
-            raise ValueError(f"{self.text} makes a number above 2^63")
+            raise Uncomputable(f"{self.text} makes a number above 2^63")
         return number
 
     def __str__(self) -> str:

@@ -80,8 +80,6 @@ def _symbols(contract: Contract) -> Iterator[str]:
             yield f"{name} cannot be a symbol's name: it {'is taken' if name in taken else 'is no identifier'}"
         if rule is not None:
             yield from _unknown(f"symbol {name}", rule, contract.symbols)
-            if rule.streams:
-                yield f"symbol {name} asks for a total, which invariants alone can"
     if cyclic := _cyclic(contract):
         yield f"{', '.join(cyclic)} are computed from one another"
     for name in contract.free:
@@ -165,10 +163,9 @@ def _invariants(contract: Contract) -> Iterator[str]:
         if count > 1:
             yield f"{count} invariants have the id {name}"
     for one in contract.invariants:
-        for part in filter(None, (one.check, one.when)):
-            yield from _unknown(f"invariant {one.id}", part, _known(contract, contract.tensors))
-        if one.when and one.when.streams:
-            yield f"invariant {one.id} has a total in its `when`, which is asked of every chunk"
+        yield from _unknown(f"invariant {one.id}", one.check, _known(contract, contract.tensors), totals=True)
+        if one.when:
+            yield from _unknown(f"the `when` of {one.id}", one.when, _known(contract, contract.tensors))
         if one.when and one.streams:
             yield f"invariant {one.id} is about a whole stream and cannot have a `when`"
     memory = contract.chunking.memory
@@ -224,10 +221,18 @@ def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
         before, after = shapes.get(pair.input), shapes.get(pair.output)
         if before is not None and after is not None and before != after:
             yield f"{pair.output} is {list(after)} and the input that takes it, {pair.input}, {list(before)}"
+    for words, expression in _of_symbols(contract):
+        try:
+            expression.whole(values)
+        except ValueError as error:
+            yield f"{words}: {error}"
     for name, given in contract.inputs.items():
         if isinstance(given, StateInput | Length) and given.range:
-            low, high = (bound(values) for bound in given.range)
-            if not low <= high:
+            try:
+                low, high = (bound.whole(values) for bound in given.range)
+            except ValueError:
+                continue
+            if low > high:
                 yield f"the range of {name} is from {low} to {high}"
     rows = {name: _entries(contract, name, shape) for name, shape in shapes.items()}
     for one in contract.invariants:
@@ -235,6 +240,20 @@ def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
             for name in sorted(part.names & rows.keys()):
                 if rows[name] != 1:
                     yield f"invariant {one.id} asks for {name}, which has {rows[name]} entries a stream, not one"
+
+
+def _of_symbols(contract: Contract) -> Iterator[tuple[str, Expression]]:
+    """Yield what symbols alone decide besides sizes, with its name in sentences."""
+    for name, given in contract.inputs.items():
+        if isinstance(given, StateInput | Length) and given.range:
+            yield from ((f"the range of {name}", bound) for bound in given.range)
+    for pair in contract.state:
+        if isinstance(pair.init, Expression):
+            yield f"the initial value of {pair.input}", pair.init
+        if pair.shift and pair.shift.moves:
+            yield f"the shift of {pair.input}", pair.shift.moves
+    if contract.chunking.memory and contract.chunking.memory.chunks:
+        yield "the memory", contract.chunking.memory.chunks
 
 
 def _entries(contract: Contract, name: str, shape: tuple[int, ...]) -> int:
@@ -278,7 +297,10 @@ def _coverage(contract: Contract) -> Iterator[str]:
         yield from (f"at the {word} {problem}" for problem in _sizes_at(contract, values))
         if contract.length:
             name, length = contract.length
-            low, high = (bound(values) for bound in length.range)
+            try:
+                low, high = (bound.whole(values) for bound in length.range)
+            except ValueError:
+                continue
             if not low <= chunk.size <= high:
                 yield f"the {word} has {chunk.size} frames, outside the range of {name}, {low} to {high}"
         known = {**values, **chunk.names}
@@ -296,8 +318,10 @@ def _known(contract: Contract, tensors: Iterable[str]) -> set[str]:
     return {*contract.symbols, *CHUNK_NAMES, *tensors}
 
 
-def _unknown(words: str, expression: Expression, known: Iterable[str]) -> Iterator[str]:
+def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals: bool = False) -> Iterator[str]:
     names = list(known)
+    if expression.streams and not totals:
+        yield f"{words} ({expression}) asks for a total, which the check of an invariant alone can"
     for name in sorted(expression.names.difference(names)):
         yield f"{words} ({expression}) names {name}, which the contract does not have there{near(name, names)}"
 
