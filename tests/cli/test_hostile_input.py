@@ -133,6 +133,7 @@ COMMANDS = {
     "profile": ("--backend", "ort-cpu", "--iterations", "1"),
     "partitions": ("--predict",),
     "sanitize-onnx": ("-o", "OUT"),
+    "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "build-engine": ("--dry-run",),
 }
 
@@ -177,6 +178,7 @@ READ = {
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
+    "model-quantize": ("quantize", "it.onnx", "--to", "int8", "--calibration", "random", "-o", "made.onnx"),
     "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
     "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),
     "plan": ("inspect-engine", "it.plan"),
@@ -412,6 +414,9 @@ def test_outputs_replace_no_device(tmp_path: Path) -> None:
     refused("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "pipe", text="a pipe, not a regular file")
     assert (tmp_path / "pipe").is_fifo()
     refused("sanitize-onnx", tmp_path / "m.onnx", "-o", "/dev/null", text="a device, not a regular file")
+    os.mkfifo(tmp_path / "p.onnx")
+    words = ("--to", "int8", "--calibration", "random", "-o", tmp_path / "p.onnx")
+    refused("quantize", tmp_path / "m.onnx", *words, text="a pipe, not a regular file")
 
 
 def test_messages_are_one_printable_line_of_bounded_length(tmp_path: Path) -> None:

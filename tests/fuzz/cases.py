@@ -154,6 +154,7 @@ _VALUES = [
 ]
 _OPTIONS = {
     "sanitize-onnx": ("--only", "--also", "--skip", "--dim", "--shape", "--size", "--rtol", "--atol", "--seed"),
+    "quantize": ("--method", "--samples", "--percentile", "--keep", "--imgsz", "--window", "--family", "--seed"),
     "infer-engine": (
         "--backend",
         "--precision",
@@ -273,6 +274,13 @@ def _sanitize(rng: Rng) -> _Recipe:
     model, files = _model(rng)
     more = rng.choice(([], ["--also", "int32-indices"], ["--dim", "batch=2"], ["--no-check"]))
     return _Recipe(["sanitize-onnx", model, "-o", "out/made.onnx", *more], files)
+
+
+def _quantize(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    data = rng.choice(("random", "arrays", "arrays/both.npz", "arrays/x.npy", "images"))
+    to = rng.choice(("int8", "fp8", "fp16"))
+    return _Recipe(["quantize", model, "--to", to, "--calibration", data, "-o", "out/made.onnx"], files)
 
 
 def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
@@ -447,6 +455,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "check-contract": (10, _check_contract),
     "make-contract": (3, _make_contract),
     "eval-stream": (6, _eval_stream),
+    "quantize": (8, _quantize),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),
     "infer-plan": (5, _infer_plan),

@@ -14,6 +14,7 @@ PACKAGE = Path(trt_workbench.__file__).parent
 LAYERS = (
     "cli",
     "report",
+    "decide",
     "evaluate",
     "bench",
     "profiling",

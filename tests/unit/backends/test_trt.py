@@ -299,3 +299,14 @@ def test_a_gpu_that_fails_is_one_that_is_missing(monkeypatch: pytest.MonkeyPatch
     found = TrtBackend().availability()
     assert not found.ok
     assert found.reason == "No GPU can be used: cudaErrorECCUncorrectable."
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_an_engine_of_a_model_with_ranges_from_noise_is_labelled(model: Path, *, calibrated: bool) -> None:
+    marked = onnx.load(model)
+    helper.set_model_props(marked, {"trtw.quantization": json.dumps({"calibrated": calibrated})})
+    onnx.save(marked, model)
+    with TrtBackend().load(model, SessionOptions(extra={"max_batch": 4})) as session:
+        ran = session.record()["precision_ran"]
+    assert ran["calibrated"] is calibrated
+    assert ran["label"].endswith(" (not calibrated)") is not calibrated

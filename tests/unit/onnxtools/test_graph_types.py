@@ -1,6 +1,7 @@
 """What an ONNX graph computes in, read from real files made with onnxruntime's own converters."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
+from trt_workbench.decide.candidates import make_candidate
+from trt_workbench.decide.settings import PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_types import read_precision
 
@@ -175,3 +178,23 @@ def test_without_arithmetic_every_node_on_floats_counts(tmp_path: Path) -> None:
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="does not exist"):
         read_precision(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize(
+    ("to", "label", "shares"),
+    [
+        ("mxfp8", "mxfp8", {"mxfp8": 1.0}),
+        ("nvfp4", "nvfp4", {"nvfp4": 1.0}),
+        ("int4-weights", "fp32, int4 weights", {"int4": 1.0}),
+    ],
+)
+def test_formats_in_blocks_have_their_own_names(tmp_path: Path, to: Any, label: str, shares: dict[str, float]) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"], name="one"),
+        helper.make_node("Gemm", ["a", "w2"], ["y"], name="two"),
+    ]
+    model = save(tmp_path / "a.onnx", nodes, [weights("w1", 32, 64), weights("w2", 64, 32)], (1, 32))
+    placement = PlacementSettings(keep_sensitive=False)
+    found = read_precision(make_candidate(model, to, tmp_path / "b.onnx", placement=placement).path)
+    assert (found.label, found.weight_shares, found.counted) == (label, shares, 2)
+    assert replace(found, simulated=True, calibrated=False).label == f"{label} (simulated, not calibrated)"

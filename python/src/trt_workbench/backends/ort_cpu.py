@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,7 +38,7 @@ CPU_OPTIONS = {
 
 
 class OrtCpuBackend(OrtBackend):
-    """ONNX Runtime on the CPU, running the model in the precision it was exported in.
+    """ONNX Runtime on the CPU, running the model in the precision it was exported in, simulated where it lacks that.
 
     Extra options: `allow_spinning` (bool, off unless asked for) and `graph_optimization_level` ("disable", "basic",
     "extended", "all").
@@ -72,12 +73,13 @@ class OrtCpuBackend(OrtBackend):
 
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
+        from trt_workbench.backends.simulation import runnable_model
         from trt_workbench.onnxtools.preflight import examine_model
 
         extra = self._checked(options)
-        examine_model(model)
-        record = {"precision": "as exported"}
-        return LoadRequest(self.name, model, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
+        path, simulation = runnable_model(model, examine_model(model))
+        record = {"precision": "as exported", **simulation}
+        return LoadRequest(self.name, path, model, ((CPU_PROVIDER, {}),), (CPU_PROVIDER,), extra, record)
 
     def _load(self, model: Path, options: SessionOptions) -> Session:
         try:
@@ -91,7 +93,7 @@ class OrtCpuBackend(OrtBackend):
         config, record = session_config(ort, options, level, allow_spinning=spinning)
         provenance = {**record, **request.provenance}
         try:
-            session = ort.InferenceSession(model, config, providers=[CPU_PROVIDER])
+            session = ort.InferenceSession(request.model, config, providers=[CPU_PROVIDER])
         except Exception as error:
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
@@ -117,7 +119,7 @@ class OrtCpuSession(Session):
     def _precision(self) -> Precision:
         from trt_workbench.onnxtools.graph_types import read_precision
 
-        return read_precision(self._model)
+        return replace(read_precision(self._model), simulated=bool(self.provenance.get("simulated")))
 
     def _infer(self, inputs: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         session = self._session

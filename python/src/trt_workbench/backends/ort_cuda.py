@@ -61,13 +61,16 @@ class OrtCudaBackend(OrtBackend):
 
     def request(self, model: Path, options: SessionOptions) -> LoadRequest:
         """Return what a session would be made with, as `OrtBackend` says."""
+        from trt_workbench.backends.simulation import refuse_formats
         from trt_workbench.onnxtools.preflight import examine_model
 
         extra = checked_options(self.name, CUDA_OPTIONS, options)
         if options.tf32:
             check_tf32_allowed()
         keep = tuple(filter(None, extra["keep_fp32"].split(",")))
-        path, precision = model_in_precision(self.name, model, examine_model(model), options.precision, keep_fp32=keep)
+        facts = examine_model(model)
+        refuse_formats(self.name, model, facts, ("bf16",))
+        path, precision = model_in_precision(self.name, model, facts, options.precision, keep_fp32=keep)
         provider = {name: provider_text(extra[name]) for name in CUDA_OPTIONS if extra[name] is not None}
         provider |= {"use_tf32": provider_text(options.tf32), "enable_cuda_graph": provider_text(extra["cuda_graph"])}
         return LoadRequest(

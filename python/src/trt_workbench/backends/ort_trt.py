@@ -19,6 +19,7 @@ from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.system.tensorrt import decode_version
 from trt_workbench.system.workspace import output_root
 
 # Part of every cache folder's name: raised when the meaning of a setting changes.
@@ -66,10 +67,14 @@ class OrtTrtBackend(OrtBackend):
         Raises:
             UsageProblem: an option is unknown, or does not fit the others or the model.
         """
+        from trt_workbench.backends.simulation import refuse_formats
+        from trt_workbench.onnxtools.narrow_formats import TENSORRT_FROM
         from trt_workbench.onnxtools.preflight import examine_model
 
         extra = checked_options(self.name, TRT_OPTIONS, options)
         facts = examine_model(model)
+        release = decode_version(int((versions or {}).get("tensorrt", 100000)))[0]
+        refuse_formats(self.name, model, facts, [name for name, oldest in TENSORRT_FROM.items() if oldest <= release])
         _check_profiles(extra, facts, model)
         path, precision = self._precision(model, facts, options, extra, int((versions or {}).get("tensorrt", 0)))
         if options.tf32:

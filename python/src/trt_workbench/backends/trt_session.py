@@ -18,6 +18,7 @@ from trt_workbench.engine import native
 from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +99,8 @@ class TrtSession(StateSession):
 
     def _precision(self) -> Precision:
         manifest = self._loaded.plan.manifest
-        return engine_precision(self._loaded.engine, manifest.precision if manifest else ())
+        found = engine_precision(self._loaded.engine, manifest.precision if manifest else ())
+        return dataclasses.replace(found, calibrated=is_calibrated(manifest.model.metadata if manifest else {}))
 
     @property
     def loaded(self) -> LoadedEngine:

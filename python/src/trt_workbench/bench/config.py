@@ -72,12 +72,14 @@ class ModelEntry(_Strict):
         embedded: name of a model that comes with the workbench, instead of a path.
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
+        graphs: folder of export-llm with the graphs of a language model; exported at their first use by default.
     """
 
     path: Path | None = None
     embedded: str | None = None
     needs: str | None = None
     family: str | None = None
+    graphs: Path | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> ModelEntry:
@@ -138,7 +140,8 @@ class ScenarioEntry(_Strict):
             `new_tokens`.
         imgsz: height and width in pixels, or a list of such pairs: of the source image for image-to-boxes, of the
             model's own dynamic image size for arrays.
-        saturation: stop a batch sweep once throughput grows by less than this share; None to run it all.
+        saturation: stop a batch sweep, smallest batch first, once throughput grows by less than this share; None to run
+            it all.
     """
 
     kind: ScenarioKind
@@ -214,7 +217,9 @@ def load_config(file: Path) -> BenchConfig:
     config = load_yaml_settings(BenchConfig, file, noun="bench settings")
     folder = file.absolute().parent
     models = {
-        name: entry if entry.path is None else entry.model_copy(update={"path": folder / entry.path})
+        name: entry.model_copy(
+            update={"path": entry.path and folder / entry.path, "graphs": entry.graphs and folder / entry.graphs}
+        )
         for name, entry in config.models.items()
     }
     return config.model_copy(update={"models": models})

@@ -181,4 +181,4 @@ def _own_precisions(model: Path) -> set[str]:
     loaded = onnx.load(model, load_external_data=False)
     found = {types[tensor.data_type] for tensor in loaded.graph.initializer if tensor.data_type in types}
     casts = [attribute.i for node in loaded.graph.node if node.op_type == "Cast" for attribute in node.attribute]
-    return found | {types[to] for to in casts if to in types} | ({"int8"} if facts.is_quantized else set())
+    return found | {types[to] for to in casts if to in types} | set(facts.formats)

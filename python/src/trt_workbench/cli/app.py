@@ -25,6 +25,7 @@ from trt_workbench.cli import (
     make_contract,
     partitions,
     profile,
+    quantize,
     refit_engine,
     report,
     sanitize_onnx,
@@ -91,6 +92,7 @@ app.command("doctor", cls=PanelCommand)(doctor.doctor)
 app.command("build-ort", cls=PanelCommand)(build_ort.build_ort)
 app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
+app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
 app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)

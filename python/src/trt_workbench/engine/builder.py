@@ -39,6 +39,7 @@ from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, batch_profile
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.narrow_formats import TENSORRT_FROM
 from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 
 # From this version on every network is strongly typed: the graph alone says what its layers compute in (NvInfer.h).
@@ -142,7 +143,7 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
             f"The model has dynamic inputs ({shapes}); give each its range with --profile NAME:MIN/OPT/MAX"
             f"{short}: {model}"
         )
-    if "int8" in settings.precision and not facts.is_quantized and settings.calibration is None:
+    if "int8" in settings.precision and "int8" not in facts.formats and settings.calibration is None:
         raise UsageProblem(
             "INT8 needs scales: give calibration data (--calibration FOLDER, TensorRT 8 and 10), or a model with "
             f"QuantizeLinear and DequantizeLinear nodes: {model}"
@@ -152,10 +153,19 @@ def check_request(model: Path, facts: ModelFacts, settings: BuildSettings) -> No
 def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, target: Target) -> None:
     """Raise UsageProblem if TensorRT would have to be allowed a quantised type that the settings leave out."""
     version = target.tensorrt_version
+    release = int(version.split(".")[0]) if version else None
+    lacking = [name for name in facts.formats if release is not None and release < TENSORRT_FROM.get(name, 0)]
+    if lacking:
+        needed = max(TENSORRT_FROM[name] for name in lacking)
+        raise UsageProblem(
+            f"The model is in {' and '.join(lacking)}, which TensorRT {version} does not have; TensorRT {needed} has, "
+            f"and ort-cpu runs the model: {model}"
+        )
     typed = settings.strongly_typed or version is None or int(version.split(".")[0]) >= STRONGLY_TYPED_FROM
     if typed or not facts.is_quantized or _QUANTIZED & set(settings.precision):
         return
-    wider = "int8" if settings.precision == ("fp32",) else f"int8+{settings.precision_text}"
+    kind = next((name for name in facts.formats if name in _QUANTIZED), "int8")
+    wider = kind if settings.precision == ("fp32",) else f"{kind}+{settings.precision_text}"
     raise UsageProblem(
         f"The model has QuantizeLinear nodes, and TensorRT {version} builds it only if their type is allowed; ask for "
         f"--precision {wider}: {model}"

@@ -110,7 +110,7 @@ def fit_calibration(
     for path in files if files[0].suffix in ARRAY_SUFFIXES else files[:1]:
         for sample in itertools.islice(_file_samples(path, names, read_image), 1):
             for tensor in inputs:
-                _check_sample(path, sample[tensor.name], tensor)
+                check_sample(path, sample[tensor.name], tensor)
     samples = count_samples(calibration)
     batch = _fitting_batch(calibration, inputs, samples)
     if samples < batch:
@@ -136,7 +136,8 @@ def _fitting_batch(calibration: Calibration, inputs: Sequence[ModelTensor], samp
     return sizes[0] if sizes else asked or max(1, min(_BATCH, samples))
 
 
-def _check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
+def check_sample(path: Path, sample: NDArray[Any], tensor: ModelTensor) -> None:
+    """Raise UsageProblem unless a sample, without the batch dimension, is of an input's shape and type."""
     wanted = tensor.shape
     fits = wanted is None or (
         len(wanted) == sample.ndim + 1
@@ -170,6 +171,16 @@ def _file_samples(path: Path, inputs: Sequence[str], read_image: ImageReader | N
 
 
 def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
+    columns = array_columns(path, inputs)
+    yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def array_columns(path: Path, inputs: Sequence[str]) -> Batch:
+    """Return the samples in a `.npy` or `.npz` file: by input an array with the samples along its first axis.
+
+    Raises:
+        UsageProblem: the file does not fit the inputs.
+    """
     arrays = load_arrays(path)
     if arrays.keys() == {""} and len(inputs) == 1:
         arrays = {inputs[0]: arrays[""]}
@@ -178,5 +189,4 @@ def _array_samples(path: Path, inputs: Sequence[str]) -> Iterator[Batch]:
         raise UsageProblem(f"The calibration file holds {found}, the model takes {sorted(inputs)}: {path}")
     if len({array.shape[:1] for array in arrays.values()}) > 1 or any(array.ndim == 0 for array in arrays.values()):
         raise UsageProblem(f"The inputs in the calibration file differ in their number of samples: {path}")
-    columns = [arrays[name] for name in inputs]
-    yield from (dict(zip(inputs, row, strict=True)) for row in zip(*columns, strict=True))
+    return {name: arrays[name] for name in inputs}

@@ -12,8 +12,10 @@ import onnx
 from onnx import TensorProto
 
 from trt_workbench.onnxtools.model_file import read_model
+from trt_workbench.onnxtools.narrow_formats import is_widening, widened_from
 from trt_workbench.onnxtools.precision import Precision, shares_of
 from trt_workbench.onnxtools.proto import has_subgraph
+from trt_workbench.onnxtools.quantize.evidence import is_calibrated
 
 # Types of which there are several kinds, or that older releases of onnx lack.
 _NARROW = {"FLOAT8": "fp8", "FLOAT4": "fp4", "UINT4": "int4", "INT4": "int4", "UINT2": "int2", "INT2": "int2"}
@@ -50,8 +52,15 @@ _PACKED_WEIGHTS = frozenset({"MatMulNBits", "MatMulBnb4", "GatherBlockQuantized"
 _PASSES_ON = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Expand", "Flatten", "Slice"})
 _NO_COMPUTATION = _PASSES_ON | {
     "Cast", "CastLike", "Constant", "ConstantOfShape", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear",
-    "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan",
+    "TRT_FP4DynamicQuantize", "TRT_MXFP8DynamicQuantize", "TRT_MXFP8DequantizeLinear", "TRT_FP8QuantizeLinear",
+    "TRT_FP8DequantizeLinear", "Concat", "Split", "Gather", "Pad", "If", "Loop", "Scan",
 }  # fmt: skip
+# What these nodes of TensorRT's domain make.
+_TENSORRT_CODES: dict[str, int] = {
+    "TRT_FP4DynamicQuantize": TensorProto.FLOAT4E2M1,
+    "TRT_MXFP8DynamicQuantize": TensorProto.FLOAT8E4M3FN,
+    "TRT_FP8QuantizeLinear": TensorProto.FLOAT8E4M3FN,
+}
 _INTEGER_RESULT = frozenset({"Shape", "Size", "NonZero", "ArgMax", "ArgMin"})
 _BOOLEAN_RESULT = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "And", "Or", "IsNaN"})
 
@@ -92,7 +101,9 @@ def read_precision(path: Path) -> Precision:
     found = _Found()
     _walk(model.graph, _Scope({}, {}, {}), found)
     counts, unit = (found.arithmetic, "arithmetic nodes") if found.arithmetic else (found.others, "nodes")
-    return Precision(shares_of(counts), unit, counts.total(), "graph", shares_of(found.weights))
+    calibrated = is_calibrated({entry.key: entry.value for entry in model.metadata_props})
+    weights = shares_of(found.weights)
+    return Precision(shares_of(counts), unit, counts.total(), "graph", weights, calibrated=calibrated)
 
 
 def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
@@ -105,7 +116,7 @@ def _walk(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None:
         for attribute in node.attribute if has_subgraph(node) else ():
             for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                 _walk(inner, scope.inner(), found)
-        made = _output_type(node, scope.types)
+        made = output_type(node, scope.types)
         for name in filter(None, node.output):
             scope.types.setdefault(name, made)
             scope.producers[name] = node
@@ -154,17 +165,20 @@ def _quantised_type(name: str, scope: _Scope) -> str | None:
         node = scope.producers.get(name)
         if node is None or not node.input:
             return None
-        if node.op_type == "DequantizeLinear":
-            return _NAMES.get(scope.types.get(node.input[0], 0))
+        if is_widening(node):
+            kind = scope.types.get(node.input[0], 0)
+            return widened_from(node, kind) or _NAMES.get(kind)
         if node.op_type not in _PASSES_ON:
             return None
         name = node.input[0]
     return None
 
 
-def _output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
+def output_type(node: onnx.NodeProto, types: Mapping[str, int]) -> int:
     """Return the element type of a node's first output; 0 if unknown."""
     operator = node.op_type
+    if operator in _TENSORRT_CODES:
+        return _TENSORRT_CODES[operator]
     attributes = {entry.name: entry for entry in node.attribute}
     inputs = [types.get(name, 0) for name in node.input]
     for name in ("to", "output_dtype", "dtype"):
@@ -198,9 +212,14 @@ def _count_weights(graph: onnx.GraphProto, scope: _Scope, found: _Found) -> None
     kept_as: dict[str, str] = {}
     packed: dict[str, int] = {}
     not_weights: set[str] = set()
+    scales = {node.input[1] for node in graph.node if is_widening(node) and len(node.input) > 1}
     for node in graph.node:
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        if node.op_type == "QuantizeLinear" or is_widening(node):
             not_weights.update(node.input[1:])
+        if is_widening(node) and (kind := widened_from(node, scope.types.get(node.input[0], 0))):
+            kept_as[node.input[0]] = kind
+            if node.output[0] in scales:
+                not_weights.add(node.input[0])
         if node.op_type == "QuantizeLinear":  # fp32 in the file, quantised before it is used
             kept_as[node.input[0]] = _NAMES.get(scope.types.get(node.output[0], 0), "int8")
         if node.op_type in _PACKED_WEIGHTS and len(node.input) > 1:

@@ -17,7 +17,7 @@ _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.
 _OF_SHAPES = frozenset({"Shape", "Size"})
 # Their results are values of their inputs: a runtime rounds nothing there.
-_MOVES = frozenset(
+MOVES = frozenset(
     {"Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose"}
     | {"Unsqueeze", "Tile", "Where", "Pad", "Max", "Min", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Relu", "Neg"}
 )
@@ -85,7 +85,7 @@ def with_rounding(
         rounded = [
             name
             for name in outputs
-            if name in live and types.get(name) in _FLOATS and node.op_type not in _MOVES and not has_subgraph(node)
+            if name in live and types.get(name) in _FLOATS and node.op_type not in MOVES and not has_subgraph(node)
         ]
         for name in rounded:
             place = list(node.output).index(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 # From the narrowest to the widest: the order in labels.
-TYPES = ("fp4", "int4", "int2", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
+TYPES = ("nvfp4", "fp4", "int4", "int2", "mxfp8", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
 # Below this share a type is a detail, not a part of the label.
 _LEAST_SHARE = 0.01
 # From this share on, weights that are narrower than what is computed in are.
@@ -26,6 +26,8 @@ class Precision:
         source: where it was read from.
         weight_shares: share of the weights' elements by type; empty where they are not told.
         may_choose: types that the runtime was also allowed, without telling where it takes them.
+        calibrated: False of a model whose ranges come from noise; its label ends in "(not calibrated)" everywhere.
+        simulated: whether the formats' values are computed in fp32, where the runtime lacks them; its label says so.
     """
 
     shares: Mapping[str, float]
@@ -34,10 +36,17 @@ class Precision:
     source: Literal["graph", "engine layers", "build options", "program"]
     weight_shares: Mapping[str, float] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
+    calibrated: bool = True
+    simulated: bool = False
 
     @property
     def label(self) -> str:
         """The types from the narrowest to the widest, such as "int8+fp16"; for tables."""
+        doubts = [*(["simulated"] if self.simulated else []), *([] if self.calibrated else ["not calibrated"])]
+        return f"{self._types} ({', '.join(doubts)})" if doubts else self._types
+
+    @property
+    def _types(self) -> str:
         if not self.shares:
             return f"{' or '.join(self.may_choose)}, not told" if self.may_choose else "unknown"
         parts = "+".join(sorted((name for name in self.shares if self._counts(name)), key=_width))
@@ -73,6 +82,8 @@ class Precision:
             "shares": dict(self.shares),
             "weight_shares": dict(self.weight_shares),
             "may_choose": list(self.may_choose),
+            "calibrated": self.calibrated,
+            "simulated": self.simulated,
         }
 
     def _counts(self, name: str) -> bool:

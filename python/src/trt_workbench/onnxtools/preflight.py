@@ -12,6 +12,7 @@ import onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, read_model
+from trt_workbench.onnxtools.narrow_formats import narrow_formats
 from trt_workbench.onnxtools.proto import STANDARD, Shape, operator_name, value_shape
 from trt_workbench.onnxtools.tensor_checks import declared_bytes
 
@@ -46,6 +47,7 @@ class ModelFacts:
         metadata: the model's key-value metadata.
         external_files: files that hold weights, in order of first use.
         external_locations: the same as the model names them, relative to its folder.
+        formats: below fp16, and bf16, as `narrow_formats` finds them.
     """
 
     inputs: tuple[ModelTensor, ...]
@@ -55,10 +57,11 @@ class ModelFacts:
     metadata: dict[str, str]
     external_files: tuple[Path, ...]
     external_locations: tuple[str, ...]
+    formats: tuple[str, ...] = ()
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the graph carries its own scales as QuantizeLinear and DequantizeLinear pairs."""
+        """Whether the graph carries its own scales as QuantizeLinear and DequantizeLinear pairs, of any format."""
         return bool(QUANTIZERS & self.operators.keys())
 
 
@@ -88,6 +91,7 @@ def examine_model(path: Path) -> ModelFacts:
         metadata={entry.key: entry.value for entry in model.metadata_props},
         external_files=tuple(path.parent / location for location in locations),
         external_locations=tuple(locations),
+        formats=narrow_formats(model),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
 from trt_workbench.pipeline.decode import read_image
@@ -32,27 +33,35 @@ class CalibrationImages:
     description: str
 
 
-def calibration_images(model: Path, data: Path, family: str | None = None) -> CalibrationImages | None:
+def calibration_images(
+    model: Path, data: Path, family: str | None = None, imgsz: tuple[int, int] | None = None
+) -> CalibrationImages | None:
     """Return how the images in `data` are prepared for `model`; None if `data` holds arrays.
 
     Args:
         model: the ONNX file of a detector.
         data: calibration data.
         family: detector family; None to recognise it.
+        imgsz: (height, width) in pixels for a model that takes any size.
 
     Raises:
         UsageProblem: there is no data, or the model's family is unknown.
     """
     if not holds_images(data):
         return None
-    facts = examine_model(model)
-    inputs, outputs = (tuple(map(_spec, tensors)) for tensors in (facts.inputs, facts.outputs))
-    transform = recognise(inputs, outputs, facts.metadata, family=family).transform()
+    transform = image_transform(model, family, imgsz)
 
     def read(path: Path) -> NDArray[Any]:
         return preprocess(read_image(path), transform)[0]
 
     return CalibrationImages(read, json.dumps(dataclasses.asdict(transform), sort_keys=True))
+
+
+def image_transform(model: Path, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
+    """Return how inference prepares images for a detector. Raises UsageProblem where its family is unknown."""
+    facts = examine_model(model)
+    inputs, outputs = (tuple(map(_spec, tensors)) for tensors in (facts.inputs, facts.outputs))
+    return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz).transform()
 
 
 def _spec(tensor: ModelTensor) -> TensorSpec:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
-from trt_workbench.runs.llm import LlmMetrics, LlmRecord, Timed
+from trt_workbench.report.style import PALETTE, by_powers, figure, label
+from trt_workbench.runs.llm import LlmMetrics, LlmRecord
 
 
 def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
@@ -16,13 +16,10 @@ def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> 
         plots["perplexity"] = _perplexity(windows, folder / "perplexity.png")
     if len(metrics["backends"]) > 1 and windows:
         plots["divergence"] = _divergence(windows, folder / "divergence.png")
-    for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
-        timed = [row for row in metrics["timing"] if row["mode"] == mode]
-        plots[f"speed-{mode}"] = _speed(mode, timed, folder / f"{file_stem('speed', mode)}.png")
     return plots
 
 
-def _name(record: LlmRecord | Timed) -> str:
+def _name(record: LlmRecord) -> str:
     return label(f"{record['backend']}:{record['precision']}")
 
 
@@ -56,20 +53,4 @@ def _divergence(windows: list[LlmRecord], path: Path) -> Path:
         axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
         by_powers(axes, "y")
         axes.legend()
-    return path
-
-
-def _speed(mode: str, timing: list[Timed], path: Path) -> Path:
-    """Median tokens a second by backend, batch and prompt of one mode."""
-    with figure(path, height=max(2.2, 0.35 * len(timing) + 1.0)) as axes:
-        names = list(dict.fromkeys(map(_name, timing)))
-        for place, row in enumerate(timing):
-            rate = row["tokens_per_s"]["p50"]
-            axes.barh(place, rate, color=PALETTE[names.index(_name(row)) % len(PALETTE)])
-            axes.text(rate, place, f" {rate:.0f}", va="center")
-        labels = [f"{_name(row)}  {row['batch']}x{row['prompt_tokens']}" for row in timing]
-        axes.set_yticks(range(len(timing)), labels)
-        axes.invert_yaxis()
-        axes.margins(x=0.15)
-        axes.set(title=label(mode), xlabel="tokens/s, median")
     return path

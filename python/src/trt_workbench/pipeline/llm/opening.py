@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import AUTO, backend_names, get_backend, require_backend
@@ -17,6 +17,8 @@ from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.pipeline.llm.models import (
     CachedModel,
@@ -33,18 +35,6 @@ _WITH_SCALES = "int8"
 
 
 @dataclass(frozen=True)
-class BackendChoice:
-    """A backend and the precision it is asked for; written `ort-cuda:fp16`, without a precision fp32."""
-
-    name: str
-    precision: str = "fp32"
-
-    def __str__(self) -> str:
-        """Return the form that is read."""
-        return f"{self.name}:{self.precision}"
-
-
-@dataclass(frozen=True)
 class ModelSource:
     """What is opened, and how.
 
@@ -54,7 +44,8 @@ class ModelSource:
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
-        options: further options of the backend; PyTorch takes none for language models.
+        options: further options of the backend; PyTorch takes `device` alone for language models.
+        candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
         say: called with what happens next, such as an export.
     """
 
@@ -65,6 +56,7 @@ class ModelSource:
     say: Note
     graphs: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    candidate: Callable[[Path, To], Path] | None = None
 
     def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
         """Return an exported graph of the model.
@@ -112,6 +104,8 @@ def check_precision(choice: BackendChoice) -> None:
     """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
     backend = get_backend(choice.name)
     known = [name for name in backend.precisions if name != _WITH_SCALES]
+    if _takes_candidates(choice.name):
+        known += get_args(To)
     if not known:
         backend.check_precision(choice.precision)
     elif choice.precision not in known:
@@ -134,7 +128,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
     if isinstance(traits, TorchBackend):
         return _open_torch(choice, source, compiled=traits.compiled)
     backend = require_backend(choice.name)
-    graph = source.graph("logits")
+    graph = _in_format(choice, source, source.graph("logits"))
     lengths = ShapeRange(min=(1, 1), opt=(batch, length), max=(batch, length))
     shapes = Profile(shapes={"input_ids": lengths, "attention_mask": lengths})
     return SessionLogits(backend.load(graph.path, _options(choice, source, shapes)))
@@ -156,7 +150,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     backend = require_backend(choice.name)
     # without state on the device the cache may grow by a token a step; else buffers and engines are made for one shape
     if not traits.state:
-        graph = source.graph("cached")
+        graph = _in_format(choice, source, source.graph("cached"))
         return SessionCache(backend.load(graph.path, _options(choice, source)), graph)
     graph = source.graph("static", slots=capacity, batch=batch)
     before, after = state_names(graph.layers)
@@ -178,15 +172,31 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
-    if source.options:
-        raise UsageProblem(f"{choice.name} has no option {next(iter(source.options))!r} for language models.")
+    if unknown := source.options.keys() - {"device"}:
+        raise UsageProblem(f"{choice.name} has no option {min(unknown)!r} for language models, other than device.")
     return load_torch_llm(
         source.directory,
-        device=source.device,
+        device=str(source.options.get("device", source.device)),
         precision=choice.precision,
         compiled=compiled,
         threads=source.threads,
     )
+
+
+def _takes_candidates(backend: str) -> bool:
+    """Whether a backend runs a graph as it is: another precision is another graph."""
+    return get_backend(backend).precisions == ("fp32",)
+
+
+def _in_format(choice: BackendChoice, source: ModelSource, graph: ExportedGraph) -> ExportedGraph:
+    """Return the graph that a backend loads for a precision."""
+    to = next((name for name in get_args(To) if name == choice.precision), None)
+    if to is None or not _takes_candidates(choice.name):
+        return graph
+    if source.candidate is None:
+        raise UsageProblem(f"{choice} needs a model in {to}, which is made in eval-llm alone.")
+    source.say(f"Making the {graph.kind} graph in {to}")
+    return replace(graph, path=source.candidate(graph.path, to), data=None)
 
 
 def _options(
@@ -197,7 +207,7 @@ def _options(
 ) -> SessionOptions:
     return SessionOptions(
         threads=source.threads,
-        precision=choice.precision,
+        precision="fp32" if _takes_candidates(choice.name) else choice.precision,
         extra={**(extra or {}), **source.options},
         shapes=shapes,
         note=source.say,

@@ -1,0 +1,70 @@
+"""Models in formats that a runtime lacks: simulated on the CPU, refused in one sentence elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.hashing import hash_document, hash_model
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.model_file import checked_on_error, load_model
+from trt_workbench.onnxtools.narrow_formats import SIMULATED, TENSORRT_FROM
+from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.onnxtools.quantize.simulate import simulated
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.workspace import output_root
+
+# Raised when the way of simulating changes, so that files made before are not taken again.
+_RECIPE = 1
+
+
+def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]]:
+    """Return the file that ONNX Runtime's CPU provider loads in place of `model`, and the record of it.
+
+    A model in FP8, MXFP8, NVFP4 or bf16 is rewritten, once for every model, into standard operators and fp32 with
+    exactly the formats' values; any other is loaded as it is.
+
+    Raises:
+        UsageProblem: the model cannot be simulated.
+    """
+    found = [name for name in facts.formats if name in SIMULATED]
+    if not found:
+        return model, {}
+    key = {
+        "recipe": _RECIPE,
+        "model_sha256": hash_model(model, facts.external_locations),
+        "onnx": str(onnx.__version__),
+    }
+    folder = output_root() / "simulated" / hash_document(key)
+    path, record = folder / "model.onnx", folder / "simulation.json"
+    if not (path.is_file() and record.is_file()):
+        try:
+            with checked_on_error(model):
+                rewritten = simulated(load_model(model))
+        except UsageProblem as error:
+            raise UsageProblem(f"The model is in {' and '.join(found)} and cannot be simulated. {error}") from error
+        save_model(rewritten, path)
+        write_json(record, {"schema_version": 1, **key, "formats": found})
+    return path, {"simulated": True, "simulated_formats": found, "simulated_file": str(path)}
+
+
+def refuse_formats(backend: str, model: Path, facts: ModelFacts, runs: Collection[str] = ()) -> None:
+    """Raise UsageProblem if a model is in a format that a backend lacks.
+
+    Args:
+        backend: its name.
+        model: the file.
+        facts: of the file.
+        runs: formats that it has, of those that ONNX Runtime's CPU provider lacks.
+    """
+    lacking = [name for name in facts.formats if name in SIMULATED and name not in runs]
+    if lacking:
+        release = max(TENSORRT_FROM[name] for name in lacking)
+        raise UsageProblem(
+            f"The model is in {' and '.join(lacking)}, which {backend} does not have; ort-cpu runs it simulated, and "
+            f"TensorRT {release} or newer builds it for GPUs that have the format: {model}"
+        )

@@ -1,0 +1,1 @@
+"""Candidates in a lower precision: made, measured and judged."""

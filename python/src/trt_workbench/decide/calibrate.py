@@ -1,0 +1,165 @@
+"""Calibration: the float model runs on the CPU over samples, and every activation's values are counted."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.registry import REFERENCE, require_backend
+from trt_workbench.decide.data import CalibrationData, calibration_data
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.engine.hashing import hash_arrays, hash_model
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
+from trt_workbench.onnxtools.quantize.groups import tensor_elements
+from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.onnxtools.quantize.preparation import prepare
+from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
+from trt_workbench.onnxtools.quantize.ranges import Histogram
+from trt_workbench.onnxtools.sanitize import save_model
+
+Progress = Callable[[int, int], None]
+Array = NDArray[Any]
+# Of the activations of one call; where a model has more, the data are gone over once for every part.
+_MOST_BYTES = 1 << 30
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What one run over the data found, for every method, format and choice of groups of one model.
+
+    Attributes:
+        source_sha256: of the model.
+        histograms: by activation.
+        evidence: of the data.
+    """
+
+    source_sha256: str
+    histograms: Mapping[str, Histogram]
+    evidence: CalibrationEvidence
+
+    def ranges(self, tensors: Sequence[str], method: Method, to: To) -> dict[str, TensorRange]:
+        """Return the ranges of activations by one method."""
+        return {name: self.histograms[name].range(method, to, self.evidence.percentile) for name in tensors}
+
+
+def calibrate(model: Path, settings: CalibrationSettings, on_progress: Progress | None = None) -> Calibrated:
+    """Run a float model over calibration data and count the values of its activations.
+
+    Args:
+        model: the ONNX file.
+        settings: which data.
+        on_progress: called with the samples done and their total.
+
+    Raises:
+        UsageProblem: the model cannot be quantised or run, the data do not fit it, or an activation is NaN or infinite;
+            the message names its layer and the sample.
+        ComponentMissing: ONNX Runtime is absent, or transformers for a text.
+    """
+    document, groups = prepare(model)
+    data = calibration_data(model, settings)
+    tensors = ranged_tensors(document, groups, every_choice=True)
+    histograms = {name: Histogram() for name in tensors}
+    parts = _parts(document, tensors)
+    digest = hashlib.sha256()
+    done = 0
+    for number, part in enumerate(parts):
+        for names, inputs, activations in _runs(model, document, part, data, settings):
+            if number == 0:
+                digest.update(hash_arrays(inputs).encode())
+            for name in part:
+                _count(histograms[name], activations[name], name, document, names)
+            done += len(names)
+            if on_progress:
+                on_progress(done, len(data.names) * len(parts))
+    evidence = CalibrationEvidence(
+        kind="random" if data.random else "data",
+        samples=len(data.names),
+        available=data.available,
+        data_sha256=None if data.random else digest.hexdigest(),
+        transform=data.transform,
+        seed=settings.seed,
+        percentile=settings.percentile,
+    )
+    return Calibrated(hash_model(model), histograms, evidence)
+
+
+def _parts(document: onnx.ModelProto, tensors: Sequence[str]) -> list[list[str]]:
+    """Return the tensors in parts of which one call may return all."""
+    sizes, room = tensor_elements(document), _MOST_BYTES
+    parts: list[list[str]] = [[]]
+    for name in tensors:
+        size = sizes.get(name, 0) * _FLOAT_BYTES
+        if parts[-1] and size > room:
+            parts.append([])
+            room = _MOST_BYTES
+        parts[-1].append(name)
+        room -= size
+    return parts
+
+
+def _runs(
+    model: Path, document: onnx.ModelProto, part: Sequence[str], data: CalibrationData, settings: CalibrationSettings
+) -> Iterator[tuple[list[str], dict[str, Array], dict[str, Array]]]:
+    """Yield the names, inputs and activations of one batch after the other."""
+    options = SessionOptions(threads=settings.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / model.name
+        _save_with_outputs(document, part, path)
+        with require_backend(REFERENCE).load(path, options) as session:
+            for names, inputs in _batches(data, _fixed_batch(model)):
+                yield names, inputs, {**inputs, **session.run(inputs)}
+
+
+def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
+    """Write the model with further outputs; `document` stays as it was."""
+    graph = document.graph
+    there = {value.name for value in (*graph.input, *graph.output)}
+    before = len(graph.output)
+    graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in tensors if name not in there
+    )
+    try:
+        save_model(document, path)
+    finally:
+        del graph.output[before:]
+
+
+def _fixed_batch(model: Path) -> int:
+    """Return the batch of the model's inputs; 1 where it is open."""
+    first = {tensor.shape[0] for tensor in examine_model(model).inputs if tensor.shape}
+    return max((size for size in first if isinstance(size, int)), default=1)
+
+
+def _batches(data: CalibrationData, size: int) -> Iterator[tuple[list[str], dict[str, Array]]]:
+    """Yield samples as batches; an incomplete last one is filled with its own samples, which changes no range."""
+    samples = zip(data.names, data.read(), strict=True)
+    while taken := list(itertools.islice(samples, size)):
+        names = [name for name, _ in taken]
+        rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
+        yield names, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _count(histogram: Histogram, values: Array, tensor: str, document: onnx.ModelProto, names: Sequence[str]) -> None:
+    try:
+        histogram.add(values)
+    except ValueError as error:
+        maker = next((node for node in document.graph.node if tensor in node.output), None)
+        where = f"the output {tensor} of {maker.op_type} {maker.name}" if maker else f"the input {tensor}"
+        raise UsageProblem(
+            f"The float model itself makes {error} in {where} on the calibration sample {', '.join(names)}; a range "
+            "cannot be found. Check the sample, or the model with trtw verify."
+        ) from error

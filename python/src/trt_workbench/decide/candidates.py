@@ -1,0 +1,251 @@
+"""Candidates: the one way from a float model to one in another format, for every format."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import onnx
+
+from trt_workbench import __version__
+from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.onnxtools.opsets import OPSETS
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
+from trt_workbench.onnxtools.quantize.cast import cast_model
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
+from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
+from trt_workbench.onnxtools.quantize.lowered import Lowered
+from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
+from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.input_files import refuse_special
+
+# Of the smallest loss on the worst of three models (docs/benchmarks/precision).
+_METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
+_BLOCKED: tuple[To, ...] = ("mxfp8", "nvfp4", "int4-weights")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model in another format.
+
+    Attributes:
+        path: the ONNX file; its evidence lies beside it as `NAME.json` (`model.int8.onnx`: `model.int8.json`).
+        to: the format.
+        evidence: how it was made.
+    """
+
+    path: Path
+    to: To
+    evidence: Evidence
+
+
+def make_candidate(
+    model: Path,
+    to: To,
+    output: Path,
+    *,
+    calibration: CalibrationSettings | Calibrated | None = None,
+    placement: PlacementSettings | None = None,
+    on_progress: Progress | None = None,
+) -> Candidate:
+    """Make `model` in the format `to` and write it with its evidence, whole or not at all.
+
+    Args:
+        model: a float ONNX file.
+        to: the format.
+        output: the ONNX file to write.
+        calibration: the data, or what `calibrate` made of it (for several candidates of one model); formats with
+            scales found while running (mxfp8, nvfp4) and those of weights alone need none.
+        placement: what stays as it is, and how ranges are chosen; by default the format's own method, with what is
+            known to be sensitive left alone.
+        on_progress: called with the samples done and their total while ranges are found.
+
+    Returns:
+        The candidate.
+
+    Raises:
+        UsageProblem: the model cannot be made so, is quantised already, or the data do not fit it.
+        ComponentMissing: ONNX Runtime is absent, or transformers for a text.
+        OSError: the output cannot be written.
+    """
+    placement = placement or PlacementSettings()
+    _check_output(model, output)
+    method = _method(to, placement)
+    document, groups = prepare(model)
+    kept = kept_groups(document, groups, to, placement, model)
+    low = [group for group in groups if group.name not in kept]
+    if not low:
+        reasons = ", ".join(dict.fromkeys(kept.values()))
+        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+    document = raise_opset(document, to, model)  # before the data are run, which takes minutes
+    calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
+    ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
+    made = _lowered(document, low, to, ranges, placement)
+    names = {group.name for group in low}
+    kept |= {name: reason for name, reason in made.kept.items() if name in names}
+    others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
+    low = [group for group in low if group.name not in kept]
+    # weights of 4 bits are widened in front of the products
+    macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [group.macs for group in groups])
+    evidence = Evidence(
+        to=to,
+        method=method if calibrated else None,
+        calibrated=calibrated is None or calibrated.evidence.kind == "data",
+        calibration=calibrated.evidence if calibrated else None,
+        ranges=ranges,
+        kept=kept,
+        low_macs=macs,
+        low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
+        opset=opset(made.model),
+        source_opset=examine_model(model).opset,
+        notes=(*made.notes, *others, *_notes(to, opset(made.model), calibration)),
+        source=model.name,
+        source_sha256=hash_model(model),
+        versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
+    )
+    write_candidate(made.model, evidence, output)
+    return Candidate(output, to, evidence)
+
+
+def kept_groups(
+    document: onnx.ModelProto, groups: Sequence[Group], to: To, placement: PlacementSettings, model: Path
+) -> dict[str, str]:
+    """Return the groups that are left alone, each with the reason.
+
+    Args:
+        document: of `prepare`.
+        groups: of `prepare`.
+        to: the format.
+        placement: what is asked for.
+        model: for messages.
+
+    Raises:
+        UsageProblem: a name or pattern fits no group.
+    """
+    names = [group.name for group in groups]
+    sensitive = SENSITIVE.get(to, ()) if placement.keep_sensitive else ()
+    kept = {group.name: group.sensitive for group in groups if group.sensitive in sensitive}
+    if to in CALIBRATED and not placement.attention:
+        kept |= {group.name: "a product of two activations" for group in groups if group.op_type == ATTENTION}
+    if to in _BLOCKED:
+        kept |= without_form(document, groups, to)
+        last = heads(document, groups) if placement.keep_sensitive else {}
+        kept |= last if len(kept | last) < len(groups) else {}
+    for pattern in placement.keep:
+        found = [pattern] if pattern in names else fnmatch.filter(names, pattern)
+        if not found:
+            raise UsageProblem(f"There is no group {pattern!r} to leave alone; {did_you_mean(pattern, names)} {model}")
+        kept |= dict.fromkeys(found, "asked for")
+    return kept
+
+
+def _lowered(
+    document: onnx.ModelProto,
+    low: Sequence[Group],
+    to: To,
+    ranges: Mapping[str, TensorRange],
+    placement: PlacementSettings,
+) -> Lowered:
+    """Return the model with groups in a format."""
+    if to in ("fp16", "bf16"):
+        names = {name for group in low for name in group.nodes}
+        products = {name for group in quantisable(document) for name in group.nodes}
+        return cast_model(document, to, products - names)
+    if to in _BLOCKED:
+        quantize_blocks(document, low, to)
+    else:
+        thresholds = {name: found.threshold for name, found in ranges.items()}
+        insert_pairs(document, low, thresholds, to, compact=placement.compact)
+    return Lowered(document)
+
+
+def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:
+    """Write a model with its evidence inside and beside it; neither is there without the other.
+
+    Raises:
+        OSError: the folder is not writable or the disk is full.
+    """
+    entries = {entry.key: entry.value for entry in document.metadata_props} | {METADATA_KEY: evidence.short()}
+    onnx.helper.set_model_props(document, entries)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    try:
+        save_model(document, staging / output.name)
+        write_json(staging / evidence_path(output).name, evidence)
+        for file in sorted(staging.iterdir(), key=lambda one: one.name == output.name):  # the model last
+            file.replace(output.with_name(file.name))
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def evidence_path(model: Path) -> Path:
+    """Return where the whole evidence of a candidate lies."""
+    return model.with_suffix(".json")
+
+
+def _check_output(model: Path, output: Path) -> None:
+    """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
+    if output.suffix != ".onnx" or output.is_dir():
+        raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
+    sources = {os.path.realpath(file) for file in (model, *examine_model(model).external_files)}
+    for file in (output, evidence_path(output), output.with_name(f"{output.name}.data")):
+        refuse_special(file)
+        # not resolve(): on a ring of links it raises RuntimeError
+        if os.path.realpath(file) in sources:
+            raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
+
+
+def _method(to: To, placement: PlacementSettings) -> Method:
+    method = placement.method or _METHODS.get(to, "max")
+    if placement.method and to not in CALIBRATED:
+        raise UsageProblem(f"{to} has no ranges to find, so there is no method to choose.")
+    if to == "fp8" and method == "entropy":
+        raise UsageProblem(
+            "entropy compares distributions over the even steps of int8; take max, percentile or mse for fp8."
+        )
+    return method
+
+
+def _calibrated(
+    model: Path, calibration: CalibrationSettings | Calibrated | None, on_progress: Progress | None
+) -> Calibrated:
+    if not isinstance(calibration, Calibrated):
+        return calibrate(model, calibration or CalibrationSettings(), on_progress)
+    if calibration.source_sha256 != hash_model(model):
+        raise UsageProblem(f"The ranges were found on another model: {model}")
+    return calibration
+
+
+def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
+    if to not in CALIBRATED and isinstance(calibration, CalibrationSettings) and calibration.calibration:
+        return (f"The calibration data were not used: {to} has no ranges to find.",)
+    if to == "int8" and version > OPSETS["8.6"]:
+        return (
+            f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
+        )
+    return ()
+
+
+def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:
+    return sum(parts) / total if (total := sum(all_of)) else 0.0
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"

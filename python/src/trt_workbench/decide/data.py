@@ -1,0 +1,214 @@
+"""Calibration data as samples that are drawn by seed from all there are, each with a name for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.decide.settings import FEWEST_SAMPLES, CalibrationSettings
+from trt_workbench.engine.array_files import count_rows
+from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.onnxtools.quantize.kinds import RANDOM
+from trt_workbench.pipeline.calibration import calibration_images, image_transform
+from trt_workbench.system.input_files import read_text
+
+Sample = Mapping[str, NDArray[Any]]
+# Of noise: more of the same tells no more.
+_RANDOM_SAMPLES = 16
+_TEXT = (".txt",)
+# Arrays are looked at before the run, which takes minutes.
+_LOOKED_AT = 8
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Samples to find ranges on.
+
+    Attributes:
+        names: of the chosen samples, such as `a.jpg` or `b.npz row 3`.
+        available: how many there are to choose from; 0 of random ones.
+        transform: how files become tensors.
+        random: whether the samples are noise.
+        read: yields the samples by input, without the batch dimension, in the order of `names`.
+    """
+
+    names: tuple[str, ...]
+    available: int
+    transform: str
+    random: bool
+    read: Callable[[], Iterator[Sample]]
+
+
+def calibration_data(model: Path, settings: CalibrationSettings) -> CalibrationData:
+    """Return the samples that settings ask for.
+
+    Raises:
+        UsageProblem: there is no such data, it does not fit the model, or is too little.
+        ComponentMissing: a text needs transformers.
+    """
+    if settings.calibration is None:
+        raise UsageProblem(
+            "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
+            "--calibration random for a model that is labelled as not calibrated."
+        )
+    inputs = examine_model(model).inputs
+    if settings.calibration == RANDOM:
+        return _random(model, inputs, settings)
+    path = Path(settings.calibration)
+    if path.suffix in _TEXT and path.exists():
+        return _text(model, path, inputs, settings)
+    images = calibration_images(model, path, settings.family, settings.imgsz)
+    if images is None:
+        return _arrays(model, path, inputs, settings)
+    files = calibration_files(path)
+    chosen = [files[place] for place in _drawn(len(files), settings, path)]
+    read_image = images.read
+
+    def read() -> Iterator[Sample]:
+        for file in chosen:
+            sample = read_image(file)
+            check_sample(file, sample, inputs[0])
+            yield {inputs[0].name: sample}
+
+    return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
+
+
+def _drawn(available: int, settings: CalibrationSettings, path: Path) -> list[int]:
+    """Return which of the samples are used, in order. Raises UsageProblem if they are too few."""
+    if available < FEWEST_SAMPLES:
+        raise UsageProblem(
+            f"The calibration data hold {available} sample{'s' * (available != 1)}, and ranges from fewer than "
+            f"{FEWEST_SAMPLES} mean nothing; give more: {path}"
+        )
+    count = min(available, settings.samples)
+    return sorted(np.random.default_rng(settings.seed).choice(available, count, replace=False).tolist())
+
+
+def _arrays(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+    files = [file for file in calibration_files(path) if not holds_images(file)]
+    names = [tensor.name for tensor in inputs]
+    places = [(file, row) for file in files for row in range(count_rows(file))]
+    chosen = [places[place] for place in _drawn(len(places), settings, path)]
+
+    def read() -> Iterator[Sample]:
+        opened: Path | None = None
+        columns: dict[str, NDArray[Any]] = {}
+        for file, row in chosen:
+            if file != opened:
+                opened, columns = file, array_columns(file, names)
+            for tensor in inputs:
+                check_sample(file, columns[tensor.name][row], tensor)
+            yield {name: column[row] for name, column in columns.items()}
+
+    _check_values(model, settings, read, path)
+    return CalibrationData(tuple(f"{file} row {row}" for file, row in chosen), len(places), "arrays", False, read)
+
+
+def _check_values(model: Path, settings: CalibrationSettings, read: Callable[[], Iterator[Sample]], path: Path) -> None:
+    """Raise UsageProblem where arrays cannot be images as a detector's inference feeds them."""
+    transform = _transform(model, settings)
+    samples = [sample for sample, _ in zip(read(), range(_LOOKED_AT), strict=False)]
+    if transform is None or len(samples[0]) != 1:
+        return
+    values = [next(iter(sample.values())) for sample in samples]
+    least, most = min(float(one.min()) for one in values), max(float(one.max()) for one in values)
+    low, high = _fed(transform)
+    span = high - low
+    # a set of dark images reaches a twentieth of the range at least
+    if not (low - span * 0.1 <= least and low + span * 0.05 <= most <= high + span * 0.1):
+        raise UsageProblem(
+            f"The calibration arrays hold values from {least:.4g} to {most:.4g}, and inference feeds this model "
+            f"{low:.4g} to {high:.4g}: they were normalised in another way, or not at all. Prepare them as inference "
+            f"does, or give the images themselves: {path}"
+        )
+
+
+def _transform(model: Path, settings: CalibrationSettings) -> ImageTransform | None:
+    """Return how inference prepares images; None for a model that is no known detector."""
+    try:
+        return image_transform(model, settings.family, settings.imgsz)
+    except (UsageProblem, ComponentMissing):
+        if settings.family:
+            raise
+        return None
+
+
+def _fed(transform: ImageTransform) -> tuple[float, float]:
+    """Return the least and the largest value that a transform makes of pixels."""
+    ends = [
+        (grey * transform.scale - mean) / std
+        for grey in (0, 255)
+        for mean, std in zip(transform.mean, transform.std, strict=True)
+    ]
+    return min(ends), max(ends)
+
+
+def _text(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+    names = {tensor.name for tensor in inputs}
+    if "input_ids" not in names or names - known:
+        raise UsageProblem(
+            f"A text calibrates models that take {', '.join(sorted(known))} or some of them, input_ids always; this "
+            f"one takes {', '.join(sorted(names))}: give .npz files with these. Model: {model}"
+        )
+    tokenizer = load_tokenizer(examine_llm_directory(settings.tokenizer or model.parent))
+    try:
+        ids = tokenizer.encode(read_text(path)).ids
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"The calibration text is not UTF-8 ({error}): {path}") from error
+    shape = next(tensor.shape for tensor in inputs if tensor.name == "input_ids") or ()
+    fixed = shape[1] if len(shape) > 1 else None
+    window = fixed if isinstance(fixed, int) else settings.window
+    starts = range(0, len(ids) - window + 1, window)
+    chosen = [starts[place] for place in _drawn(len(starts), settings, path)]
+
+    def read() -> Iterator[Sample]:
+        for start in chosen:
+            made = {
+                "input_ids": ids[start : start + window],
+                "attention_mask": np.ones(window, np.int64),
+                "token_type_ids": np.zeros(window, np.int64),
+                "position_ids": np.arange(window),
+            }
+            yield {tensor.name: made[tensor.name].astype(tensor.dtype) for tensor in inputs}
+
+    labels = tuple(f"{path} tokens {start} to {start + window}" for start in chosen)
+    return CalibrationData(labels, len(starts), f"windows of {window} tokens", False, read)
+
+
+def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+    """Return noise: in the range of pixels as inference feeds them where the model is a detector."""
+    transform = _transform(model, settings)
+    specs = [
+        TensorSpec(one.name, one.dtype, tuple(dim if isinstance(dim, int) else None for dim in one.shape or ()))
+        for one in inputs
+    ]
+    symbols = {one.name: one.shape or () for one in inputs}
+    asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
+    shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=64)
+    count = min(settings.samples, _RANDOM_SAMPLES)
+
+    def read() -> Iterator[Sample]:
+        for number in range(count):
+            if asked and transform:
+                low, high = _fed(transform)
+                generator = np.random.default_rng([settings.seed, number])
+                noise = generator.uniform(low, high, transform.shape).astype(transform.dtype)
+                yield {specs[0].name: noise}
+            else:
+                drawn = random_inputs(specs, shapes, settings.seed + number)
+                yield {name: array[0] for name, array in drawn.items()}
+
+    return CalibrationData(tuple(f"random sample {number}" for number in range(count)), 0, "noise", True, read)

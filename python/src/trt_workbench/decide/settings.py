@@ -1,0 +1,62 @@
+"""What can be asked of a candidate, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.evaluate.coco_settings import read_size
+from trt_workbench.onnxtools.quantize.kinds import Method
+from trt_workbench.system.settings import Seed, Setting
+
+FEWEST_SAMPLES = 8
+"""Ranges from fewer are refused."""
+_DATA = "Calibration"
+_PLACEMENT = "What is quantised"
+
+
+@dataclass(frozen=True)
+class CalibrationSettings:
+    """Data that ranges of activations are found on; one run over it serves every method and candidate."""
+
+    calibration: Annotated[
+        str | None,
+        Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
+    ] = None
+    samples: Annotated[int, Setting("Use so many samples, drawn from all of them.", _DATA, min=FEWEST_SAMPLES)] = 128
+    percentile: Annotated[
+        float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
+    ] = 99.99
+    family: Annotated[
+        str | None, Setting("Detector family that images are prepared for; recognised by default.", _DATA)
+    ] = None
+    imgsz: Annotated[
+        tuple[int, int] | None,
+        Setting("Input size of a model that takes any, 640 or 480x640.", _DATA, kind=str, read=read_size),
+    ] = None
+    tokenizer: Annotated[
+        Path | None, Setting("Folder of the tokenizer for a text; the model's folder by default.", _DATA)
+    ] = None
+    window: Annotated[int, Setting("Tokens of a text that make one sample.", _DATA, min=2)] = 128
+    threads: Annotated[int | None, Setting("Processors that calibration may use; all by default.", _DATA, min=1)] = None
+    seed: Seed = 0
+
+
+@dataclass(frozen=True)
+class PlacementSettings:
+    """Which groups of a model are made low, and how ranges are chosen."""
+
+    method: Annotated[Method | None, Setting("How ranges are chosen: max, entropy, percentile or mse.", _PLACEMENT)] = (
+        None
+    )
+    keep: Annotated[
+        tuple[str, ...], Setting("Leave this group (a node, or a pattern as layers.0.*) alone; repeatable.", _PLACEMENT)
+    ] = ()
+    keep_sensitive: Annotated[
+        bool, Setting("Leave alone what is known to lose most (docs/guides/quantize.md).", _PLACEMENT)
+    ] = True
+    attention: Annotated[bool, Setting("Quantise products of two activations, too.", _PLACEMENT)] = False
+    compact: Annotated[
+        bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
+    ] = False

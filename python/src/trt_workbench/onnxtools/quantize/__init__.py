@@ -1,0 +1,1 @@
+"""Models in a lower precision, made from float ones."""

@@ -1,0 +1,223 @@
+"""Formats in blocks: MXFP8 and NVFP4 for weights and activations, 4-bit integers for weights.
+
+The forms are those that TensorRT's parser reads: activations through the nodes TRT_MXFP8DynamicQuantize and
+TRT_FP4DynamicQuantize of the domain `trt`, which find their scales while running; weights as codes and scales, with
+blocks along the products' inner dimension. MatMul and Gemm alone have such a form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
+from trt_workbench.onnxtools.quantize import formats
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.sanitize_graph import constants
+
+BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
+"""Values that share a scale; 4-bit integers take 128, or a whole channel."""
+_PRODUCTS = ("MatMul", "Gemm")
+_BEHIND_A_HEAD = frozenset(
+    {"Add", "Mul", "Cast", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Softmax"}
+)
+
+
+def without_form(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> dict[str, str]:
+    """Return the groups that have no form in a format of blocks, each with the reason."""
+    nodes = {node.name: node for node in model.graph.node}
+    shapes = {name: value.shape for name, value in constants(model.graph).items()}
+    found = {group.name: _reason(group, nodes[group.name], shapes, to) for group in groups}
+    return {name: reason for name, reason in found.items() if reason}
+
+
+def heads(model: onnx.ModelProto, groups: Sequence[Group]) -> dict[str, str]:
+    """Return the products that make an output by themselves, such as a language model's logits, with the reason.
+
+    They lose most for their arithmetic (docs/benchmarks/precision/formats.md), and nothing after them evens it out.
+    """
+    names = {group.name for group in groups if group.op_type in _PRODUCTS}
+    makers = {name: node for node in model.graph.node for name in node.output}
+    fixed = constants(model.graph).keys()
+    found: dict[str, str] = {}
+    for value in model.graph.output:
+        node = makers.get(value.name)
+        while node is not None and node.name not in names and node.op_type in _BEHIND_A_HEAD:
+            computed = [name for name in node.input if name and name not in fixed]
+            node = makers.get(computed[0]) if len(computed) == 1 else None
+        if node is not None and node.name in names:
+            found[node.name] = HEAD
+    return found
+
+
+def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> None:
+    """Bring groups into a format of blocks.
+
+    Args:
+        model: with float32 weights and a large enough operator set; changed.
+        groups: to be low; none that `without_form` names.
+        to: "mxfp8", "nvfp4" or "int4-weights".
+
+    Raises:
+        UsageProblem: weights are NaN or infinite.
+    """
+    low = {group.name: group for group in groups}
+    writer = _Writer(model, to)
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        if group := low.get(node.name):
+            if to in BLOCKS:
+                node.input[0] = writer.activation(node.input[0])
+            node.input[1] = writer.weight(group, node)
+        nodes += [*writer.nodes, node]
+        writer.nodes.clear()
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(writer.initializers)
+    used = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
+    for tensor in [one for one in model.graph.initializer if one.name in {group.weight for group in groups} - used]:
+        model.graph.initializer.remove(tensor)
+    if to in BLOCKS and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
+        model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))
+
+
+def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...]], to: To) -> str:
+    if group.op_type == ATTENTION:
+        return "a product of two activations"
+    if group.op_type not in _PRODUCTS:
+        return f"{to} has no convolutions"
+    shape = shapes[group.weight]
+    if len(shape) != 2:
+        return f"its weights have {len(shape)} dimensions, {to} takes matrices"
+    if _flag(node, "transA"):
+        return "its activations are transposed"
+    inner = shape[1] if _flag(node, "transB") else shape[0]
+    if to in BLOCKS and inner % BLOCKS[to]:
+        return f"{inner} inputs are no whole number of blocks of {BLOCKS[to]}"
+    return ""
+
+
+def _flag(node: onnx.NodeProto, name: str) -> bool:
+    return any(entry.name == name and entry.i for entry in node.attribute)
+
+
+class _Writer:
+    """Makes nodes and initialisers with names of their own.
+
+    Attributes:
+        nodes: made since the list was cleared.
+        initializers: all that were made.
+    """
+
+    def __init__(self, model: onnx.ModelProto, to: To) -> None:
+        self._values, self._to = constants(model.graph), to
+        self._taken = {name for node in model.graph.node for name in (*node.input, *node.output, node.name)}
+        self._taken |= self._values.keys()
+        self._done: dict[tuple[str, object], str] = {}
+        self._whole = ""
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+
+    def activation(self, name: str) -> str:
+        """Return the tensor behind the nodes that quantise an activation in blocks of its last axis, and widen it."""
+        if (name, "activation") not in self._done:
+            block = {"axis": -1, "block_size": BLOCKS[self._to]}
+            if self._to == "mxfp8":
+                kind = {"output_dtype": TensorProto.FLOAT8E4M3FN}
+                codes, scales = self._node("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
+            else:
+                # without data every block's scale is its own: up to 6 * 448 in steps of fp8
+                self._whole = self._whole or self._constant("nvfp4_activation_scale", np.float32(1))
+                kind = {"scale_type": TensorProto.FLOAT8E4M3FN}
+                codes, scales = self._node("TRT_FP4DynamicQuantize", [name, self._whole], name, 2, **block, **kind)
+            self._done[name, "activation"] = self._widened(name, codes, scales, self._whole)
+        return self._done[name, "activation"]
+
+    def weight(self, group: Group, node: onnx.NodeProto) -> str:
+        """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
+        transposed = _flag(node, "transB")
+        values = self._values[group.weight].astype(np.float32)
+        if not np.isfinite(values).all():
+            raise UsageProblem(
+                f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
+                "be quantised."
+            )
+        key = (group.weight, node.op_type if self._to in BLOCKS else transposed)
+        if key not in self._done:
+            rows = values if transposed else values.T  # [outputs, inputs]
+            made = self._integers(group.weight, rows, transposed) if self._to not in BLOCKS else None
+            self._done[key] = made or self._floats(group.weight, rows, node.op_type)
+        if self._to in BLOCKS and node.op_type == "Gemm" and not transposed:
+            kept = [entry for entry in node.attribute if entry.name != "transB"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, helper.make_attribute("transB", 1)])
+        return self._done[key]
+
+    def _floats(self, name: str, rows: NDArray[np.float32], operator: str) -> str:
+        """Return weights [outputs, inputs] in blocks of inputs; transposed where a MatMul reads them."""
+        if self._to == "mxfp8":
+            codes, scales = formats.mxfp8(rows)
+            whole = ""
+        else:
+            codes, scales, factor = formats.nvfp4(rows)
+            whole = self._constant(f"{name}_tensor_scale", factor)
+        made = self._widened(
+            name, self._constant(f"{name}_codes", codes), self._constant(f"{name}_scale", scales), whole
+        )
+        return made if operator == "Gemm" else self._node("Transpose", [made], name, domain="", perm=[1, 0])[0]
+
+    def _integers(self, name: str, rows: NDArray[np.float32], transposed: bool) -> str:
+        inner = rows.shape[1]
+        block = formats.INT4_BLOCK if inner % formats.INT4_BLOCK == 0 else inner
+        codes, scales = formats.int4(rows, block)
+        if not transposed:
+            codes, scales = np.ascontiguousarray(codes.T), np.ascontiguousarray(scales.T)
+        axis = {"axis": int(transposed)}
+        if block == inner:  # one scale for every output
+            scales, axis = scales.reshape(-1), {"axis": 1 - int(transposed)}
+        else:
+            axis["block_size"] = block
+        inputs = [self._constant(f"{name}_codes", codes), self._constant(f"{name}_scale", scales)]
+        return self._node("DequantizeLinear", inputs, name, domain="", **axis)[0]
+
+    def _widened(self, name: str, codes: str, scales: str, whole: str) -> str:
+        """Return the values of codes with blocks along the last axis."""
+        block = {"axis": -1, "block_size": BLOCKS[self._to]}
+        if self._to == "mxfp8":
+            kind = {"output_dtype": TensorProto.FLOAT}
+            return self._node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)[0]
+        scales = self._node("DequantizeLinear", [scales, whole], f"{name}_scale", domain="")[0]
+        return self._node("DequantizeLinear", [codes, scales], name, domain="", **block)[0]
+
+    def _node(
+        self,
+        operator: str,
+        inputs: list[str],
+        stem: str,
+        count: int = 1,
+        domain: str = TENSORRT_DOMAIN,
+        **attributes: Any,
+    ) -> list[str]:
+        names = [self._fresh(f"{stem}_{operator}" + (f"_{place}" if place else "")) for place in range(count)]
+        self.nodes.append(helper.make_node(operator, inputs, names, name=names[0], domain=domain, **attributes))
+        return names
+
+    def _constant(self, stem: str, values: Any) -> str:
+        name = self._fresh(stem)
+        self.initializers.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,291 @@
+"""A model in fp16 or bf16 as a strongly typed graph: every tensor has the type that it is computed in.
+
+Inputs and outputs stay fp32, with a Cast behind and before them. Constants are converted, not cast. What ONNX does not
+allow in the type stays fp32, as do squares and sums, and what is computed of integers alone (positions, sizes), which
+half types hold inexactly from 2048 (fp16) or 256 (bf16) on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.model_file import all_graphs
+from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
+from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.lowered import Lowered
+from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
+
+_TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
+_OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}
+_HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_LARGEST: dict[To, float] = {"fp16": 65504.0, "bf16": float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)}
+# A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.
+_AS_GOOD_AS_INFINITE = 1e8
+_INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
+
+
+def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = ()) -> Lowered:
+    """Return `model` with its fp32 arithmetic in fp16 or bf16.
+
+    Args:
+        model: with its weights; not changed.
+        to: "fp16" or "bf16".
+        keep: names of nodes that stay in fp32.
+
+    Returns:
+        The model; inputs and outputs have the names and types they had.
+
+    Raises:
+        UsageProblem: the model has no fp32 arithmetic, is in a half type already, or its operator set is too old.
+    """
+    if opset(model) < _OLDEST[to]:
+        raise UsageProblem(
+            f"The model is written in operator set {opset(model)}; {to} needs {_OLDEST[to]} or newer: export it again."
+        )
+    copy = onnx.inliner.inline_local_functions(model) if model.functions else onnx.ModelProto()
+    if not model.functions:
+        copy.CopyFrom(model)
+    with without_weights(copy):
+        inferred = onnx.shape_inference.infer_shapes(copy)
+    floats = [tensor for tensor in copy.graph.initializer if tensor.data_type in _HALVES]
+    if floats:
+        kind = TensorProto.DataType.Name(floats[0].data_type).lower()
+        raise UsageProblem(f"The model is in a lower precision already: {floats[0].name} is {kind}.")
+    result = Lowered(copy)
+    caster = _Caster(result, to, frozenset(keep))
+    caster.graph(copy.graph, inferred.graph, _Scope())
+    if not caster.lowered:
+        raise UsageProblem(f"Nothing in the model computes in fp32 and could be in {to}.")
+    if caster.clamped:
+        names = ", ".join(caster.clamped[:5]) + (f" and {len(caster.clamped) - 5} more" if caster.clamped[5:] else "")
+        result.notes.append(f"Constants beyond {_LARGEST[to]:g} that stand for infinity became that: {names}.")
+    return result
+
+
+class _Scope:
+    """What is known of tensors in a graph and around it.
+
+    Attributes:
+        types: element types in the model as it was.
+        versions: the name of a tensor in each type that it is had in.
+        constants: values of constants in fp32.
+        exact: tensors that are computed of integers or sums alone, and stay in fp32.
+    """
+
+    def __init__(self, outer: _Scope | None = None) -> None:
+        self.types: dict[str, int] = dict(outer.types) if outer else {}
+        self.versions: dict[str, dict[int, str]] = (
+            {name: dict(found) for name, found in outer.versions.items()} if outer else {}
+        )
+        self.constants: dict[str, Array] = dict(outer.constants) if outer else {}
+        self.exact: set[str] = set(outer.exact) if outer else set()
+
+
+class _Caster:
+    def __init__(self, result: Lowered, to: To, keep: frozenset[str]) -> None:
+        self._result, self._name, self._low, self._keep = result, to, _TYPES[to], keep
+        self._opset = opset(result.model)
+        self._taken = {name for graph in all_graphs(result.model) for name in _names(graph)}
+        self.lowered = 0
+        self.clamped: list[str] = []
+        self._nodes: list[onnx.NodeProto] = []
+        self._added: list[onnx.TensorProto] = []
+
+    def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto, scope: _Scope) -> None:
+        """Rewrite a graph in place; its own inputs and outputs stay in fp32."""
+        outer = self._nodes, self._added
+        self._nodes, self._added = [], []
+        for value in (*inferred.value_info, *inferred.input, *inferred.output):
+            scope.types[value.name] = value.type.tensor_type.elem_type
+        inputs = {value.name for value in graph.input}
+        for tensor in graph.initializer:
+            scope.types[tensor.name] = tensor.data_type
+            if tensor.data_type == TensorProto.FLOAT and tensor.name not in inputs:
+                scope.constants[tensor.name] = numpy_helper.to_array(tensor)
+        outputs = {value.name for value in graph.output}
+        for node, facts in zip(list(graph.node), inferred.node, strict=True):
+            if node.op_type == "Constant" and node.domain in STANDARD:
+                self._constant(node, scope)
+            elif has_subgraph(node):
+                self._control(node, facts, scope)
+            else:
+                self._node(node, scope, outputs)
+        self._finish(graph)
+        self._nodes, self._added = outer
+
+    def _finish(self, graph: onnx.GraphProto) -> None:
+        used = {name for node in self._nodes for name in _reads(node)} | {value.name for value in graph.output}
+        own = {value.name for value in graph.input}
+        initial = [tensor for tensor in (*graph.initializer, *self._added) if tensor.name in used | own]
+        nodes = [one for one in self._nodes if one.op_type != "Constant" or one.output[0] in used]
+        for field, values in ((graph.initializer, initial), (graph.node, nodes)):
+            kept = list(values)
+            del field[:]
+            field.extend(kept)  # type: ignore[arg-type]
+        del graph.value_info[:]
+
+    def _constant(self, node: onnx.NodeProto, scope: _Scope) -> None:
+        value = constant_value(node)
+        if value is not None and value.dtype == np.float32:
+            scope.types[node.output[0]] = TensorProto.FLOAT
+            scope.constants[node.output[0]] = value
+        self._nodes.append(node)
+
+    def _control(self, node: onnx.NodeProto, facts: onnx.NodeProto, scope: _Scope) -> None:
+        """Rewrite the bodies of If, Loop and Scan; what goes in and out of them stays in fp32."""
+        for body, known in zip(subgraphs(node), subgraphs(facts), strict=True):
+            inner = _Scope(scope)
+            for name in (*(one.name for one in body.input), *(one.name for one in body.initializer)):
+                inner.versions.pop(name, None)
+                inner.constants.pop(name, None)
+            self.graph(body, known, inner)
+            for value in body.output:  # captured as it is
+                if value.name in scope.versions and TensorProto.FLOAT not in scope.versions[value.name]:
+                    value.name = self._as(value.name, TensorProto.FLOAT, scope)
+        self._wire(node, scope, [False] * len(node.input))
+        self._nodes.append(node)
+
+    def _node(self, node: onnx.NodeProto, scope: _Scope, outputs: set[str]) -> None:
+        places = [place for place, name in enumerate(node.input) if scope.types.get(name) == TensorProto.FLOAT]
+        rules = NodeTypes(node, self._opset)
+        wide = self._stays_wide(node, scope, [node.input[place] for place in places])
+        reason = self._reason(node, scope, places, rules)
+        if reason:
+            self._result.kept[node.name or node.output[0]] = reason
+        low = not (wide or reason) and rules.known
+        if low and node.op_type in ("Cast", "ConstantOfShape"):
+            low = self._retyped(node, scope)
+        self._wire(node, scope, [low and rules.input_may_be(place, self._low) for place in range(len(node.input))])
+        if wide and node.op_type not in BOUNDED:
+            scope.exact.update(node.output)
+        after = []
+        for place, name in enumerate(node.output):
+            if not name or scope.types.get(name) != TensorProto.FLOAT:
+                continue
+            if not (low and rules.output_may_be(place, self._low)):
+                scope.versions[name] = {TensorProto.FLOAT: name}
+                continue
+            self.lowered += bool(places)
+            scope.versions[name] = {self._low: name}
+            if name in outputs:
+                node.output[place] = self._fresh(f"{name}_{self._name}")
+                scope.versions[name] = {self._low: node.output[place], TensorProto.FLOAT: name}
+                made = helper.make_node("Cast", [node.output[place]], [name], f"{name}_cast", to=TensorProto.FLOAT)
+                after.append(made)
+        self._nodes += [node, *after]
+
+    def _stays_wide(self, node: onnx.NodeProto, scope: _Scope, floats: list[str]) -> bool:
+        """Whether a node's results stay in fp32 unasked: sums, squares, and what is made of integers alone."""
+        if node.op_type == "Cast":
+            return scope.types.get(node.input[0]) in _INTEGERS or node.input[0] in scope.exact
+        if node.op_type in WIDE:
+            return True
+        given = [scope.constants[name] for name in floats if name in scope.constants]
+        if any(self._beyond(value).size for value in given):  # a mask
+            return False
+        computed = [name for name in floats if name not in scope.constants]
+        if not computed:
+            return bool(given) and node.op_type in SHAPES_CONSTANTS
+        weighted = node.op_type in PRODUCTS and any(value.ndim > 1 for value in given)
+        return not weighted and all(name in scope.exact for name in computed)
+
+    def _beyond(self, value: Array) -> Array:
+        """Return the absolute values that are finite in a constant and would not be in the type."""
+        finite = np.abs(value[np.isfinite(value)])
+        return finite[finite > _LARGEST[self._name]]
+
+    def _reason(self, node: onnx.NodeProto, scope: _Scope, places: list[int], rules: NodeTypes) -> str | None:
+        """Return why a node that computes on floats has to stay in fp32, if it has to."""
+        if not places:
+            return "asked for" if node.name in self._keep else None
+        if node.name in self._keep:
+            return "asked for"
+        if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
+            return f"{node.op_type} has no form in {self._name} in operator set {self._opset}"
+        if any(attribute.name == "block_size" for attribute in node.attribute):
+            return "it widens blocks of a narrower format"
+        for place in places:
+            value = scope.constants.get(node.input[place])
+            if value is None or not rules.input_may_be(place, self._low):
+                continue
+            beyond = self._beyond(value)
+            if beyond.size and (node.op_type in PRODUCTS or beyond.min() < _AS_GOOD_AS_INFINITE):
+                return f"{node.input[place]} has {float(beyond.max()):g}, beyond {_LARGEST[self._name]:g}"
+            if value.size == 1 and value.any() and not self._converted(value).any():
+                return f"{node.input[place]} is {float(value.reshape(-1)[0]):g}, which is 0 in {self._name}"
+        return None
+
+    def _retyped(self, node: onnx.NodeProto, scope: _Scope) -> bool:
+        """Let a node that says its type itself make the low one; say whether it does."""
+        if scope.types.get(node.output[0]) != TensorProto.FLOAT:
+            return False
+        if node.op_type == "Cast":
+            next(one for one in node.attribute if one.name == "to").i = self._low
+            return True
+        given = next((numpy_helper.to_array(one.t) for one in node.attribute if one.name == "value"), None)
+        value = self._converted(np.zeros(1, np.float32) if given is None else given, node.output[0])
+        del node.attribute[:]
+        node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(value)))
+        return True
+
+    def _wire(self, node: onnx.NodeProto, scope: _Scope, low: Iterable[bool]) -> None:
+        """Let a node read its float inputs in the types it takes."""
+        for place, is_low in enumerate(low):
+            name = node.input[place]
+            if name and scope.types.get(name) == TensorProto.FLOAT:
+                # a Cast takes either
+                free = node.op_type == "Cast" and self._low in scope.versions.get(name, {})
+                node.input[place] = self._as(name, self._low if is_low or free else TensorProto.FLOAT, scope)
+
+    def _as(self, name: str, kind: int, scope: _Scope) -> str:
+        """Return the name of a tensor in a type, with the node or constant that makes it."""
+        versions = scope.versions.setdefault(name, {TensorProto.FLOAT: name})
+        if kind not in versions:
+            suffix = self._name if kind == self._low else "fp32"
+            versions[kind] = self._fresh(f"{name}_{suffix}")
+            if name in scope.constants:
+                value = self._converted(scope.constants[name], name)
+                self._added.append(numpy_helper.from_array(value, versions[kind]))
+            else:
+                (source,) = versions.keys() - {kind}
+                made = helper.make_node("Cast", [versions[source]], [versions[kind]], f"{versions[kind]}_cast", to=kind)
+                self._nodes.append(made)
+        return versions[kind]
+
+    def _fresh(self, name: str) -> str:
+        """Return a name that no tensor of any graph of the model has."""
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _converted(self, value: Array, name: str = "") -> Array:
+        """Return a constant in the low type; finite values stay finite, which is noted under `name`."""
+        largest = _LARGEST[self._name]
+        clipped = np.where(np.isfinite(value), np.clip(value, -largest, largest), value)
+        if name and self._beyond(value).size and name not in self.clamped:
+            self.clamped.append(name)
+        return np.asarray(clipped.astype(np.float16 if self._name == "fp16" else ml_dtypes.bfloat16))
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of a graph's own tensors."""
+    values = (*graph.input, *graph.output, *graph.initializer)
+    return {value.name for value in values} | {name for node in graph.node for name in (*node.input, *node.output)}
+
+
+def _reads(node: onnx.NodeProto) -> set[str]:
+    """Return what a node and the graphs in it read."""
+    found = set(node.input)
+    for graph in subgraphs(node):
+        found |= {value.name for value in graph.output}
+        for inner in graph.node:
+            found |= _reads(inner)
+    return found

@@ -1,0 +1,58 @@
+"""Which tensors of a node may be in fp16 or bf16: by ONNX's own schemas, and by what loses its meaning there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+from onnx import TensorProto
+
+from trt_workbench.onnxtools.proto import STANDARD
+
+TYPE_STRINGS = {TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)"}
+# Squares and sums leave fp16's range, and bf16 adds few digits: a variance of values around 300 is infinite in fp16.
+WIDE = frozenset(
+    {"Pow", "CumSum", "ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"}
+    | {"ReduceLogSum", "ReduceLogSumExp"}
+)
+# Their results are small whatever comes in: they end what has to stay wide.
+BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "Erf", "Atan"})
+# They multiply data with weights, which is what is made low.
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+# What brings small constants into shape, such as the frequencies that positions are multiplied by.
+SHAPES_CONSTANTS = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Concat", "Slice", "Tile", "Flatten"})
+# ONNX Runtime draws float and double alone.
+_FP32_ONLY = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
+
+
+class NodeTypes:
+    """The types that a node's tensors may have.
+
+    Attributes:
+        known: whether ONNX knows the operator and it takes tensors alone.
+    """
+
+    def __init__(self, node: onnx.NodeProto, opset: int) -> None:
+        """Look up `node` in the operator set of version `opset`."""
+        self.known = False
+        self._inputs: list[frozenset[str]] = []
+        self._outputs: list[frozenset[str]] = []
+        if node.domain not in STANDARD or node.op_type in _FP32_ONLY or not onnx.defs.has(node.op_type, opset, ""):
+            return
+        schema = onnx.defs.get_schema(node.op_type, opset, "")
+        allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in schema.type_constraints}
+        self._inputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.inputs]
+        self._outputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.outputs]
+        self.known = all(kind.startswith("tensor(") for kinds in (*self._inputs, *self._outputs) for kind in kinds)
+
+    def input_may_be(self, place: int, low: int) -> bool:
+        """Whether an input may be of the type `low`; further inputs are as the last."""
+        return self.known and _may_be(self._inputs, place, low)
+
+    def output_may_be(self, place: int, low: int) -> bool:
+        """Whether an output may be of the type `low`; further outputs are as the last."""
+        return self.known and _may_be(self._outputs, place, low)
+
+
+def _may_be(kinds: Sequence[frozenset[str]], place: int, low: int) -> bool:
+    return bool(kinds) and TYPE_STRINGS[low] in kinds[min(place, len(kinds) - 1)]

@@ -1,0 +1,110 @@
+"""What a candidate was made by: the evidence of its calibration, which travels inside the ONNX file and beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trt_workbench.onnxtools.quantize.kinds import Method, To
+from trt_workbench.system.input_files import parse_json
+
+METADATA_KEY = "trtw.quantization"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TensorRange(_Part):
+    """What calibration saw of one activation, and what range was taken.
+
+    Attributes:
+        largest: largest absolute value over all samples.
+        threshold: absolute value that the largest code stands for; larger values are clipped.
+        clipped: share of the values seen that are larger than `threshold`.
+    """
+
+    largest: float
+    threshold: float
+    clipped: float
+
+
+class CalibrationEvidence(_Part):
+    """The data that ranges were found on.
+
+    Attributes:
+        kind: "data", or "random" where there was none.
+        samples: how many were used.
+        available: how many there were; 0 of random ones.
+        data_sha256: hash of the samples used with their transform; None of random ones.
+        transform: how files became tensors.
+        seed: of the choice of samples, or of the random ones.
+        percentile: of the method of that name.
+    """
+
+    kind: Literal["data", "random"]
+    samples: int
+    available: int
+    data_sha256: str | None
+    transform: str
+    seed: int
+    percentile: float
+
+
+class Evidence(_Part):
+    """How a candidate was made.
+
+    Attributes:
+        to: its format.
+        method: of choosing ranges; None where the format needs none.
+        calibrated: whether activations have ranges from real data, or need none.
+        calibration: the data; None where the format needs none.
+        ranges: by tensor of the source model.
+        kept: groups left as they were, with the reason.
+        low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
+        low_weights: share of the weights' elements that are.
+        opset: operator set of the candidate.
+        source_opset: of the source model.
+        notes: what a person should know, in sentences.
+        source: file name of the source model.
+        source_sha256: its hash, external data included.
+        versions: of onnx, onnxruntime, numpy and this package.
+    """
+
+    schema_version: Literal[1] = 1
+    to: To
+    method: Method | None = None
+    calibrated: bool
+    calibration: CalibrationEvidence | None = None
+    ranges: dict[str, TensorRange] = {}
+    kept: dict[str, str] = {}
+    low_macs: float
+    low_weights: float
+    opset: int
+    source_opset: int
+    notes: tuple[str, ...] = ()
+    source: str
+    source_sha256: str
+    versions: dict[str, str]
+
+    def short(self) -> str:
+        """Return the JSON that the ONNX file carries: without what may be long: ranges, names of groups, notes."""
+        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes"})
+
+
+def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
+    """Return the short evidence in a model's metadata; None of a model without one, or with one that is damaged."""
+    try:
+        return Evidence.model_validate_json(metadata[METADATA_KEY]) if METADATA_KEY in metadata else None
+    except ValidationError:
+        return None
+
+
+def is_calibrated(metadata: Mapping[str, str]) -> bool:
+    """Return False where a model's metadata says that its ranges come from noise, or is damaged there."""
+    try:
+        return METADATA_KEY not in metadata or parse_json(metadata[METADATA_KEY])["calibrated"] is True
+    except (ValueError, TypeError, KeyError):
+        return False

@@ -1,0 +1,222 @@
+"""What of a model can be quantised: one group for every operation that hardware computes in low precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import onnx
+
+from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
+from trt_workbench.onnxtools.proto import STANDARD, Shape
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
+from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
+
+ATTENTION = "attention"
+# Of a dynamic dimension other than the first, where arithmetic is counted.
+_SIZE = 64
+_FEW = 16
+DEPTHWISE, HEAD, FEW_CHANNELS = "depthwise", "it makes an output", f"at most {_FEW} input channels"
+SENSITIVE: dict[To, tuple[str, ...]] = {"int8": (DEPTHWISE, HEAD), "fp8": (DEPTHWISE, HEAD, FEW_CHANNELS)}
+"""What is left alone by default, by format: where it brought more than its arithmetic (docs/benchmarks/precision)."""
+_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One operation that can be in low precision, or stay as it is.
+
+    Attributes:
+        name: of its node; unique, the same in every candidate of a model.
+        nodes: names of the nodes that it is made of.
+        op_type: Conv, ConvTranspose, Gemm or MatMul, with constant weights; or "attention" for a product of two
+            activations.
+        macs: multiply-accumulates of one sample, with 64 for a dynamic dimension; 0 where no shape is known.
+        weight_elements: elements of its weights; 0 of attention products.
+        activations: tensors that it multiplies and that have ranges.
+        weight: the constant that it multiplies; "" of attention products.
+        axis: of the weight's output channels; None where one scale must serve all.
+        sensitive: what makes it lose much, a reason of SENSITIVE; "" where nothing does.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    op_type: str
+    macs: int
+    weight_elements: int
+    activations: tuple[str, ...] = ()
+    weight: str = ""
+    axis: int | None = None
+    sensitive: str = ""
+
+
+def quantisable(model: onnx.ModelProto) -> tuple[Group, ...]:
+    """Return the groups of a model's main graph, in its order; nodes without a name of their own get one in it.
+
+    A product of two activations counts where both depend on the model's inputs.
+    """
+    index = GraphIndex(model)
+    index.tensors = _sized(model)
+    computed = _computed(model)
+    groups = tuple(_groups(index, computed))
+    heads = _heads(index, {group.name for group in groups})
+    return tuple(
+        replace(group, sensitive=HEAD) if group.name in heads and group.sensitive != DEPTHWISE else group
+        for group in groups
+    )
+
+
+class Residual(NamedTuple):
+    """An addition that a convolution can take in: its node, the convolution's, and the place of its other input."""
+
+    add: str
+    convolution: str
+    past: int
+    tensor: str
+
+
+def residuals(model: onnx.ModelProto) -> Iterator[Residual]:
+    """Yield the additions of two computed tensors of one shape of which a convolution makes one for the addition alone.
+
+    TensorRT fuses such an addition into the convolution, in int8 where the other input is int8. Where convolutions make
+    both, there are two. Nodes have names.
+    """
+    index = GraphIndex(model)
+    index.tensors = _sized(model)
+    outputs = {value.name for value in model.graph.output}
+    for node in index.nodes:
+        if node.op_type != "Add" or node.domain not in STANDARD or len(set(node.input)) < 2:
+            continue
+        shapes = [index.facts(name).shape for name in node.input]
+        if shapes[0] is None or shapes[0] != shapes[1] or set(node.input) & index.constants:
+            continue
+        for place, name in enumerate(node.input):
+            maker = index.nodes[index.producer[name]] if name in index.producer else None
+            if maker and maker.op_type == "Conv" and len(index.users[name]) == 1 and name not in outputs:
+                yield Residual(node.name, maker.name, 1 - place, node.input[1 - place])
+
+
+def tensor_elements(model: onnx.ModelProto) -> dict[str, int]:
+    """Return how many elements each tensor of known shape has, for one sample."""
+    shapes = {name: facts.shape for name, facts in _sized(model).items()}
+    return {name: _product(shape) for name, shape in shapes.items() if shape is not None}
+
+
+def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
+    for node in index.nodes:
+        if node.domain not in STANDARD or node.op_type not in _WEIGHTED or len(node.input) < 2:
+            continue
+        first, second = node.input[:2]
+        if first not in computed:
+            continue
+        shape = index.facts(second).shape
+        if second in index.constants and shape and len(shape) > 1 and all(isinstance(dim, int) for dim in shape):
+            dims = tuple(int(dim or 0) for dim in shape)
+            yield Group(
+                name=node.name,
+                nodes=(node.name,),
+                op_type=node.op_type,
+                macs=_macs(node, index, dims),
+                weight_elements=math.prod(dims),
+                activations=(first,),
+                weight=second,
+                axis=_axis(node, dims),
+                sensitive=_sensitive(node, dims),
+            )
+        elif second in computed and node.op_type in ("MatMul", "Gemm"):
+            inner = (index.facts(first).shape or (0,))[-1]
+            macs = _elements(index, node.output[0]) * (inner if isinstance(inner, int) else _SIZE)
+            yield Group(node.name, (node.name,), ATTENTION, macs, 0, tuple(dict.fromkeys((first, second))))
+
+
+def _sensitive(node: onnx.NodeProto, dims: tuple[int, ...]) -> str:
+    group = _attribute(node, "group", 1)
+    if node.op_type == "Conv" and group > 1 and dims[1] == 1:
+        return DEPTHWISE
+    if node.op_type == "Conv" and dims[1] * group <= _FEW:
+        return FEW_CHANNELS
+    return ""
+
+
+def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
+    """Return the axis of a weight's output channels."""
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose":  # [input, output / groups, …]: with groups, one slice serves several outputs
+        return 1 if _attribute(node, "group", 1) == 1 else None
+    if node.op_type == "Gemm":
+        return 0 if _attribute(node, "transB", 0) else 1
+    return len(dims) - 1
+
+
+def _macs(node: onnx.NodeProto, index: GraphIndex, dims: tuple[int, ...]) -> int:
+    if node.op_type in ("Conv", "ConvTranspose"):  # every input of a transposed one is multiplied
+        return _elements(index, (node.output if node.op_type == "Conv" else node.input)[0]) * math.prod(dims[1:])
+    inner = dims[1] if node.op_type == "Gemm" and _attribute(node, "transB", 0) else dims[-2]
+    return _elements(index, node.output[0]) * inner
+
+
+def _elements(index: GraphIndex, name: str) -> int:
+    shape = index.facts(name).shape
+    return 0 if shape is None else _product(shape)
+
+
+def _product(shape: Shape) -> int:
+    return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
+
+
+def _computed(model: onnx.ModelProto) -> set[str]:
+    """Return the tensors that depend on the model's inputs."""
+    found = {value.name for value in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if found & set(node.input) or any(entry.HasField("g") for entry in node.attribute):
+            found.update(node.output)
+    return found
+
+
+def _heads(index: GraphIndex, groups: set[str]) -> set[str]:
+    """Return the convolutions whose results reach an output of the model through no other group.
+
+    Convolutions alone: along the residual stream of a transformer every layer's last product would count. Nor is the
+    way past a convolution followed, along which every block of a residual network would.
+    """
+    waiting, seen, found = [value.name for value in index.model.graph.output], set[str](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in index.producer:
+            continue
+        seen.add(name)
+        node = index.nodes[index.producer[name]]
+        if node.name not in groups:
+            made = [one for one in node.input if _maker(index, one) in groups]
+            waiting += made if node.op_type == "Add" and made else node.input
+        elif node.op_type == "Conv":
+            found.add(node.name)
+    return found
+
+
+def _maker(index: GraphIndex, name: str) -> str:
+    return index.nodes[index.producer[name]].name if name in index.producer else ""
+
+
+def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
+    """Return types and shapes of all tensors, with 1 for a dynamic batch and 64 for any other dynamic dimension."""
+    with without_weights(model) if weight_bytes(model) > MOST_WEIGHTS else nullcontext():
+        light = onnx.ModelProto()
+        light.CopyFrom(model)
+    del light.graph.value_info[:]
+    for value in light.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                dim.dim_value = _SIZE if axis else 1
+    for value in light.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return GraphIndex(onnx.shape_inference.infer_shapes(light, data_prop=True)).tensors

@@ -1,0 +1,106 @@
+"""The float model that candidates are made from: read, named, of a large enough operator set, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, version_converter
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_index import GraphIndex
+from trt_workbench.onnxtools.model_file import checked_on_error, load_model
+from trt_workbench.onnxtools.preflight import QUANTIZERS, examine_model
+from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.quantize.groups import Group, quantisable
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.sanitize_graph import constants, set_constant, use_counts
+
+# Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
+OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
+_IR_VERSIONS: dict[To, int] = {"int8": 7, "fp8": 9, "mxfp8": 9, "nvfp4": 11, "int4-weights": 10, "fp16": 3, "bf16": 10}
+_QUANTISED = (
+    "QLinear",
+    "Integer",
+    "MatMulNBits",
+    "DynamicQuantize",
+    "GatherBlockQuantized",
+    "MatMulBnb4",
+    "QGemm",
+    "TRT_FP",
+)
+
+
+def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
+    """Return a float model with a name for every node, transposed weights folded, and what of it can be quantised.
+
+    Raises:
+        UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
+    """
+    facts = examine_model(path)
+    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
+    if found:
+        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
+    model = load_model(path)
+    with checked_on_error(path):
+        _drop_defaults(model)
+        GraphIndex(model)  # names the nodes
+        _fold_transposed(model)
+        groups = quantisable(model)
+    if not any(group.weight for group in groups):
+        raise UsageProblem(
+            "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
+            f"weights; it has {', '.join(facts.operators)}: {path}"
+        )
+    values = constants(model.graph)
+    if wrong := next((one for one in groups if one.weight and values[one.weight].dtype != np.float32), None):
+        raise UsageProblem(
+            f"The weights of {wrong.op_type} {wrong.name} are {values[wrong.weight].dtype.name}; export the model in "
+            f"float32: {path}"
+        )
+    return model, groups
+
+
+def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
+    """Return the model in an operator set that has what a format needs.
+
+    Raises:
+        UsageProblem: ONNX's converter cannot bring it there.
+    """
+    old, needed = opset(model), OPSETS[to]
+    if old < needed:
+        try:
+            model = version_converter.convert_version(model, needed)
+        except (RuntimeError, ValueError, IndexError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UsageProblem(
+                f"{to} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); export "
+                f"it with opset {needed} or newer: {path}"
+            ) from error
+    model.ir_version = max(model.ir_version, _IR_VERSIONS[to])
+    return model
+
+
+def _drop_defaults(model: onnx.ModelProto) -> None:
+    """Make constants of weights that are inputs with an initial value, as older exporters wrote them."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for value in [one for one in model.graph.input if one.name in weights]:
+        model.graph.input.remove(value)
+        model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
+
+
+def _fold_transposed(model: onnx.ModelProto) -> None:
+    """Make constants of transposed weights, which exporters leave in front of matrix products."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    readers = {name for node in model.graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input[1:2]}
+    for node in [one for one in model.graph.node if one.op_type == "Transpose" and one.input[0] in weights]:
+        if node.output[0] not in readers:
+            continue
+        order = next((tuple(entry.ints) for entry in node.attribute if entry.name == "perm"), None)
+        values = np.transpose(numpy_helper.to_array(weights[node.input[0]]), order)
+        model.graph.node.remove(node)
+        set_constant(model.graph, node.output[0], values)
+    read = use_counts(model.graph)
+    for tensor in [one for one in model.graph.initializer if one.name in weights and not read[one.name]]:
+        model.graph.initializer.remove(tensor)

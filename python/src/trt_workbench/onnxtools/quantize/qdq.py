@@ -1,0 +1,182 @@
+"""QuantizeLinear and DequantizeLinear nodes around what is to be low, placed by the rules of TensorRT.
+
+One pair a tensor in front of the operations that multiply, so that all of them share its scale, and nothing in front of
+anything else: what a convolution and a concatenation both read stays float for the latter. Weights have a scale for
+every output channel, zero points are 0, biases stay float (NVIDIA, Working with Quantized Types).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
+from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
+from trt_workbench.onnxtools.sanitize_graph import constants
+
+_CODES = {
+    "int8": (TensorProto.INT8, np.dtype(np.int8)),
+    "fp8": (TensorProto.FLOAT8E4M3FN, np.dtype(ml_dtypes.float8_e4m3fn)),
+}
+_LOW_OPERATORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+def ranged_tensors(model: onnx.ModelProto, groups: Sequence[Group], *, every_choice: bool = False) -> tuple[str, ...]:
+    """Return the activations that need ranges where `groups` are low, in the graph's order.
+
+    Args:
+        model: with named nodes.
+        groups: of it.
+        every_choice: also what any choice among the groups needs.
+    """
+    names = {group.name for group in groups}
+    found = residuals(model) if every_choice else _past(model, names).values()
+    past = [one.tensor for one in found if one.convolution in names]
+    return tuple(dict.fromkeys([*(name for group in groups for name in group.activations), *past]))
+
+
+def _past(model: onnx.ModelProto, low: Container[str]) -> dict[str, Residual]:
+    """Return by addition the input that is quantised: one of two, as the convolution of the other is fused."""
+    return {one.add: one for one in reversed([*residuals(model)]) if one.convolution in low}
+
+
+def insert_pairs(
+    model: onnx.ModelProto, groups: Sequence[Group], thresholds: Mapping[str, float], to: To, *, compact: bool = False
+) -> None:
+    """Put the pairs into a model.
+
+    Args:
+        model: with float32 weights and a large enough operator set; changed.
+        groups: to be low, those of `quantisable`.
+        thresholds: by activation, the absolute value that the largest code stands for.
+        to: "int8" or "fp8".
+        compact: keep int8 weights as integers, without QuantizeLinear, a quarter of the size; TensorRT 8.6 takes them
+            as float alone. Those of fp8 are always kept so.
+
+    Raises:
+        UsageProblem: weights are NaN or infinite.
+    """
+    low = {group.name: group for group in groups}
+    writer = _Writer(model, to, compact=compact or to == "fp8")
+    past = _past(model, low)
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        group = low.get(node.name) if node.op_type in _LOW_OPERATORS else None
+        for place, name in enumerate(node.input):
+            if group and name in group.activations and place < 2:
+                node.input[place] = writer.activation(name, thresholds[name])
+            elif group and name == group.weight and place == 1:
+                node.input[place] = writer.weight(group)
+            elif node.name in past and past[node.name].past == place:
+                node.input[place] = writer.activation(name, thresholds[name])
+        nodes += [*writer.taken(), node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(writer.initializers)
+    kept = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
+    for tensor in [one for one in model.graph.initializer if one.name in writer.replaced - kept]:
+        model.graph.initializer.remove(tensor)
+
+
+def quantised_weight(
+    values: NDArray[np.float32], axis: int | None, to: To
+) -> tuple[NDArray[np.generic], NDArray[np.float32]]:
+    """Return codes and scales of a weight, symmetric, with the largest value of a channel at the largest code.
+
+    Args:
+        values: float32, finite.
+        axis: of the channels; None for one scale.
+        to: "int8" or "fp8".
+
+    Returns:
+        Codes of the weight's shape, and scales float32 [channels], or a scalar.
+    """
+    others = None if axis is None else tuple(one for one in range(values.ndim) if one != axis)
+    tops = np.max(np.abs(values), axis=others)
+    scales = np.array([scale_of(float(top), to) for top in np.atleast_1d(tops)], np.float32).reshape(tops.shape)
+    shape = [-1 if one == axis else 1 for one in range(values.ndim)]
+    codes = quantiser(to)((values / scales.reshape(shape if axis is not None else ())).astype(np.float64))
+    return codes.astype(_CODES[to][1]), scales
+
+
+class _Writer:
+    """Makes nodes and initialisers with names of their own."""
+
+    def __init__(self, model: onnx.ModelProto, to: To, *, compact: bool) -> None:
+        self._values = constants(model.graph)
+        self._to, self._compact = to, compact
+        self._taken = {name for node in model.graph.node for name in (*node.input, *node.output, node.name)}
+        self._taken |= {tensor.name for tensor in model.graph.initializer}
+        self._done: dict[tuple[str, int | None], str] = {}
+        self._nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+        self.replaced: set[str] = set()
+
+    def taken(self) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes made since the last call."""
+        yield from self._nodes
+        self._nodes = []
+
+    def activation(self, name: str, threshold: float) -> str:
+        """Return the tensor behind a pair over an activation."""
+        key = (name, None)
+        if key not in self._done:
+            scale, zero = self._scale(name, np.asarray(scale_of(threshold, self._to)))
+            self._done[key] = self._dequantised(
+                name, self._node("QuantizeLinear", [name, scale, zero], name), scale, zero
+            )
+        return self._done[key]
+
+    def weight(self, group: Group) -> str:
+        """Return the tensor behind a weight's codes."""
+        key = (group.weight, -1 if group.axis is None else group.axis)
+        if key not in self._done:
+            values = self._values[group.weight]
+            if not np.isfinite(values).all():
+                raise UsageProblem(
+                    f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite "
+                    "values; they cannot be quantised."
+                )
+            codes, scales = quantised_weight(values.astype(np.float32), group.axis, self._to)
+            scale, zero = self._scale(group.weight, scales)
+            axis = {} if group.axis is None else {"axis": group.axis}
+            if self._compact:
+                made = self._constant(f"{group.weight}_codes", codes)
+                self.replaced.add(group.weight)
+            else:
+                made = self._node("QuantizeLinear", [group.weight, scale, zero], group.weight, **axis)
+            self._done[key] = self._dequantised(group.weight, made, scale, zero, **axis)
+        return self._done[key]
+
+    def _dequantised(self, name: str, made: str, scale: str, zero: str, **axis: int) -> str:
+        return self._node("DequantizeLinear", [made, scale, zero], name, **axis)
+
+    def _node(self, operator: str, inputs: list[str], stem: str, **attributes: Any) -> str:
+        output = self._fresh(f"{stem}_{operator}")
+        self._nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
+        return output
+
+    def _scale(self, stem: str, scales: NDArray[np.float32]) -> tuple[str, str]:
+        zeros = np.zeros(scales.shape, _CODES[self._to][1])
+        return self._constant(f"{stem}_scale", scales), self._constant(f"{stem}_zero_point", zeros)
+
+    def _constant(self, stem: str, values: NDArray[np.generic]) -> str:
+        name = self._fresh(stem)
+        self.initializers.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def _fresh(self, stem: str) -> str:
+        name, number = stem, 0
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name

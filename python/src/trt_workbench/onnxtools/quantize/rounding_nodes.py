@@ -1,0 +1,117 @@
+"""Rounding to narrow formats in ONNX's standard operators, bit for bit as `formats` rounds arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from trt_workbench.onnxtools.quantize import formats
+
+
+class NodeWriter:
+    """Makes nodes and constants with names that a model does not have.
+
+    Attributes:
+        nodes: in order; whoever takes them clears the list.
+        initializers: constants that the nodes read.
+    """
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
+        self._count = 0
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+
+    def node(self, operator: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Add a node with one output and return that."""
+        output = output or self._fresh()
+        self.nodes.append(helper.make_node(operator, list(inputs), [output], name=f"{output}_made", **attributes))
+        return output
+
+    def constant(self, value: Any) -> str:
+        """Return the name of a constant, the same for the same value."""
+        array = np.asarray(value)
+        key = (array.tobytes(), array.dtype.str, array.shape)
+        if key not in self._constants:
+            self._constants[key] = self._fresh()
+            self.initializers.append(numpy_helper.from_array(array, self._constants[key]))
+        return self._constants[key]
+
+    def reset(self) -> None:
+        """Forget the constants, which belong to one graph."""
+        self._constants.clear()
+        self.initializers.clear()
+
+    def _fresh(self) -> str:
+        while (name := f"simulated_{self._count}") in self._taken:
+            self._count += 1
+        self._count += 1
+        return name
+
+
+def rounded(writer: NodeWriter, name: str, kind: int, output: str = "") -> str:
+    """Return fp32 values rounded to a type: float8, bf16, or FP4."""
+    if kind == TensorProto.FLOAT4E2M1:
+        return fp4(writer, name, output)
+    return writer.node("Cast", writer.node("Cast", name, to=kind), output=output, to=TensorProto.FLOAT)
+
+
+def fp4(writer: NodeWriter, name: str, output: str = "") -> str:
+    """Return fp32 values rounded to FP4; NaN stays, so that it is seen.
+
+    Below 2 the step is 1/2, below 4 it is 1, then 2. Round goes to the even neighbour, as the codes do.
+    """
+    size = writer.node("Abs", name)
+    small, middle = (writer.node("Less", size, writer.constant(np.float32(end))) for end in (2, 4))
+    wide = writer.node("Where", middle, writer.constant(np.float32(1)), writer.constant(np.float32(2)))
+    step = writer.node("Where", small, writer.constant(np.float32(0.5)), wide)
+    near = writer.node("Mul", writer.node("Round", writer.node("Div", name, step)), step)
+    return _clipped(writer, near, -formats.E2M1_MAX, formats.E2M1_MAX, output)
+
+
+def power_of_two(writer: NodeWriter, largest: str) -> str:
+    """Return the scales of MXFP8 for blocks with these largest absolute values, as `formats.e8m0` chooses them.
+
+    A logarithm need not be exact: what it gives is put right by comparison.
+    """
+    wanted = writer.node("Div", largest, writer.constant(np.float32(formats.E4M3_MAX)))
+    log = writer.node("Mul", writer.node("Log", wanted), writer.constant(np.float32(1 / math.log(2))))
+    exponent = _clipped(writer, writer.node("Ceil", log), -formats.E8M0_BIAS, formats.E8M0_BIAS)
+    power = writer.node("Pow", writer.constant(np.float32(2)), exponent)
+    double = writer.node("Add", power, power)
+    power = writer.node("Where", writer.node("Less", power, wanted), double, power)
+    half = writer.node("Mul", power, writer.constant(np.float32(0.5)))
+    power = writer.node("Where", writer.node("Less", half, wanted), power, half)
+    return _clipped(writer, power, 2.0**-formats.E8M0_BIAS, 2.0**formats.E8M0_BIAS)
+
+
+def not_zero(writer: NodeWriter, scales: str) -> str:
+    """Return scales with 1 in place of 0, as `formats.nvfp4` has them."""
+    is_zero = writer.node("Equal", scales, writer.constant(np.float32(0)))
+    return writer.node("Where", is_zero, writer.constant(np.float32(1)), scales)
+
+
+def largest(writer: NodeWriter, blocks: str) -> str:
+    """Return the largest absolute values of blocks [N,B], [N,1]."""
+    last = writer.constant(np.array([-1], np.int64))
+    return writer.node("ReduceMax", writer.node("Abs", blocks), last, keepdims=1)
+
+
+def in_rows(writer: NodeWriter, name: str, length: int) -> str:
+    """Return a tensor as [N, `length`]."""
+    return writer.node("Reshape", name, writer.constant(np.array([-1, length], np.int64)))
+
+
+def shaped_like(writer: NodeWriter, name: str, other: str, output: str = "") -> str:
+    """Return a tensor in the shape of another."""
+    return writer.node("Reshape", name, writer.node("Shape", other), output=output)
+
+
+def _clipped(writer: NodeWriter, name: str, low: float, high: float, output: str = "") -> str:
+    bounds = (writer.constant(np.float32(low)), writer.constant(np.float32(high)))
+    return writer.node("Clip", name, *bounds, output=output)

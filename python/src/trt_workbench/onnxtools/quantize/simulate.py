@@ -1,0 +1,337 @@
+"""Formats that ONNX Runtime's CPU provider cannot run, computed in fp32 with exactly the formats' values.
+
+Tensors in a narrow type become fp32 tensors of the values that their codes stand for, scales included; constants are
+widened, and what quantises is written in standard operators that round as the format does. bf16 is fp32 whose every
+result is rounded to bf16: products sum in fp32, as hardware does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper, version_converter
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_types import output_type
+from trt_workbench.onnxtools.model_file import all_graphs
+from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
+from trt_workbench.onnxtools.noise import MOVES
+from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
+from trt_workbench.onnxtools.quantize import formats
+from trt_workbench.onnxtools.quantize.rounding_nodes import (
+    NodeWriter,
+    in_rows,
+    largest,
+    not_zero,
+    power_of_two,
+    rounded,
+    shaped_like,
+)
+from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
+
+_FLOAT8 = frozenset(value for name, value in TensorProto.DataType.items() if name.startswith("FLOAT8E"))
+_NARROW = _FLOAT8 | {TensorProto.FLOAT4E2M1}
+_NAMES = {TensorProto.FLOAT4E2M1: "fp4", **dict.fromkeys(_FLOAT8, "fp8"), TensorProto.BFLOAT16: "bf16"}
+# Nodes of TensorRT's domain that do what ONNX's own do.
+_WIDENS = frozenset({"DequantizeLinear", "TRT_FP8DequantizeLinear", "TRT_MXFP8DequantizeLinear"})
+_NARROWS = frozenset({"QuantizeLinear", "TRT_FP8QuantizeLinear"})
+_MXFP8, _NVFP4 = "TRT_MXFP8DynamicQuantize", "TRT_FP4DynamicQuantize"
+_PASSES_ON = frozenset(
+    {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten", "Slice", "Concat", "Split"}
+)
+# Cast knows float8 from here on.
+_OLDEST = 19
+
+
+def simulated(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model of standard operators and fp32 that computes with the values of the formats in `model`.
+
+    Args:
+        model: with its weights; not changed.
+
+    Raises:
+        UsageProblem: an input or output is in such a format, a node computes in it otherwise than by widening it, or
+            blocks of a tensor that is no constant lie along another axis than the last.
+    """
+    for value in (*model.graph.input, *model.graph.output):
+        if value.type.tensor_type.elem_type in _NAMES:
+            kind = _NAMES[value.type.tensor_type.elem_type]
+            raise UsageProblem(f"{value.name} is in {kind}, which cannot be exchanged with numpy; let it be fp32.")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(onnx.inliner.inline_local_functions(model) if model.functions else model)
+    with without_weights(copy):
+        inferred = onnx.shape_inference.infer_shapes(copy).graph
+    taken = {name for graph in all_graphs(copy) for node in graph.node for name in (*node.input, *node.output)}
+    rewriter = _Rewriter(NodeWriter(taken))
+    rewriter.graph(copy.graph, inferred)
+    if not any(node.domain == TENSORRT_DOMAIN for graph in all_graphs(copy) for node in graph.node):
+        for entry in [entry for entry in copy.opset_import if entry.domain == TENSORRT_DOMAIN]:
+            copy.opset_import.remove(entry)
+    if opset(copy) < _OLDEST and any(kind in _FLOAT8 for kind in rewriter.rounded):
+        try:
+            copy = version_converter.convert_version(copy, _OLDEST)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise UsageProblem(
+                f"The model's operator set {opset(copy)} is too old for its formats ({error})."
+            ) from error
+    copy.ir_version = max(copy.ir_version, 9)
+    return copy
+
+
+class _Rewriter:
+    """Rewrites graphs in place.
+
+    Attributes:
+        rounded: types that results are rounded to.
+    """
+
+    def __init__(self, writer: NodeWriter) -> None:
+        self._writer = writer
+        self._types: dict[str, int] = {}
+        self._ranks: dict[str, int] = {}
+        self._given: dict[str, onnx.TensorProto] = {}
+        self._folded: dict[str, Array] = {}
+        self.rounded: set[int] = set()
+
+    def graph(self, graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
+        for value in (*inferred.value_info, *inferred.input, *inferred.output):
+            if kind := value.type.tensor_type.elem_type:
+                self._types[value.name] = kind
+            if value.type.tensor_type.HasField("shape"):
+                self._ranks[value.name] = len(value.type.tensor_type.shape.dim)
+        for value in (*graph.input, *graph.output):
+            if value.type.tensor_type.elem_type in _NAMES:
+                value.type.tensor_type.elem_type = TensorProto.FLOAT
+        for tensor in graph.initializer:
+            self._types[tensor.name], self._ranks[tensor.name] = tensor.data_type, len(tensor.dims)
+            self._given[tensor.name] = tensor
+        nodes: list[onnx.NodeProto] = []
+        for node, known in zip(list(graph.node), inferred.node, strict=True):
+            for inner, facts in zip(subgraphs(node), subgraphs(known), strict=True):
+                self.graph(inner, facts)
+            self._node(node)
+            nodes += self._writer.nodes
+            self._writer.nodes.clear()
+        self._finish(graph, nodes)
+
+    def _finish(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
+        """Set the nodes, and the constants that they read, widened ones in place of the narrow."""
+        read = _reads(nodes) | {value.name for value in graph.output}
+        own = {value.name for value in graph.input}
+        tensors = []
+        for tensor in graph.initializer:
+            if tensor.data_type in _NAMES and tensor.name in read:
+                tensors.append(numpy_helper.from_array(_wide(numpy_helper.to_array(tensor)), tensor.name))
+            elif tensor.name in read | own:
+                tensors.append(tensor)
+        tensors += [
+            numpy_helper.from_array(self._folded.pop(name), name) for name in sorted(read & self._folded.keys())
+        ]
+        tensors += self._writer.initializers
+        self._writer.reset()
+        del graph.initializer[:], graph.node[:], graph.value_info[:]
+        graph.initializer.extend(tensors)
+        graph.node.extend(nodes)
+
+    def _node(self, node: onnx.NodeProto) -> None:
+        operator = node.op_type
+        standard, ours = node.domain in STANDARD, node.domain == TENSORRT_DOMAIN
+        kinds = [self._types.get(name, 0) for name in node.input]
+        if standard and operator == "Constant":
+            self._constant(node)
+        elif ours and operator in (_MXFP8, _NVFP4):
+            self._dynamic(node)
+        elif operator in _WIDENS and (ours or kinds[0] in _NARROW):
+            self._widen(node)
+        elif operator in _NARROWS and (ours or output_type(node, self._types) in _NARROW):
+            self._narrow(node)
+        elif standard and operator == "Cast":
+            self._cast(node, kinds[0])
+        else:
+            if any(kind in _NARROW for kind in kinds) and operator not in _PASSES_ON and not has_subgraph(node):
+                kind = next(_NAMES[one] for one in kinds if one in _NARROW)
+                raise UsageProblem(
+                    f"{operator} {node.name} computes with {kind} codes themselves, which has no simulation on the CPU."
+                )
+            self._other(node)
+
+    def _constant(self, node: onnx.NodeProto) -> None:
+        value = constant_value(node)
+        if value is None:
+            self._writer.nodes.append(node)
+            return
+        name = node.output[0]
+        self._given[name], self._ranks[name] = numpy_helper.from_array(value), value.ndim
+        self._types[name] = self._given[name].data_type
+        if self._types[name] in _NAMES:
+            self._folded[name] = _wide(value)
+        else:
+            self._writer.nodes.append(node)
+
+    def _other(self, node: onnx.NodeProto) -> None:
+        """Keep a node; what it makes in bf16 is rounded to that, what it passes on is narrow still."""
+        for name in node.output:
+            if name and not self._types.get(name):
+                self._types[name] = output_type(node, self._types)
+        for entry in node.attribute:
+            if entry.name in ("dtype", "output_dtype") and entry.i == TensorProto.BFLOAT16:
+                entry.i = TensorProto.FLOAT
+            if entry.HasField("t") and entry.t.data_type in _NAMES:
+                entry.t.CopyFrom(numpy_helper.from_array(_wide(numpy_helper.to_array(entry.t))))
+        exact = node.op_type in MOVES or has_subgraph(node)
+        rounds = [] if exact else [name for name in node.output if self._types.get(name) == TensorProto.BFLOAT16]
+        plain = {name: f"{name}__unrounded" for name in rounds}
+        node.output[:] = [plain.get(name, name) for name in node.output]
+        self._writer.nodes.append(node)
+        for name in rounds:
+            self._round(plain[name], TensorProto.BFLOAT16, name)
+
+    def _cast(self, node: onnx.NodeProto, kind: int) -> None:
+        to = next((int(entry.i) for entry in node.attribute if entry.name == "to"), 0)
+        self._types[node.output[0]] = to
+        if to not in _NAMES:
+            self._writer.nodes.append(node)
+        elif kind == to:
+            self._writer.node("Identity", node.input[0], output=node.output[0])
+        else:
+            self._round(self._floats(node.input[0]), to, node.output[0])
+
+    def _narrow(self, node: onnx.NodeProto) -> None:
+        self._plain_zero(node)
+        kind = output_type(node, self._types) if node.domain in STANDARD else TensorProto.FLOAT8E4M3FN
+        self._types[node.output[0]] = kind
+        scale = self._per_axis(node)
+        quotient = self._writer.node("Div", self._floats(node.input[0]), scale)
+        self._round(quotient, kind, node.output[0])
+
+    def _widen(self, node: onnx.NodeProto) -> None:
+        self._plain_zero(node)
+        codes, scale, made = node.input[0], node.input[1], node.output[0]
+        kind = _attribute(node, "output_dtype") or self._types.get(scale, TensorProto.FLOAT)
+        kind = kind if kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else TensorProto.FLOAT
+        self._types[made] = kind
+        block = _attribute(node, "block_size")
+        constants = self._constant_of(codes), self._constant_of(scale)
+        if constants[0] is not None and constants[1] is not None:
+            values = _product(constants[0], _scales(constants[1]), _attribute(node, "axis", 1), block)
+            self._folded[made] = _wide(_in_type(values, kind))
+            self._ranks[made] = values.ndim
+            return
+        wide = made if kind == TensorProto.FLOAT else ""
+        if not block:
+            found = self._writer.node("Mul", self._floats(codes), self._per_axis(node), output=wide)
+        else:
+            self._last_axis(node)
+            rows = in_rows(self._writer, self._floats(codes), block)
+            product = self._writer.node("Mul", rows, in_rows(self._writer, self._floats(scale), 1))
+            found = shaped_like(self._writer, product, codes, wide)
+        if kind == TensorProto.FLOAT16:
+            self._writer.node("Cast", found, output=made, to=kind)
+        elif kind == TensorProto.BFLOAT16:
+            self._round(found, kind, made)
+
+    def _dynamic(self, node: onnx.NodeProto) -> None:
+        self._last_axis(node)
+        writer, (codes, scales) = self._writer, node.output
+        source = self._floats(node.input[0])
+        is_mxfp8 = node.op_type == _MXFP8
+        rows = in_rows(writer, source, _attribute(node, "block_size", formats.MXFP8_BLOCK if is_mxfp8 else 16))
+        tops = largest(writer, rows)
+        if is_mxfp8:
+            self._types[codes], self._types[scales] = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT
+            scale = power_of_two(writer, tops)
+            found = rounded(writer, writer.node("Div", rows, scale), TensorProto.FLOAT8E4M3FN)
+            writer.node("Identity", scale, output=scales)
+        else:
+            self._types[codes], self._types[scales] = TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E4M3FN
+            whole = self._floats(node.input[1])
+            share = writer.node("Div", writer.node("Div", tops, writer.constant(np.float32(formats.E2M1_MAX))), whole)
+            scale = not_zero(writer, rounded(writer, share, TensorProto.FLOAT8E4M3FN))
+            writer.node("Identity", scale, output=scales)
+            found = rounded(writer, writer.node("Div", rows, writer.node("Mul", scale, whole)), TensorProto.FLOAT4E2M1)
+        self.rounded.add(TensorProto.FLOAT8E4M3FN)
+        shaped_like(writer, found, source, codes)
+
+    def _round(self, name: str, kind: int, output: str) -> None:
+        self.rounded.add(kind)
+        rounded(self._writer, name, kind, output)
+
+    def _constant_of(self, name: str) -> Array | None:
+        """Return the value of a constant, given or folded; codes as codes."""
+        if name in self._folded and name not in self._given:
+            return self._folded[name]
+        return numpy_helper.to_array(self._given[name]) if name in self._given else None
+
+    def _floats(self, name: str) -> str:
+        """Return a tensor in fp32."""
+        kind = self._types.get(name, TensorProto.FLOAT)
+        if kind == TensorProto.FLOAT or kind in _NAMES:
+            return name
+        return self._writer.node("Cast", name, to=TensorProto.FLOAT)
+
+    def _per_axis(self, node: onnx.NodeProto) -> str:
+        """Return the scale of a node in a shape that meets the tensor's."""
+        scale = node.input[1]
+        rank = self._ranks.get(node.input[0])
+        if self._ranks.get(scale, 0) != 1 or (scale in self._given and self._given[scale].dims[0] == 1):
+            return self._floats(scale)
+        if rank is None:
+            raise UsageProblem(f"{node.op_type} {node.name} has scales along an axis of a tensor of unknown rank.")
+        shape = [1] * rank
+        shape[_attribute(node, "axis", 1)] = -1
+        return self._writer.node("Reshape", self._floats(scale), self._writer.constant(np.array(shape, np.int64)))
+
+    def _last_axis(self, node: onnx.NodeProto) -> None:
+        axis, rank = _attribute(node, "axis", -1), self._ranks.get(node.input[0])
+        if axis != -1 and (rank is None or axis != rank - 1):
+            raise UsageProblem(
+                f"{node.op_type} {node.name} has blocks along axis {axis}; the simulation takes the last."
+            )
+
+    def _plain_zero(self, node: onnx.NodeProto) -> None:
+        zero = self._constant_of(node.input[2]) if len(node.input) > 2 else None
+        if zero is not None and zero.astype(np.float32).any():
+            raise UsageProblem(
+                f"{node.op_type} {node.name} has a zero point other than 0, which no floating format has."
+            )
+
+
+def _product(codes: Array, scales: Array, axis: int, block: int) -> Array:
+    """Return codes times scales: one for all, one for each index of an axis, or one for each block along it."""
+    wide = _wide(codes).astype(np.float32)
+    if block:
+        scales = np.repeat(scales, block, axis=axis)[tuple(slice(0, size) for size in wide.shape)]
+    elif scales.ndim == 1 and scales.size > 1:
+        shape = [1] * wide.ndim
+        shape[axis] = -1
+        scales = scales.reshape(shape)
+    return np.asarray(wide * scales)
+
+
+def _scales(values: Array) -> Array:
+    """Return scales in fp32; bytes are exponents."""
+    return formats.e8m0_values(values) if values.dtype == np.uint8 else values.astype(np.float32)
+
+
+def _in_type(values: Array, kind: int) -> Array:
+    dtype: Any = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    return values.astype(dtype)
+
+
+def _wide(values: Array) -> Array:
+    """Return codes as the fp32 values that they stand for; other arrays as they are."""
+    return values.astype(np.float32) if onnx.helper.np_dtype_to_tensor_dtype(values.dtype) in _NAMES else values
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: int = 0) -> int:
+    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
+
+
+def _reads(nodes: list[onnx.NodeProto]) -> set[str]:
+    found = {name for node in nodes for name in node.input}
+    for node in nodes:
+        for inner in subgraphs(node):
+            found |= _reads(list(inner.node)) | {value.name for value in inner.output}
+    return found

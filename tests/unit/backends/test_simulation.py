@@ -1,0 +1,108 @@
+"""Files in formats that runtimes lack: simulated by ort-cpu under that label, refused in one sentence elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.ort_trt import OrtTrtBackend
+from trt_workbench.backends.torch import TorchBackend
+from trt_workbench.decide.candidates import Candidate, make_candidate
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import examine_model
+
+RNG = np.random.default_rng(0)
+Make = Callable[[Any], Candidate]
+TEXT = "g (float[4,64] x) => (float[4,8] y) { [one] a = MatMul(x, w0) b = Relu(a) [two] y = MatMul(b, w1) }"
+
+
+@pytest.fixture(autouse=True)
+def _output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    shapes = {"w0": (64, 64), "w1": (64, 8)}
+    arrays = {name: RNG.standard_normal(shape).astype(np.float32) * 0.2 for name, shape in shapes.items()}
+    model = write_onnx(tmp_path / "model.onnx", TEXT, arrays)
+    random = CalibrationSettings(calibration="random")
+    return lambda to: make_candidate(model, to, tmp_path / f"model.{to}.onnx", calibration=random)
+
+
+def run(session: Session) -> np.ndarray:
+    with session:
+        return session.run({"x": np.linspace(-2, 2, 256, dtype=np.float32).reshape(4, 64)})["y"]
+
+
+@pytest.mark.parametrize(
+    ("to", "label", "formats", "error"),
+    [
+        ("fp16", "fp16", (), 0.002),
+        ("bf16", "bf16 (simulated)", ("bf16",), 0.02),
+        ("fp8", "fp8 (simulated, not calibrated)", ("fp8",), 0.3),
+        ("mxfp8", "mxfp8+fp32 (simulated)", ("mxfp8",), 0.1),
+        ("nvfp4", "nvfp4+fp32 (simulated)", ("nvfp4",), 0.3),
+        ("int4-weights", "fp32, int4 weights", ("int4",), 0.3),
+    ],
+)
+def test_each_format_runs_under_its_own_name(
+    make: Make, to: Any, label: str, formats: tuple[str, ...], error: float
+) -> None:
+    path = make(to).path
+    assert examine_model(path).formats == formats
+    expected = run(OrtCpuBackend().load(path.with_name("model.onnx")))
+    session = OrtCpuBackend().load(path)
+    record = session.record()
+    assert record["precision_ran"]["label"] == label
+    assert record["precision_ran"]["simulated"] is ("simulated" in label)
+    assert record.get("simulated", False) is ("simulated" in label)
+    assert record.get("simulated_formats", []) == (list(formats) if "simulated" in label else [])
+    difference = np.linalg.norm(run(session) - expected) / np.linalg.norm(expected)
+    assert 0 < difference < error
+
+
+def test_a_simulation_is_made_once(make: Make) -> None:
+    path = make("nvfp4").path
+    first, second = (OrtCpuBackend().request(path, SessionOptions()) for _ in range(2))
+    assert first.model == second.model != path
+    made = first.model.stat().st_mtime_ns
+    run(OrtCpuBackend().load(path))
+    assert first.model.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("to", ["fp8", "mxfp8", "nvfp4"])
+def test_who_lacks_a_format_says_where_it_runs(make: Make, to: Any) -> None:
+    path, options = make(to).path, SessionOptions()
+    release = 11 if to == "nvfp4" else 10
+    where = f"ort-cpu runs it simulated, and TensorRT {release} or newer builds it"
+    with pytest.raises(UsageProblem, match=f"in {to}, which ort-cuda does not have; {where}"):
+        OrtCudaBackend().request(path, options)
+    with pytest.raises(UsageProblem, match=f"in {to}, which ort-trt does not have; {where}"):
+        OrtTrtBackend().request(path, options, {"tensorrt": "8601"})
+    if to == "nvfp4":
+        with pytest.raises(UsageProblem, match="which ort-trt does not have"):
+            OrtTrtBackend().request(path, options, {"tensorrt": "101601"})
+    assert OrtTrtBackend().request(path, options, {"tensorrt": "110100"}).model == path
+    with pytest.raises(UsageProblem, match="The model is quantised to " + to + ", so ort-trt cannot run it in int8"):
+        OrtTrtBackend().request(path, SessionOptions(precision="int8"), {"tensorrt": "110100"})
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("to", ["fp8", "nvfp4"])
+def test_pytorch_says_what_it_lacks(make: Make, to: Any) -> None:
+    with pytest.raises(UsageProblem, match=f"in {to}, which PyTorch does not have; ort-cpu runs it simulated"):
+        TorchBackend().load(make(to).path)
+
+
+@pytest.mark.torch
+def test_pytorch_has_bf16(make: Make) -> None:
+    path = make("bf16").path
+    assert np.allclose(run(TorchBackend().load(path)), run(OrtCpuBackend().load(path)), atol=0.03)

@@ -1,0 +1,260 @@
+"""Candidates: calibrated on data, written whole, with evidence; what cannot be made is refused in one sentence."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.decide import calibrate as calibration_module
+from trt_workbench.decide import candidates
+from trt_workbench.decide.calibrate import calibrate
+from trt_workbench.decide.candidates import Candidate, make_candidate
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_types import read_precision
+from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_of
+
+GENERATOR = np.random.default_rng(0)
+TEXT = """g (float[n,20,6,6] x) => (float[n,20,6,6] z) {
+  [first] a = Conv<pads=[1,1,1,1]>(x, w0)
+  [act] b = Relu(a)
+  [deep] c = Conv<pads=[1,1,1,1], group=20>(b, w1)
+  [abs] c2 = Abs(c)
+  [root] r = Sqrt(c2)
+  [second] d = Conv<pads=[1,1,1,1]>(r, w2)
+  [end] z = Conv(d, w3)
+}"""
+
+
+def write(path: Path, opset: int = 17, text: str = TEXT) -> Path:
+    shapes = {"w0": (20, 20, 3, 3), "w1": (20, 1, 3, 3), "w2": (20, 20, 3, 3), "w3": (20, 20, 1, 1)}
+    arrays = {name: GENERATOR.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    return write_onnx(path, text, arrays, opset)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(tmp_path / "m.onnx")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> CalibrationSettings:
+    np.save(tmp_path / "a.npy", GENERATOR.standard_normal((10, 20, 6, 6)).astype(np.float32))
+    return CalibrationSettings(calibration=str(tmp_path / "a.npy"))
+
+
+def made(model: Path, data: Any, to: Any = "int8", **placement: Any) -> Candidate:
+    return make_candidate(
+        model, to, model.with_name(f"m.{to}.onnx"), calibration=data, placement=PlacementSettings(**placement)
+    )
+
+
+def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: CalibrationSettings) -> None:
+    candidate = made(model, data)
+    whole = Evidence.model_validate_json((model.parent / "m.int8.json").read_bytes())
+    assert whole == candidate.evidence
+    assert whole.kept == {"deep": "depthwise", "end": "it makes an output"}
+    assert whole.calibrated
+    assert whole.ranges.keys() == {"x", "r"}
+    assert (whole.method, whole.calibration.samples, whole.calibration.available) == ("mse", 10, 10)
+    metadata = {entry.key: entry.value for entry in onnx.load(candidate.path).metadata_props}
+    inside = evidence_of(metadata)
+    assert inside == whole.model_copy(update={"ranges": {}, "kept": {}})
+    precision = read_precision(candidate.path)
+    assert precision.label == "int8+fp32"
+    assert precision.shares == {"int8": 0.5, "fp32": 0.5}
+    macs = {"w0": 20 * 20 * 9, "w1": 20 * 9, "w2": 20 * 20 * 9, "w3": 400}
+    assert whole.low_macs == pytest.approx((macs["w0"] + macs["w2"]) / sum(macs.values()))
+
+
+@pytest.mark.parametrize("method", ["max", "entropy", "percentile", "mse"])
+def test_one_run_over_the_data_serves_every_method(model: Path, data: CalibrationSettings, method: str) -> None:
+    found = calibrate(model, data)
+    ranges = made(model, found, method=method).evidence.ranges
+    largest = float(np.abs(np.load(str(data.calibration))).max())
+    assert ranges["x"].largest == pytest.approx(largest)
+    assert ranges["x"].threshold == ranges["x"].largest if method == "max" else ranges["x"].threshold <= largest
+
+
+@pytest.mark.parametrize("to", ["int8", "fp8"])
+def test_it_runs_and_is_near_the_float_model(model: Path, data: CalibrationSettings, to: str) -> None:
+    candidate = made(model, data, to, method="max")
+    feed = {"x": np.load(str(data.calibration))}
+    options = {"graph_optimization_level": "basic"}
+    results = []
+    for path in (model, candidate.path):
+        with OrtCpuBackend().load(path, SessionOptions(extra=options)) as session:
+            results.append(session.run(feed)["z"])
+    assert 0 < np.linalg.norm(results[1] - results[0]) / np.linalg.norm(results[0]) < (0.03 if to == "int8" else 0.08)
+
+
+def test_noise_is_labelled_wherever_the_model_goes(model: Path) -> None:
+    candidate = made(model, CalibrationSettings(calibration="random"))
+    assert not candidate.evidence.calibrated
+    with OrtCpuBackend().load(candidate.path) as session:
+        ran = session.record()["precision_ran"]
+    assert ran["label"] == "int8+fp32 (not calibrated)"
+    assert not ran["calibrated"]
+
+
+def test_groups_are_kept_by_name_and_by_pattern(model: Path, data: CalibrationSettings) -> None:
+    kept = made(model, data, keep=("fir*",), keep_sensitive=False).evidence.kept
+    assert kept == {"first": "asked for"}
+    with pytest.raises(UsageProblem, match="no group 'secnd' to leave alone; did you mean second"):
+        made(model, data, keep=("secnd",))
+    with pytest.raises(UsageProblem, match="All 4 groups are left alone"):
+        made(model, data, keep=("*",))
+
+
+def test_a_layer_that_makes_nan_is_named_with_the_sample(tmp_path: Path) -> None:
+    path = write(tmp_path / "nan.onnx", text=TEXT.replace("[abs] c2 = Abs(c)", "[abs] c2 = Neg(c)"))
+    np.save(tmp_path / "b.npy", np.ones((9, 20, 6, 6), np.float32))
+    with pytest.raises(UsageProblem, match=r"NaN in the output r of Sqrt root on the calibration sample .*b.npy row 0"):
+        made(path, CalibrationSettings(calibration=str(tmp_path / "b.npy")))
+
+
+def test_an_older_operator_set_is_raised(tmp_path: Path, data: CalibrationSettings) -> None:
+    candidate = made(write(tmp_path / "old.onnx", opset=11), data)
+    assert onnx.load(candidate.path).opset_import[0].version == 13
+    assert onnx.load(made(write(tmp_path / "m17.onnx"), data, "fp8").path).opset_import[0].version == 19
+
+
+def test_what_is_quantised_already_is_refused(model: Path, data: CalibrationSettings) -> None:
+    first = made(model, data)
+    with pytest.raises(UsageProblem, match="quantised already"):
+        make_candidate(first.path, "int8", model.with_name("again.onnx"), calibration=data)
+
+
+def test_a_model_with_nothing_to_quantise_is_refused(tmp_path: Path, data: CalibrationSettings) -> None:
+    path = write_onnx(tmp_path / "abs.onnx", "g (float[n,4] x) => (float[n,4] y) { y = Abs(x) }")
+    with pytest.raises(UsageProblem, match=r"Nothing in the model can be quantised.*it has Abs"):
+        made(path, data)
+
+
+def test_weights_of_another_type_are_refused(tmp_path: Path, data: CalibrationSettings) -> None:
+    text = "g (float16[n,4] x) => (float16[n,3] y) { [p] y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "half.onnx", text, {"w": np.ones((4, 3), np.float16)})
+    with pytest.raises(UsageProblem, match="weights of MatMul p are float16"):
+        made(path, data)
+
+
+def test_entropy_is_no_method_for_fp8(model: Path, data: CalibrationSettings) -> None:
+    with pytest.raises(UsageProblem, match="take max, percentile or mse"):
+        made(model, data, "fp8", method="entropy")
+
+
+def test_the_output_is_never_the_model(model: Path, data: CalibrationSettings) -> None:
+    with pytest.raises(UsageProblem, match="replace the model"):
+        make_candidate(model, "int8", model, calibration=data)
+    with pytest.raises(UsageProblem, match=r"NAME\.onnx"):
+        make_candidate(model, "int8", model.with_suffix(".plan"), calibration=data)
+
+
+def test_without_room_nothing_is_written(
+    model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(candidates, "write_json", full)
+    before = sorted(model.parent.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        made(model, data)
+    assert sorted(model.parent.iterdir()) == before
+
+
+def test_memory_is_bounded_by_going_over_the_data_in_parts(
+    model: Path, data: CalibrationSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = calibrate(model, data)
+    monkeypatch.setattr(calibration_module, "_MOST_BYTES", 1)
+    steps: list[tuple[int, int]] = []
+    parts = calibrate(model, data, lambda done, total: steps.append((done, total)))
+    assert steps[-1] == (40, 40)
+    assert parts.evidence == whole.evidence
+    for name, histogram in whole.histograms.items():
+        np.testing.assert_array_equal(parts.histograms[name].counts, histogram.counts)
+
+
+def test_a_fixed_batch_takes_every_sample(tmp_path: Path, data: CalibrationSettings) -> None:
+    fixed = write(tmp_path / "fixed.onnx", text=TEXT.replace("float[n,", "float[4,"))
+    values = np.load(str(data.calibration))
+    values[7, 0, 0, 0] = 99.0  # in the incomplete last batch: 10 samples, batches of 4
+    values[9, 0, 0, 0] = 100.0
+    np.save(str(data.calibration), values)
+    found = calibrate(fixed, data)
+    assert found.histograms["x"].largest == 100.0
+    assert found.evidence.samples == 10
+
+
+def test_the_data_hash_follows_the_data(model: Path, data: CalibrationSettings) -> None:
+    first, again = (calibrate(model, data).evidence.data_sha256 for _ in range(2))
+    np.save(str(data.calibration), np.load(str(data.calibration)) * np.float32(1.001))
+    assert first == again != calibrate(model, data).evidence.data_sha256
+
+
+def test_ranges_of_another_model_are_refused(model: Path, tmp_path: Path, data: CalibrationSettings) -> None:
+    with pytest.raises(UsageProblem, match="another model"):
+        made(write(tmp_path / "other.onnx"), calibrate(model, data))
+
+
+def test_evidence_is_json(model: Path, data: CalibrationSettings) -> None:
+    document = json.loads((made(model, data).path.with_suffix(".json")).read_text())
+    assert document["schema_version"] == 1
+    assert document["source"] == "m.onnx"
+    assert set(document["versions"]) == {"trt-workbench", "onnx", "onnxruntime", "numpy"}
+
+
+PRODUCTS = """g (float[n,128] x) => (float[n,64] y) {
+  [up] a = MatMul(x, w0)
+  [act] b = Relu(a)
+  [down] y = MatMul(b, w1)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("to", "label"),
+    [
+        ("fp16", "fp16"),
+        ("bf16", "bf16"),
+        ("mxfp8", "mxfp8"),
+        ("nvfp4", "nvfp4"),
+        ("int4-weights", "fp32, int4 weights"),
+    ],
+)
+def test_formats_that_need_no_data(tmp_path: Path, to: Any, label: str) -> None:
+    arrays = {"w0": GENERATOR.standard_normal((128, 256)), "w1": GENERATOR.standard_normal((256, 64))}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    candidate = made(write_onnx(tmp_path / "m.onnx", PRODUCTS, arrays), None, to, keep_sensitive=False)
+    assert read_precision(candidate.path).label == label
+    evidence = candidate.evidence
+    assert (evidence.calibrated, evidence.method, evidence.ranges, evidence.kept) == (True, None, {}, {})
+    assert (evidence.low_weights, evidence.low_macs) == (1.0, 0.0 if to == "int4-weights" else 1.0)
+    kept = made(tmp_path / "m.onnx", None, to, keep=("down",), keep_sensitive=False).evidence
+    assert kept.kept == {"down": "asked for"}
+    assert kept.low_weights == pytest.approx(2 / 3)
+    with pytest.raises(UsageProblem, match="no ranges to find"):
+        made(tmp_path / "m.onnx", None, to, method="max")
+
+
+def test_what_has_no_form_in_blocks_is_left_alone(model: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"All 4 groups are left alone \(mxfp8 has no convolutions\)"):
+        made(model, None, "mxfp8")
+
+
+def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> None:
+    text = """g (float[n,2] x, float[n,4] s) => (float[n,3] y, float[n,4] b) {
+      [p] y = MatMul(x, w)
+      b = BatchNormalization<spatial=0>(s, v, v, v, v)
+    }"""
+    arrays = {"w": np.ones((2, 3), np.float32), "v": np.ones(4, np.float32)}
+    path = write_onnx(tmp_path / "old.onnx", text, arrays, 8)
+    with pytest.raises(UsageProblem, match=r"int8 needs operator set 13, the model has 8.*export it with opset 13"):
+        made(path, CalibrationSettings(calibration="random"))

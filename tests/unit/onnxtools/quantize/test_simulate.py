@@ -1,0 +1,244 @@
+"""Simulation: standard operators give the formats' values bit for bit, at every optimisation level."""
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.narrow_formats import narrow_formats
+from trt_workbench.onnxtools.quantize import formats
+from trt_workbench.onnxtools.quantize.blocks import quantize_blocks
+from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.quantize.simulate import simulated
+
+RNG = np.random.default_rng(0)
+LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
+BLOCKED: tuple[Any, ...] = ("mxfp8", "nvfp4")
+
+
+def session(model: onnx.ModelProto, level: str = "ORT_ENABLE_ALL") -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def bits(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32).view(np.uint32)
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], tensors: dict[str, Any], shape: tuple[int | str, ...] = ("N", 64), opset: int = 23
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in tensors.items()],
+    )
+    sets = [helper.make_opsetid("", opset), helper.make_opsetid("trt", 1)]
+    return helper.make_model(graph, opset_imports=sets, ir_version=11)
+
+
+def widened(to: str) -> onnx.ModelProto:
+    """Return a model that quantises its input in blocks and widens it again."""
+    block = {"axis": -1, "block_size": 32 if to == "mxfp8" else 16}
+    if to == "mxfp8":
+        nodes = [
+            helper.make_node("TRT_MXFP8DynamicQuantize", ["x"], ["q", "s"], domain="trt", **block),
+            helper.make_node("TRT_MXFP8DequantizeLinear", ["q", "s"], ["y"], domain="trt", **block),
+        ]
+        return model_of(nodes, {})
+    nodes = [
+        helper.make_node("TRT_FP4DynamicQuantize", ["x", "one"], ["q", "s"], domain="trt", **block),
+        helper.make_node("DequantizeLinear", ["s", "one"], ["t"]),
+        helper.make_node("DequantizeLinear", ["q", "t"], ["y"], **block),
+    ]
+    return model_of(nodes, {"one": np.float32(1)})
+
+
+SESSIONS = {to: session(simulated(widened(to))) for to in BLOCKED}
+
+
+@np.errstate(over="ignore")  # the largest floats are rounded up
+def expected(to: str, values: np.ndarray) -> np.ndarray:
+    if to == "mxfp8":
+        return formats.mxfp8_values(*formats.mxfp8(values))
+    return formats.nvfp4_values(*formats.nvfp4(values, 1.0))
+
+
+def every(dtype: Any) -> np.ndarray:
+    """All finite values of a type of 16 bits, as rows of 64, neighbours together and apart."""
+    values = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
+    values = values[np.isfinite(values)]
+    values = values[: len(values) // 64 * 64]
+    return np.concatenate([values.reshape(-1, 64), values.reshape(64, -1).T])
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_every_value_of_16_bits_in_blocks(to: str, dtype: Any) -> None:
+    values = every(dtype)
+    (found,) = SESSIONS[to].run(None, {"x": values})
+    assert np.array_equal(bits(found), bits(expected(to, values)))
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+@settings(deadline=None, max_examples=150)
+@given(values=hnp.arrays(np.float32, (2, 64), elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_any_block(to: str, values: np.ndarray) -> None:
+    (found,) = SESSIONS[to].run(None, {"x": values})
+    assert np.array_equal(bits(found), bits(expected(to, values)))
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+@pytest.mark.parametrize("level", LEVELS)
+def test_powers_of_two_zeros_and_neighbours_of_448(to: str, level: str) -> None:
+    powers = 2.0 ** np.arange(-149, 128)
+    tops = np.concatenate([powers, powers * 1.75, np.nextafter(powers * np.float32(1.75), np.inf)])
+    tops = tops[np.isfinite(tops.astype(np.float32))].astype(np.float32)
+    values = np.zeros((len(tops) + 1, 64), np.float32)
+    values[:-1, 3], values[:-1, 40] = tops, -tops
+    (found,) = session(simulated(widened(to)), level).run(None, {"x": values})
+    assert np.array_equal(bits(found), bits(expected(to, values)))
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+def test_nan_is_seen(to: str) -> None:
+    values = np.ones((1, 64), np.float32)
+    values[0, 5] = np.nan
+    (found,) = SESSIONS[to].run(None, {"x": values})
+    assert np.isnan(found[0, 5])
+    assert np.isfinite(found[0, 32:]).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "kind", [TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.BFLOAT16, TensorProto.FLOAT4E2M1]
+)
+def test_casts_there_and_back(kind: int, level: str) -> None:
+    nodes = [helper.make_node("Cast", ["x"], ["q"], to=kind), helper.make_node("Cast", ["q"], ["y"], to=1)]
+    values = every(np.float16)
+    (found,) = session(simulated(model_of(nodes, {})), level).run(None, {"x": values})
+    dtype: Any = helper.tensor_dtype_to_np_dtype(kind)
+    largest = float(ml_dtypes.finfo(dtype).max)
+    assert np.array_equal(bits(found), bits(np.clip(values, -largest, largest).astype(dtype).astype(np.float32)))
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_fp8_pairs_give_what_onnx_runtime_gives_where_it_can(axis: int | None) -> None:
+    # at the level basic, with the Q and DQ nodes themselves; with more it fails
+    scales = np.float32(0.02) if axis is None else RNG.uniform(0.01, 0.03, 64).astype(np.float32)
+    pair = {} if axis is None else {"axis": axis}
+    codes = RNG.standard_normal((64, 8)).astype(ml_dtypes.float8_e4m3fn)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **pair),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], **pair),
+        helper.make_node("DequantizeLinear", ["w", "t"], ["v"], axis=1),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    zeros = np.zeros(scales.shape, ml_dtypes.float8_e4m3fn)
+    more = {"w": codes, "t": RNG.uniform(0.1, 0.2, 8).astype(np.float32)}
+    model = model_of(nodes, {"s": scales, "z": zeros, **more}, opset=21)
+    del model.opset_import[1]
+    x = RNG.standard_normal((5, 64)).astype(np.float32)
+    (theirs,) = session(model, "ORT_ENABLE_BASIC").run(None, {"x": x})
+    with pytest.raises(Exception, match="float8e4m3fn"):
+        session(model)
+    assert narrow_formats(model) == ("fp8",)
+    (ours,) = session(simulated(model)).run(None, {"x": x})
+    assert np.allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+def test_a_quantised_model_multiplies_the_formats_values(tmp_path: Path, to: Any) -> None:
+    text = """g (float[N,3,64] x, float[M,64] z) => (float[N,3,8] y, float[M,8] u) {
+      [one] y = MatMul(x, w) [two] u = Gemm<transB=1>(z, v, bias)
+    }"""
+    w, v = (RNG.standard_normal(shape).astype(np.float32) for shape in ((64, 8), (8, 64)))
+    path = write_onnx(tmp_path / "a.onnx", text, {"w": w, "v": v, "bias": np.arange(8, dtype=np.float32)})
+    model, groups = prepare(path)
+    model = raise_opset(model, to, path)
+    quantize_blocks(model, groups, to)
+    assert narrow_formats(model) == (to,)
+    rewritten = simulated(model)
+    onnx.checker.check_model(rewritten, full_check=True)
+    x, z = (RNG.standard_normal(shape).astype(np.float32) for shape in ((2, 3, 64), (5, 64)))
+    y, u = session(rewritten).run(None, {"x": x, "z": z})
+
+    def weight(values: np.ndarray) -> np.ndarray:
+        if to == "mxfp8":
+            return expected(to, values)
+        return formats.nvfp4_values(*formats.nvfp4(values))
+
+    assert np.allclose(y, expected(to, x) @ weight(w.T).T, rtol=1e-5, atol=1e-5)
+    assert np.allclose(u, expected(to, z) @ weight(v).T + np.arange(8), rtol=1e-5, atol=1e-5)
+
+
+def test_the_nodes_that_model_optimizer_writes() -> None:
+    codes = RNG.standard_normal((64, 4)).astype(ml_dtypes.float8_e4m3fn)
+    nodes = [
+        helper.make_node("TRT_FP8QuantizeLinear", ["x", "s"], ["q"], domain="trt"),
+        helper.make_node("TRT_FP8DequantizeLinear", ["q", "s"], ["d"], domain="trt"),
+        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(codes)),
+        helper.make_node("TRT_FP8DequantizeLinear", ["w", "s"], ["v"], domain="trt"),
+        helper.make_node("MatMul", ["d", "v"], ["y"]),
+    ]
+    model = model_of(nodes, {"s": np.float32(0.25)}, opset=17)
+    assert narrow_formats(model) == ("fp8",)
+    x = RNG.standard_normal((3, 64)).astype(np.float32)
+    (found,) = session(simulated(model)).run(None, {"x": x})
+    activations = formats.e4m3(x / np.float32(0.25)).astype(np.float32) * np.float32(0.25)
+    assert np.allclose(found, activations @ (codes.astype(np.float32) * 0.25), rtol=1e-5, atol=1e-6)
+
+
+def test_the_given_model_is_unchanged() -> None:
+    model = widened("nvfp4")
+    before = model.SerializeToString(deterministic=True)
+    simulated(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (
+            [
+                helper.make_node("Cast", ["x"], ["q"], to=TensorProto.FLOAT8E4M3FN),
+                helper.make_node("Relu", ["q"], ["r"], name="active"),
+                helper.make_node("Cast", ["r"], ["y"], to=1),
+            ],
+            "Relu active computes with fp8 codes themselves",
+        ),
+        (
+            [
+                helper.make_node(
+                    "TRT_MXFP8DynamicQuantize", ["x"], ["q", "s"], "n", domain="trt", axis=0, block_size=32
+                ),
+                helper.make_node("TRT_MXFP8DequantizeLinear", ["q", "s"], ["y"], domain="trt", axis=0, block_size=32),
+            ],
+            "TRT_MXFP8DynamicQuantize n has blocks along axis 0; the simulation takes the last",
+        ),
+    ],
+)
+def test_what_has_no_simulation_is_named(nodes: list[onnx.NodeProto], message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        simulated(model_of(nodes, {}))
+
+
+def test_inputs_in_such_a_format_are_refused() -> None:
+    model = model_of([helper.make_node("Cast", ["x"], ["y"], to=1)], {})
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    with pytest.raises(UsageProblem, match="x is in bf16, which cannot be exchanged with numpy"):
+        simulated(model)
