@@ -93,8 +93,8 @@ def test_what_is_not_typed_keeps_its_default() -> None:
 
 def test_help_says_what_the_settings_say() -> None:
     shown = CliRunner().invoke(single_command_app(climb), ["--help"], env={"COLUMNS": "100"}).stdout
-    arguments, options, ways = (
-        shown.split(f"\n{panel}:\n")[1].split("\n\n")[0] for panel in ("Arguments", "Options", "Ways")
+    arguments, options, ways, more = (
+        shown.split(f"\n{panel}:\n")[1].split("\n\n")[0] for panel in ("Arguments", "Options", "Ways", "More options")
     )
     assert "HILL" in arguments
     assert "--careful / --no-careful" in options
@@ -102,7 +102,7 @@ def test_help_says_what_the_settings_say() -> None:
     assert "How high.  [default: 2; 0<=x<=5]" in options
     assert options.count("--level") == 1
     assert "Or auto.  [default: auto]" in options
-    assert "A number.  [x>=1]" in options  # nothing stands for what was not given
+    assert "A number.  [x>=1]" in more  # nothing stands for what was not given
     assert "--unseen" not in shown
     assert "--kind <steep|flat>" in ways
     assert "--rope" in ways

@@ -49,7 +49,10 @@ def bench(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Measure models on runtimes: repetitions interleaved, each runtime in its own process, ranked with intervals."""
+    """Measure models on runtimes and rank them.
+
+    Repetitions are interleaved, each runtime has a process of its own, and the ranking has intervals.
+    """
     if show:
         _list()
         return

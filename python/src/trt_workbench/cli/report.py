@@ -21,7 +21,10 @@ def report(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write report.html into each run directory again and, with --output, an overview of all of them."""
+    """Write the reports of runs again, and an overview of them.
+
+    Each run directory gets its report.html from its own files; --output DIR gets the overview.
+    """
     if output is not None and output.exists() and not output.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {output}")
     from trt_workbench.report.overview import write_overview

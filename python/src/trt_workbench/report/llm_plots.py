@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from trt_workbench.report.style import PALETTE, by_powers, figure, label
+from trt_workbench.report.style import PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.llm import LlmMetrics, LlmRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Curves this close, as a share, lie on one another.
+_SAME = 1e-3
+_WIDE = 80  # characters of a line of the legend
 
 
 def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
@@ -29,28 +39,48 @@ def _series(records: list[LlmRecord]) -> dict[str, list[LlmRecord]]:
 
 
 def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
-    """Perplexity of everything up to each window: where it settles, the text is long enough."""
+    """Perplexity of everything up to each window: where it settles, the text is long enough.
+
+    Backends whose curve lies on another one's share its line, and are named with it.
+    """
     import numpy as np
 
-    with figure(path) as axes:
-        for (name, rows), colour in zip(_series(windows).items(), PALETTE * 3, strict=False):
-            tokens = np.cumsum([row["tokens"] for row in rows])
-            nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
-            axes.plot(tokens, np.exp(nll / tokens), label=name, color=colour, linewidth=1.2)
-        axes.set(title="Perplexity up to each window", xlabel="tokens scored", ylabel="perplexity")
-        axes.legend()
+    lines: list[tuple[list[str], NDArray[np.float64], NDArray[np.float64]]] = []
+    for name, rows in _series(windows).items():
+        tokens = np.cumsum([float(row["tokens"]) for row in rows])
+        nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
+        curve = np.exp(nll / tokens)
+        for names, others, drawn in lines:
+            if np.array_equal(tokens, others) and np.allclose(curve, drawn, rtol=_SAME, atol=0, equal_nan=True):
+                names.append(name)
+                break
+        else:
+            lines.append(([name], tokens, curve))
+    with figure(path, height=_height(windows)) as axes:
+        for (names, tokens, curve), colour in zip(lines, PALETTE * 3, strict=False):
+            text = "\n".join(wrap(", ".join(names), _WIDE))
+            axes.plot(tokens, curve, label=text, color=colour, linewidth=1.6)
+        axes.set(xlabel="tokens scored", ylabel="perplexity (the axis does not begin at 0)")
+        together = "; those within 0.1 % share a line" if len(lines) < len(_series(windows)) else ""
+        axes.set_title(f"Perplexity up to each window{together}")
+        legend_below(axes)
     return path
+
+
+def _height(windows: list[LlmRecord]) -> float:
+    """Return the inches of the two pictures that stand side by side, with room for a legend of all backends."""
+    return 3.6 + 0.12 * len(_series(windows))
 
 
 def _divergence(windows: list[LlmRecord], path: Path) -> Path:
     """Mean divergence from the reference by window."""
     import numpy as np
 
-    with figure(path) as axes:
+    with figure(path, height=_height(windows)) as axes:
         for (name, rows), colour in list(zip(_series(windows).items(), PALETTE * 3, strict=False))[1:]:
             kl = [np.nan if row["kl"] is None else max(row["kl"] / row["tokens"], 1e-17) for row in rows]
             axes.plot(np.cumsum([row["tokens"] for row in rows]), kl, label=name, color=colour, linewidth=1.2)
         axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
         by_powers(axes, "y")
-        axes.legend()
+        legend_below(axes)
     return path

@@ -19,6 +19,7 @@ from trt_workbench.backends.onnx_torch import (
     host,
     layout,
     network,
+    quantized,
     reductions,
     resize,
 )
@@ -31,6 +32,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **elementwise.OPERATORS,
     **layout.OPERATORS,
     **network.OPERATORS,
+    **quantized.OPERATORS,
     **reductions.OPERATORS,
     **resize.OPERATORS,
 }

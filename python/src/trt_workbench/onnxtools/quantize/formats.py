@@ -99,7 +99,8 @@ def e8m0(largest: Floats) -> NDArray[np.uint8]:
 
 def e8m0_values(scales: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return the powers of two that scales stand for."""
-    return scales.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    values: NDArray[np.float32] = scales.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    return values
 
 
 def mxfp8(values: Floats) -> Mxfp8:
