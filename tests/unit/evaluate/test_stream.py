@@ -365,6 +365,26 @@ def test_the_copy_for_the_device_has_every_size_but_that_of_chunks(tmp_path: Pat
     assert shapes["encoded"] == (1, 4, None)
 
 
+def test_an_engine_gets_ranges_of_what_is_dynamic_in_the_file_that_is_built(
+    tmp_path: Path, outside_backend: Callable[..., None]
+) -> None:
+    outside_backend("keeping", "tests.unit.evaluate.test_stream:KeepingBackend")
+    for mode, names in ((("closed-loop",), {"x", "length", "cache", "cache_len"}), (("device",), {"x"})):
+        asked = settings(tmp_path, backend="keeping", mode=mode, chunk=9)
+        with OpenedStream(asked, lambda _: None) as opened:
+            shapes = opened._shapes()
+        assert shapes is not None
+        assert shapes.shapes.keys() == names
+        assert shapes.shapes["x"].min[0] == 1
+
+
+def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:
+    found = evaluated(settings(tmp_path), tmp_path / "run")
+    assert any("the loop alone" in note for note in found.notes)
+    other = evaluated(replace(settings(tmp_path), model=attention(tmp_path, name="copy")), tmp_path / "two")
+    assert not any("the loop alone" in note for note in other.notes)
+
+
 def test_device_state_begins_with_zeros_or_not_at_all(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
     outside_backend("keeping", "tests.unit.evaluate.test_stream:KeepingBackend")
     document = contract_of("attention")

@@ -67,6 +67,11 @@ class StreamEvaluation:
                 f"The model's memory has no end: {len(self.chunks)} chunks understate its error; "
                 f"use --chunks {RECURRENT_CHUNKS} to see its plateau."
             )
+        if opened.is_compared_with_itself:
+            self.notes.append(
+                "Target and reference are the same model on the same runtime: what is compared is the loop alone. "
+                "Name another with --backend or --reference."
+            )
         self._check_profiles()
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:

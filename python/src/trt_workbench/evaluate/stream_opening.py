@@ -71,6 +71,11 @@ class OpenedStream:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._reference = None if self.recorded else self._open_reference()
 
+    @property
+    def is_compared_with_itself(self) -> bool:
+        """Whether the reference is the same file on the same backend."""
+        return self.settings.reference == self.backend and self._graph == self.target
+
     def session(self, precision: str, *, on_device: bool = False) -> Session:
         """Return the target's session of a precision; with its state on the device where that is asked for."""
         key = (precision, on_device)
@@ -230,4 +235,13 @@ class OpenedStream:
         )
         time = self.contract.time_symbol
         fits = [one for one in self.contract.profiles if all(one.covers({time: size}) for size in sizes)]
-        return self.contract.engine_profile(fits[0]) if fits else None
+        if not fits or self.target.suffix != MODEL_SUFFIX:
+            return None
+        tensors = read_tensors(self._loaded()).inputs
+        ranges = self.contract.engine_profile(fits[0]).shapes
+        # an engine has ranges of what is dynamic in its model alone
+        dynamic = {
+            name for name, one in tensors.items() if not all(isinstance(dim, int) for dim in one.shape or (None,))
+        }
+        ranges = {name: sizes for name, sizes in ranges.items() if name in dynamic}
+        return Profile(shapes=ranges) if ranges else None
