@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from trt_workbench.runs.stream import LaneMetrics, StreamMetrics
 
+# From so many chunks on, what a runtime takes at first is little beside what a leak would.
+_LONG = 1000
+
 
 @handled
 def eval_stream(
@@ -90,7 +93,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     console.print(table)
     for precision, ratio in metrics.closed_over_functional.items():
         line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
-    if metrics.resident:
+    if metrics.resident and metrics.chunks >= _LONG:
         grown = metrics.resident
         line(
             f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes a chunk "
