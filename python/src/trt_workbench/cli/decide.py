@@ -40,9 +40,10 @@ def decide(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make a model in every precision, score and measure each on every runtime, and recommend one.
+    """Score and time every precision of a model; recommend one.
 
-    The exit code is 1 if no lower precision that ran for real keeps the score within --max-loss.
+    Candidates are made in every precision and run on every runtime that can serve here. The exit code is 1 if no lower
+    precision that ran for real keeps the score within --max-loss.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.cli.progress import progress_bar

@@ -37,7 +37,7 @@ def quantize(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Make a model in a lower precision: an ONNX file that every runtime reads, with the evidence of how it was made.
+    """Make a model in a lower precision, with its evidence.
 
     Ranges of activations are found on --calibration, prepared as inference prepares it.
     """
