@@ -135,6 +135,7 @@ COMMANDS = {
     "sanitize-onnx": ("-o", "OUT"),
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "build-engine": ("--dry-run",),
+    "check-target": ("--gpu", "sm120"),
 }
 
 
@@ -172,17 +173,20 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 READ = {
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
+    "model-inspect": ("inspect", "it.onnx"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
     "model-decide": ("decide", "it.onnx", "--data", "."),
     "model-quantize": ("quantize", "it.onnx", "--to", "int8", "--calibration", "random", "-o", "made.onnx"),
     "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
     "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),
     "plan": ("inspect-engine", "it.plan"),
+    "plan-inspect": ("inspect", "it.plan"),
     "settings": ("bench", "it.yaml", "--dry-run"),
     "build-settings": ("build-engine", "sound.onnx", "--config", "it.yaml", "--dry-run"),
     "annotations": ("eval-coco", "--model", "sound.onnx", "--images", ".", "--annotations", "it.json"),
     "run": ("report", "folder"),
     "llm": ("eval-llm", "folder"),
+    "llm-inspect": ("inspect", "folder"),
 }
 
 

@@ -188,6 +188,7 @@ _OPTIONS = {
         "--seed",
     ),
     "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
+    "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
     "eval-coco": (
         "--family",
         "--backend",
@@ -223,6 +224,8 @@ _OPTIONS = {
         "--dla-core",
         "-o",
     ),
+    "predict": ("--family", "--conf", "--classes", "--limit", "--imgsz", "--max-dets", "--preprocess"),
+    "inspect": ("--device", "--manifest-only", "--trust"),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
@@ -298,6 +301,11 @@ def _partitions(rng: Rng) -> _Recipe:
     return _Recipe(["partitions", model, *how, "--output", "out/run"], files)
 
 
+def _check_target(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["check-target", model, "--gpu", "rtx5090", "--output", "out/run"], files)
+
+
 def _coco(rng: Rng) -> _Recipe:
     words = [
         "eval-coco",
@@ -316,6 +324,12 @@ def _coco(rng: Rng) -> _Recipe:
     )
 
 
+def _predict(rng: Rng) -> _Recipe:
+    source = rng.choice(("coco/images", "coco/images/a.png", "coco/images/b.jpg"))
+    words = ["predict", "coco/detector.onnx", source, "--backend", "ort-cpu", "--output", "out/run"]
+    return _Recipe(words, ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg"])
+
+
 def _build(rng: Rng) -> _Recipe:
     model, files = (
         "models/plain.onnx",
@@ -326,6 +340,11 @@ def _build(rng: Rng) -> _Recipe:
         words += ["--calibration", "calibration/data.npz", "--precision", "int8"]
         files += ["calibration/data.npz"] * 2
     return _Recipe([*words, *(["--dry-run"] if rng.random() < 0.4 else [])], files)
+
+
+def _inspect_model(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["inspect", model], files)
 
 
 def _inspect(rng: Rng) -> _Recipe:
@@ -412,9 +431,12 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "infer-plan": (5, _infer_plan),
     "profile": (8, _profile),
     "partitions": (8, _partitions),
+    "check-target": (3, _check_target),
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),
+    "inspect-model": (3, _inspect_model),
+    "predict": (4, _predict),
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),

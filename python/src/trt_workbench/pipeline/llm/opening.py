@@ -18,6 +18,7 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
 from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, Note, exported_graph, graph_from_export
 from trt_workbench.pipeline.llm.models import (
     CachedModel,
@@ -34,18 +35,6 @@ _WITH_SCALES = "int8"
 
 
 @dataclass(frozen=True)
-class BackendChoice:
-    """A backend and the precision it is asked for; written `ort-cuda:fp16`, without a precision fp32."""
-
-    name: str
-    precision: str = "fp32"
-
-    def __str__(self) -> str:
-        """Return the form that is read."""
-        return f"{self.name}:{self.precision}"
-
-
-@dataclass(frozen=True)
 class ModelSource:
     """What is opened, and how.
 
@@ -55,7 +44,7 @@ class ModelSource:
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
-        options: further options of the backend; PyTorch takes none for language models.
+        options: further options of the backend; PyTorch takes `device` alone for language models.
         candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
         say: called with what happens next, such as an export.
     """
@@ -183,11 +172,11 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
 
 
 def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
-    if source.options:
-        raise UsageProblem(f"{choice.name} has no option {next(iter(source.options))!r} for language models.")
+    if unknown := source.options.keys() - {"device"}:
+        raise UsageProblem(f"{choice.name} has no option {min(unknown)!r} for language models, other than device.")
     return load_torch_llm(
         source.directory,
-        device=source.device,
+        device=str(source.options.get("device", source.device)),
         precision=choice.precision,
         compiled=compiled,
         threads=source.threads,
