@@ -171,6 +171,11 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 
 
 READ = {
+    "contract": ("check-contract", "it.json", "sound.onnx", "--backend", "ort-cpu"),
+    "contract-model": ("make-contract", "it.onnx", "-o", "made.json"),
+    "stream": ("eval-stream", "--backend", "ort-cpu", "--input", "it.npy"),
+    "stream-audio": ("eval-stream", "--backend", "ort-cpu", "--input", "it.wav"),
+    "stream-contract": ("eval-stream", "sound.onnx", "--contract", "it.json"),
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
     "model-inspect": ("inspect", "it.onnx"),
@@ -198,7 +203,7 @@ def test_only_regular_files_are_read(kind: str, special: str, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     onnx.save(model(), "sound.onnx")
-    for suffix in ("onnx", "npy", "npz", "plan", "yaml", "json"):
+    for suffix in ("onnx", "npy", "npz", "plan", "yaml", "json", "wav"):
         SPECIAL[special](Path(f"it.{suffix}"))
     for name in ("run", "config"):
         SPECIAL[special](Path(f"folder/{name}.json"))
@@ -277,6 +282,8 @@ def test_settings_that_cannot_be(command: str, text: str, tmp_path: Path) -> Non
         ["sanitize-onnx", "m.onnx", "-o", "n.onnx", "--size", "N=" + "1" * 5000],
         ["eval-coco", "--imgsz", "²"],
         ["eval-llm", "--prompt", "9" * 5000],
+        ["eval-stream", "--chunks", "9" * 10],
+        ["eval-stream", "--chunk", "99999999"],
         ["infer-engine", "m.onnx", "--option", "a=" + "[" * 100_000],
     ],
     ids=str,

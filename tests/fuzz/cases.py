@@ -228,6 +228,23 @@ _OPTIONS = {
     "inspect": ("--device", "--manifest-only", "--trust"),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
+    "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
+    "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
+    "eval-stream": (
+        "--contract",
+        "--backend",
+        "--precision",
+        "--mode",
+        "--reference",
+        "--model",
+        "--input",
+        "--chunks",
+        "--chunk",
+        "--gates",
+        "--option",
+        "--seed",
+        "--device",
+    ),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
     "compare": ("--tolerance",),
     "report": (),
@@ -382,6 +399,7 @@ _RUN_FILES = {
         "records.jsonl",
     ),
     "eval-llm": ("run.json", "env.json", "metrics.json", "records.jsonl"),
+    "eval-stream": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "profile": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "infer-engine": ("run.json", "env.json", "metrics.json"),
 }
@@ -419,12 +437,43 @@ def _export_llm(_: Rng) -> _Recipe:
     return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
 
 
+def _check_contract(rng: Rng) -> _Recipe:
+    words = ["check-contract", "streaming/contract.json", "streaming/attention.onnx", "--backend", "ort-cpu"]
+    more = ["--static"] if rng.random() < 0.4 else ["--chunks", "4"]
+    files = ["streaming/contract.json"] * 4 + ["streaming/attention.onnx"]
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+def _make_contract(rng: Rng) -> _Recipe:
+    model, files = rng.choice([("streaming/attention.onnx", ["streaming/attention.onnx"]), _model(rng)])
+    return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
+
+
+def _eval_stream(rng: Rng) -> _Recipe:
+    model, contract, features = (f"streaming/{name}" for name in ("attention.onnx", "contract.json", "features.npy"))
+    words = ["eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", "6", "--no-report"]
+    more, files = rng.choice(
+        [
+            (["--faults"], [contract, contract, model]),
+            (["--input", features], [features]),
+            (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
+        ]
+    )
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+_REFERENCE = ("record.json", "record.json", "stream.npz", "block-0000.npz")
+
+
 def _plain(*words: str) -> Callable[[Rng], _Recipe]:
     return lambda _: _Recipe([*words], [])
 
 
 _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "sanitize": (14, _sanitize),
+    "check-contract": (10, _check_contract),
+    "make-contract": (3, _make_contract),
+    "eval-stream": (6, _eval_stream),
     "quantize": (8, _quantize),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),

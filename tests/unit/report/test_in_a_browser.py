@@ -3,6 +3,7 @@
 `TRTW_SCREENSHOTS=DIR pytest tests/unit/report/test_in_a_browser.py` keeps a picture of each page at each width.
 """
 
+import json
 import os
 import shutil
 import urllib.parse
@@ -14,9 +15,12 @@ import numpy as np
 import pytest
 from tests.browser import CHROMIUM, Browser, browser
 from tests.onnx_text import write_onnx
+from tests.unit.report.test_decide import ROWS, decision
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
+from trt_workbench.engine.documents import write_json
+from trt_workbench.report import decide
 from trt_workbench.report.overview import write_overview
 from trt_workbench.report.rewrite import rewrite_report
 
@@ -117,6 +121,12 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
         "verify": run(tmp_path / "right", *verify),
     }
     made["overview"] = write_overview([one.parent for one in made.values()], tmp_path / "overview")
+    place = tmp_path / "decide"
+    place.mkdir()
+    write_json(place / "decision.json", decision(*ROWS))
+    command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
+    (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
+    made["decide"] = decide.write_report(place)
     _MADE.update(made)
     return made
 

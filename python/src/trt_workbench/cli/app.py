@@ -13,16 +13,19 @@ from trt_workbench.cli import (
     bench,
     build_engine,
     build_ort,
+    check_contract,
     check_target,
     compare,
     decide,
     doctor,
     eval_coco,
     eval_llm,
+    eval_stream,
     export_llm,
     infer_engine,
     inspect,
     inspect_engine,
+    make_contract,
     partitions,
     predict,
     profile,
@@ -91,6 +94,7 @@ app.command("refit-engine", cls=PanelCommand)(refit_engine.refit_engine)
 app.command("eval-coco", cls=PanelCommand)(eval_coco.eval_coco)
 app.command("predict", cls=PanelCommand)(predict.predict)
 app.command("eval-llm", cls=PanelCommand)(eval_llm.eval_llm)
+app.command("eval-stream", cls=PanelCommand)(eval_stream.eval_stream)
 app.command("export-llm", cls=PanelCommand)(export_llm.export_llm)
 app.command("bench", cls=PanelCommand)(bench.bench)
 app.command("profile", cls=PanelCommand)(profile.profile)
@@ -105,6 +109,8 @@ app.command("check-target", cls=PanelCommand)(check_target.check_target)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
+app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
+app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)
 app.command("verify", cls=PanelCommand)(verify.verify)
 
 
