@@ -257,12 +257,11 @@ def runtime_lane(options: argparse.Namespace) -> Lane:
         *((f"perplexity-{p}", ["logits", TINY_LM, p, 4, 512]) for p in ("fp16", "fp32")),
         *((f"cached-{b}-{p}", ["cached", gpt2, p, b, 32, 512]) for b, p in each),
         *((f"generate-{b}-{p}", ["logits", gpt2, p, b, 512]) for b, p in each),
-        *((f"prefill-{b}-{p}", ["logits", gpt2, p, b, 1024]) for b, p in each),
+        *((f"prefill-{n}-{b}-{p}", ["logits", gpt2, p, b, n]) for n in (128, 256, 512, 1024) for b, p in each),
     ):
         lane.builds.append(Step(f"prepare-{name}", [__file__, "prepare", *words]))
     measured = [LLM, "--output", llm, "--runs"]
-    runs = ["perplexity", "gpt2-prefill-b1", "gpt2-generate-cached", "gpt2-generate", "gpt2-prefill-b4"]
-    runs += ["gpt2-generate-cached-b4", "gpt2-generate-b4"]
+    runs = ["perplexity", "speed-prefill", "speed-cached", "speed-generate"]
     lane.timed += [Step(f"llm-{run}", [*measured, run], llm / run / "run.json") for run in runs]
     lane.timed.append(benched("language", keep, ["--model", f"gpt2={gpt2}"], "gpt2"))
     if options.yolov10m:
@@ -306,7 +305,8 @@ def prepare(kind: str, words: Sequence[str]) -> None:
         return
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory
     from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
-    from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, open_logits
+    from trt_workbench.pipeline.llm.choice import BackendChoice
+    from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
 
     folder, precision, *sizes = words
     source = ModelSource(examine_llm_directory(Path(folder)), "auto", DEFAULT_OPSET, None, print)

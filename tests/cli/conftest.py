@@ -1,7 +1,7 @@
 """A tiny detector, whose score is the brightness of the image, and four images for it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -110,7 +110,7 @@ class CocoSetup:
     def invoke_exactly(self, arguments: list[str]) -> Result:
         return CliRunner().invoke(single_command_app(eval_coco), arguments, catch_exceptions=False)
 
-    def assert_refused(self, result: Result, *texts: str, exit_code: int = 2) -> None:
+    def assert_refused(self, result: Result, *texts: str, exit_code: int = 2, left: Sequence[str] = ()) -> None:
         """One clear paragraph on stderr, nothing on stdout, nothing left behind."""
         assert result.exit_code == exit_code, result.output
         for text in texts:
@@ -119,7 +119,7 @@ class CocoSetup:
         assert len(errors) == 1
         assert "Traceback" not in result.stderr
         assert result.stdout == ""
-        assert list((self.root / "runs").iterdir()) == []
+        assert [entry.name for entry in (self.root / "runs").iterdir()] == [*left]
 
 
 @pytest.fixture

@@ -1,13 +1,15 @@
 """What people read on a narrow terminal."""
 
 import io
+import re
+import time
 
 import pytest
 from rich.console import Console
 from rich.table import Table
 
-from trt_workbench.cli.common import stdout_console
-from trt_workbench.cli.progress import download_progress
+from trt_workbench.cli.common import handled, stdout_console
+from trt_workbench.cli.progress import EVERY_S, download_progress, progress_bar, pulse, waiting
 
 
 def test_a_figure_is_whole_in_a_narrow_terminal(
@@ -26,17 +28,56 @@ def test_a_figure_is_whole_in_a_narrow_terminal(
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_download_is_a_bar_in_a_terminal_and_lines_elsewhere(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    monkeypatch.setattr("trt_workbench.cli.progress._EVERY_S", 0.0)
+def test_a_download_is_a_bar_in_a_terminal_and_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.05)
     shown = io.StringIO()
-    with download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update:
+    with pulse(), download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update:
         update(120_000_000, 731_000_000)
+        time.sleep(0.2)
         update(240_000_000, 0 if not terminal else 731_000_000)
+        time.sleep(0.2)
+    lines = list(dict.fromkeys(capsys.readouterr().err.splitlines()))
     if terminal:
         assert "240.0/731.0 MB" in shown.getvalue()
-        assert "Downloaded" not in shown.getvalue()
+        assert lines == []
     else:
-        assert shown.getvalue().splitlines() == [
-            "Downloaded 120.0 MB of 731.0 MB in 0 s.",
-            "Downloaded 240.0 MB in 0 s.",
-        ]
+        assert {line[6:] for line in lines} == {"Downloaded 120.0 MB of 731.0 MB", "Downloaded 240.0 MB"}
+
+
+def test_without_a_terminal_every_command_says_what_it_is_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The innermost thing that has something to say is what is said; nothing is, once the command ended."""
+    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.05)
+
+    def said() -> str:
+        capsys.readouterr()
+        time.sleep(0.2)
+        lines = capsys.readouterr().err.splitlines()
+        return re.sub(r"^\[\d s\] ", "", lines[-1]) if lines else ""
+
+    @handled
+    def slow() -> None:
+        assert said() == "Still running"
+        with waiting("Opening") as update, progress_bar("images") as images, progress_bar("tokens") as tokens:
+            advance, count = images("Evaluating"), tokens("Timing")
+            assert said() == "Opening"
+            update("Open")
+            assert said() == "Open"
+            advance(3, 40)
+            assert re.fullmatch(r"Evaluating: 3 of 40 images, [\d.]+ images/s", said())
+            count(0, 2)
+            assert said() == "Timing: 0 of 2 tokens"
+            count(2, 2)
+            assert said().startswith("Evaluating: 3 of 40")
+            advance(40, 40)
+            assert said() == "Open"
+
+    slow()
+    assert said() == ""
+
+
+def test_a_silent_command_speaks_within_five_seconds() -> None:
+    assert EVERY_S < 5

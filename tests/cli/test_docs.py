@@ -13,6 +13,11 @@ from trt_workbench.cli.app import app
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.pipeline.streaming import parts
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.gates import Gate, Gates
+from trt_workbench.pipeline.streaming.static_check import contradictions
+from trt_workbench.runs.contract import Check, ContractCheck, Finding, StateFact
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -121,6 +126,16 @@ def test_the_settings_in_the_guide_are_accepted() -> None:
     assert bodies
     for body in bodies:
         assert BuildSettings.model_validate(yaml.safe_load(body)).precision_text == "fp16+int8"
+
+
+def test_the_streaming_contract_names_every_key_and_shows_a_sound_one() -> None:
+    text = (ROOT / "docs" / "reference" / "streaming-contract.md").read_text(encoding="utf-8")
+    (shown,) = [body for kind, body in _FENCE.findall(text) if kind == "json"]
+    assert contradictions(Contract.model_validate_json(shown)) == []
+    kinds = [Contract, Gates, Gate, ContractCheck, Check, Finding, StateFact, parts.State, parts.Shift, parts.Chunking]
+    kinds += [parts.Signal, parts.Length, parts.Constant, parts.Output, parts.Valid, parts.ChunkSize, parts.Memory]
+    keys = {name for kind in [*kinds, parts.Invariant, parts.SymbolProfile] for name in kind.model_fields}
+    assert sorted(key for key in keys if not re.search(rf"[`\".]{key}[`\"]", text)) == []
 
 
 def test_the_references_name_every_field() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faulty_llm import Faulty, rows_after_the_first
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
@@ -29,24 +30,24 @@ def invoke(*arguments: str | Path) -> Result:
 
 def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    modes = "perplexity,prefill,generate,generate-cached"
-    options = ("--limit", "400", "--modes", modes, "--prompt", "6,9", "--new-tokens", "4", "--repetitions", "2")
+    modes = "generate-cached,perplexity,generate"
+    options = ("--limit", "400", "--modes", modes, "--prompt", "6,9", "--new-tokens", "4")
     result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
     assert result.exit_code == 0, result.output
     made = {path.name for path in out.iterdir()}
     assert made == {"metrics.json", "records.jsonl", "env.json", "run.json", "report.html", "plots"}
-    plots = {"perplexity", "divergence", "speed-prefill", "speed-generate", "speed-generate-cached"}
-    assert {path.stem for path in (out / "plots").iterdir()} == plots
+    assert {path.stem for path in (out / "plots").iterdir()} == {"perplexity", "divergence"}
     for text in ("torch:fp32", "ort-cpu:fp32", "generate-cached", "passed", str(out / "report.html")):
         assert text in result.stdout
     assert "Windows of 64 tokens start every 32 tokens" in result.stderr
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["status"] == "complete"
-    for row in metrics["timing"]:
+    assert len(metrics["generation"]) == 8
+    for row in metrics["generation"]:
         agreement = row["agreement"]
         assert agreement["reference"] == "torch:fp32"
         assert agreement["failure"] is agreement["first_difference"] is None
-        assert (agreement["sequences"], agreement["tokens"]) == (2, 1 if row["mode"] == "prefill" else 4)
+        assert (agreement["sequences"], agreement["tokens"]) == (2, 4)
         assert agreement["max_logit_difference"] < 1e-4 < agreement["logit_difference_limit"]
     page = (out / "report.html").read_text()
     for text in ("Perplexity by backend", "generate-cached", metrics["recipe"]["text"], metrics["text"]["sha256"]):
@@ -65,17 +66,17 @@ def test_json_is_one_document(llm_folder: Folders, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "report.html").exists()
 
 
-def test_timing_alone(llm_folder: Folders, tmp_path: Path) -> None:
-    options = ("--modes", "prefill", "--prompt", "6", "--repetitions", "2", "--backends", "torch", "--limit", "100")
+def test_generation_alone(llm_folder: Folders, tmp_path: Path) -> None:
+    options = ("--modes", "generate", "--prompt", "6", "--new-tokens", "2", "--backends", "torch", "--limit", "100")
     result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
     assert result.exit_code == 0, result.output
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert (metrics["perplexity"], metrics["backends"]) == (None, [])
-    assert len(metrics["timing"]) == 1
+    assert len(metrics["generation"]) == 1
     assert "Gate" not in result.stdout
 
 
-def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders, tmp_path: Path) -> None:
+def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folders, tmp_path: Path) -> None:
     from trt_workbench.backends.registry import availability
     from trt_workbench.cli.app import app
 
@@ -85,26 +86,26 @@ def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders,
     trtw = CliRunner()
     # without the graph for generation with a cache
     assert trtw.invoke(app, ["export-llm", str(folder), "--graphs", "logits", "--output", str(graphs)]).exit_code == 0
-    options = ("--prompt", "6", "--new-tokens", "4", "--repetitions", "2", "--limit", "100", "--text", TEXT)
-    wanted = ("--graphs", graphs, "--modes", "prefill,generate-cached", "--backends", "ort-cpu,ort-cuda:fp16,torch")
+    options = ("--prompt", "6", "--new-tokens", "4", "--limit", "100", "--text", TEXT)
+    wanted = ("--graphs", graphs, "--modes", "generate,generate-cached", "--backends", "ort-cpu,ort-cuda:fp16,torch")
     result = invoke(folder, "--output", out, *options, *wanted)
-    assert result.exit_code == 2, result.output  # of the first: a graph is missing; for the next it is a component
+    assert result.exit_code == 3, result.output  # of the first: a component is missing
     assert [result.stdout.count(name) for name in ("torch:fp32", "ort-cpu:fp32", "ort-cuda")] == [2, 1, 0]
-    missed = [("ort-cpu:fp32", "generate-cached"), ("ort-cuda:fp16", "prefill"), ("ort-cuda:fp16", "generate-cached")]
+    missed = [("ort-cuda:fp16", "generate"), ("ort-cpu:fp32", "generate-cached"), ("ort-cuda:fp16", "generate-cached")]
     for backend, mode in missed:
-        assert f"failed: {backend} could not be timed in {mode} (batch 1, prompts of 6 tokens): " in result.stderr
-    ending = f"error: Not everything could be timed; the reasons stand above. What was measured is kept: {out}\n"
-    assert result.stderr.endswith(ending)
+        assert f"failed: {backend}, {mode} (batch 1, prompt of 6 tokens): " in result.stderr
+    ending = "error: Not every backend generates what it should; the reasons stand above. Run directory: "
+    assert result.stderr.endswith(f"{ending}{out}\n")
     assert "Traceback" not in result.stderr
     assert json.loads((out / "run.json").read_text())["status"] == "complete"
     metrics = json.loads((out / "metrics.json").read_text())
-    timed = [(row["mode"], row["backend"]) for row in metrics["timing"]]
-    assert timed == [("prefill", "ort-cpu"), ("prefill", "torch"), ("generate-cached", "torch")]
-    kinds = [row["error_kind"] for row in metrics["timing_failures"]]
-    assert kinds == ["UsageProblem", "ComponentMissing", "ComponentMissing"]
+    assert [row["error_kind"] for row in metrics["generation"]] == [
+        *(None, "ComponentMissing", None),
+        *("UsageProblem", "ComponentMissing", None),
+    ]
     page = (out / "report.html").read_text()
-    assert "Not everything could be timed." in page
-    assert all(f"{backend} could not be timed in {mode}" in page for backend, mode in missed)
+    assert "Not every backend generates what PyTorch generates." in page
+    assert all(f"{backend}, {mode} (batch 1" in page for backend, mode in missed)
 
     again = trtw.invoke(app, ["report", str(out), str(out), "--output", str(both)])
     assert again.exit_code == 0, again.output
@@ -113,79 +114,71 @@ def test_what_cannot_be_timed_is_named_and_the_rest_is_kept(llm_folder: Folders,
         text = (both / name).read_text()
         assert "at generate-cached b1 prompt 6: failed: The export holds no cached graph that fits" in text
 
-    # with nothing measured there is nothing to keep
+    # with no result there is nothing to keep
     alone = invoke(folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16")
     assert alone.exit_code == 3
-    assert alone.stderr == f"error: {metrics['timing_failures'][1]['error']}\n"
+    assert alone.stderr == f"error: {metrics['generation'][1]['failure']}\n"
     assert not (tmp_path / "no").exists()
 
 
-# Sends a real signal to itself when the fourth repetition is done: one measurement and half of another. SIGINT is set
-# up as in a terminal: shells have background jobs, such as a test run, ignore it.
+# Sends a real signal to itself when so many backends have been compared. SIGINT is set up as in a terminal: shells have
+# background jobs, such as a test run, ignore it.
 INTERRUPTED_RUN = """
 import os, signal, sys
 from trt_workbench.cli.eval_llm import main
-from trt_workbench.evaluate.llm_files import RecordWriter
+from trt_workbench.evaluate import llm_generation
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ending, after = signal.Signals(int(sys.argv.pop(1))), int(sys.argv.pop(1))
-timed, original = [], RecordWriter.write
+opened, original = [], llm_generation._open
 
-def write(self, record):
-    original(self, record)
-    if record["kind"] != "windows":
-        timed.append(record)
-        if len(timed) == after:
-            os.kill(os.getpid(), ending)
+def open_(*given):
+    opened.append(given)
+    if len(opened) == after:
+        os.kill(os.getpid(), ending)
+    return original(*given)
 
-RecordWriter.write = write
+llm_generation._open = open_
 main()
 """
 
 
 def interrupted(ending: signal.Signals, after: int, out: Path, folder: Path, *options: str) -> Any:
-    sizes = ("--prompt", "6", "--new-tokens", "4", "--repetitions", "3", "--limit", "100", "--device", "cpu")
+    sizes = ("--prompt", "6", "--new-tokens", "4", "--limit", "100", "--device", "cpu")
     command = [sys.executable, "-c", INTERRUPTED_RUN, str(int(ending)), str(after), str(folder), "--text", str(TEXT)]
     command += ["--output", str(out), *sizes, *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(
-    ("ending", "modes", "after", "timed"),
-    [(signal.SIGINT, "generate", 5, 1), (signal.SIGTERM, "perplexity,generate", 2, 0)],
+    ("ending", "modes", "after", "done"),
+    [(signal.SIGINT, "generate", 3, 1), (signal.SIGTERM, "perplexity,generate", 1, 0)],
 )
-def test_an_interrupt_while_timing_keeps_a_partial_run(
-    llm_folder: Folders, tmp_path: Path, ending: signal.Signals, modes: str, after: int, timed: int
+def test_an_interrupt_while_generating_keeps_a_partial_run(
+    llm_folder: Folders, tmp_path: Path, ending: signal.Signals, modes: str, after: int, done: int
 ) -> None:
     from trt_workbench.cli.app import app
 
     out = tmp_path / "out"
     process = interrupted(ending, after, out, llm_folder("llama"), "--modes", modes)
     assert process.returncode == 130, process.stderr
-    assert f"Interrupted while timing (measurements done: {timed}); what was done is kept" in process.stderr
+    assert f"Interrupted while generating (comparisons done: {done}); what was done is kept" in process.stderr
     assert "Traceback" not in process.stderr
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["status"] == json.loads((out / "run.json").read_text())["status"] == "partial"
-    assert [row["backend"] for row in metrics["timing"]] == ["torch"][:timed]
-    assert (metrics["perplexity"] is not None) == ("perplexity" in modes)
+    assert [row["backend"] for row in metrics["generation"]] == ["torch"][:done]
+    assert (metrics["bits_per_byte"] is not None) == ("perplexity" in modes)
     page = (out / "report.html").read_text()
     assert "Partial run." in page
-    assert "interrupted while timing" in page
+    assert "interrupted while generating" in page
     assert ("the perplexity is whole" in page) == ("perplexity" in modes)
     again = CliRunner().invoke(app, ["report", str(out), "--output", str(tmp_path / "all")])
     assert again.exit_code == 0, again.output
     assert "partial" in (tmp_path / "all" / "overview.md").read_text()
 
-    # a run of a release that did not write these two
-    del metrics["interrupted"], metrics["timing_failures"]
-    (out / "metrics.json").write_text(json.dumps(metrics))
-    again = CliRunner().invoke(app, ["report", str(out), "--output", str(tmp_path / "all")])
-    assert again.exit_code == 0, again.output
-    assert "every figure is over the" in (out / "report.html").read_text()
 
-
-def test_an_interrupt_before_the_first_measurement_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
-    process = interrupted(signal.SIGINT, 2, tmp_path / "out", llm_folder("llama"), "--modes", "generate")
+def test_an_interrupt_before_the_first_result_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
+    process = interrupted(signal.SIGINT, 1, tmp_path / "out", llm_folder("llama"), "--modes", "generate")
     assert process.returncode == 130, process.stderr
     assert "nothing was kept" in process.stderr
     assert not list(tmp_path.iterdir())
@@ -218,17 +211,17 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--modes", "decode"), 2, "--modes takes"),
-        (("--modes", "prefill", "--prompt", "8,x"), 2, "--prompt takes one number"),
-        (("--bos", "first"), 2, "--bos takes"),
+        (("--modes", "prefill"), 2, "not 'prefill'; speed is measured by `trtw bench llm`"),
+        (("--modes", "generate", "--prompt", "8,x"), 2, "--prompt takes one number"),
+        (("--bos", "first"), 2, "'first' is not one of"),
         (("--backends", "torch", "--graphs", "."), 2, "--graphs is for backends that run exported graphs"),
         (("--backends", "torch,onnx"), 2, "no backend 'onnx'"),
         (("--window", "65"), 2, "64 positions"),
         (("--limit", "50"), 2, "fewer than one window"),
         (("--backends", "ort-cpu:int3"), 2, "int3"),
-        (("--modes", "prefill", "--prompt", "65"), 2, "64 positions"),
+        (("--modes", "generate", "--prompt", "60", "--new-tokens", "5"), 2, "64 positions"),
         (
-            ("--modes", "perplexity,prefill", "--prompt", "51", "--batch", "2", "--limit", "100"),
+            ("--modes", "generate", "--prompt", "51", "--new-tokens", "2", "--batch", "2", "--limit", "100"),
             2,
             "too few for 2 prompts",
         ),
@@ -338,28 +331,6 @@ def test_a_masked_model_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-class Faulty:
-    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
-
-    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
-        self._model, self._fault, self._calls = model, fault, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("step", "prefill", "last_logits"):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self._calls += 1
-            return self._fault(found(*arguments), self._calls)
-
-        return call
-
-
-def rows_after_the_first(logits: Any, _: int) -> Any:
-    return logits[[0] * len(logits)]
-
-
 def a_number_that_is_none(logits: Any, calls: int) -> Any:
     if calls == 2:
         logits = logits.copy()
@@ -368,7 +339,7 @@ def a_number_that_is_none(logits: Any, calls: int) -> Any:
 
 
 def one_wrong_token(logits: Any, calls: int) -> Any:
-    """Negated once the logits have been compared, in the third token of the first repetition."""
+    """Negated once the logits have been compared, in the third token of what it generates by itself."""
     return -logits if calls == 4 + 3 else logits
 
 
@@ -381,65 +352,43 @@ def one_wrong_token(logits: Any, calls: int) -> Any:
         (one_wrong_token, "Its tokens are not those of torch:fp32: sequence"),
     ],
 )
-def test_what_is_wrong_is_not_timed(
+def test_wrong_generation_is_found(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Any, message: str, mode: str
 ) -> None:
-    from trt_workbench.evaluate import llm_timing
+    from trt_workbench.evaluate import llm_generation
 
     for name in ("open_cached", "open_logits"):
-        real = getattr(llm_timing, name)
+        real = getattr(llm_generation, name)
 
         def opened(choice: Any, *arguments: Any, real: Any = real) -> Any:
             model = real(choice, *arguments)
             return Faulty(model, fault) if choice.name == "ort-cpu" else model
 
-        monkeypatch.setattr(llm_timing, name, opened)
+        monkeypatch.setattr(llm_generation, name, opened)
     out = tmp_path / "out"
-    options = ("--modes", mode, "--prompt", "6", "--new-tokens", "4", "--repetitions", "2", "--warmup", "0")
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
+    options = ("--modes", mode, "--prompt", "6", "--new-tokens", "4", "--batch", "2")
+    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, *options)
     assert result.exit_code == 1, result.output
     assert message in " ".join(result.stderr.split())
     assert "wrong" in result.stdout
     metrics = json.loads((out / "metrics.json").read_text())
-    # PyTorch is timed, the other has no figure anywhere
-    assert [row["backend"] for row in metrics["timing"]] == ["torch"]
-    (failure,) = metrics["timing_failures"]
-    assert (failure["backend"], failure["error_kind"]) == ("ort-cpu", "Disagreement")
-    assert message in failure["agreement"]["failure"]
-    lines = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
-    assert {line["backend"] for line in lines} == {"torch"}
-    assert "is wrong and was not timed" in (out / "report.html").read_text()
-
-
-@pytest.mark.parametrize(("batch", "code"), [("1", 0), ("2", 1)])
-def test_wrong_from_two_sequences_on(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: str, code: int
-) -> None:
-    from trt_workbench.evaluate import llm_timing
-
-    real = llm_timing.open_cached
-    monkeypatch.setattr(llm_timing, "open_cached", lambda *given: Faulty(real(*given), rows_after_the_first))
-    options = ("--modes", "prefill,generate-cached", "--prompt", "6", "--new-tokens", "4", "--repetitions", "1")
-    reference = llm_timing._reference
-
-    def unharmed(*given: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(llm_timing, "open_cached", real)
-            return reference(*given)
-
-    monkeypatch.setattr(llm_timing, "_reference", unharmed)
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--batch", batch, *options)
-    assert result.exit_code == code, result.output
+    assert not metrics["passed"]
+    torch, ort = metrics["generation"]
+    assert (torch["failure"], torch["error_kind"]) == (None, None)
+    assert (ort["backend"], ort["error_kind"]) == ("ort-cpu", "Disagreement")
+    assert message in ort["agreement"]["failure"]
+    assert ort["failure"] == ort["agreement"]["failure"]
+    assert "<td>wrong</td>" in (out / "report.html").read_text()
 
 
 def test_near_ties_in_half_precision_are_named(llm_folder: Folders, tmp_path: Path) -> None:
     """With many tokens of a random model some are near ties, which fp16 turns over."""
     out = tmp_path / "out"
-    options = ("--modes", "generate-cached", "--backends", "torch:fp16", "--batch", "32", "--repetitions", "1")
+    options = ("--modes", "generate-cached", "--backends", "torch:fp16", "--batch", "32")
     sizes = ("--prompt", "4", "--new-tokens", "56")
     result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", out, *options, *sizes)
     assert result.exit_code == 0, result.output
-    (row,) = json.loads((out / "metrics.json").read_text())["timing"]
+    (row,) = json.loads((out / "metrics.json").read_text())["generation"]
     agreement = row["agreement"]
     assert agreement["max_logit_difference"] > 1e-4
     assert agreement["first_difference"] is not None

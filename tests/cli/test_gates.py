@@ -218,22 +218,22 @@ class OnEngine:
 def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
     llm_folder: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trt_workbench.evaluate import llm_timing
+    from trt_workbench.evaluate import llm_generation
 
     plan, folder, out = tmp_path / "net.plan", llm_folder("llama"), tmp_path / "run"
     words = ("build-engine", write_model(tmp_path / "net.onnx"), "-o", plan, "--verify", "off")
     assert trtw(*words).exit_code == 0
-    real = llm_timing.open_logits
+    real = llm_generation.open_logits
 
     def opened(choice: Any, *arguments: Any) -> Any:
         model = real(choice, *arguments)
         return OnEngine(model, plan) if choice.name == "ort-cpu" else model
 
-    monkeypatch.setattr(llm_timing, "open_logits", opened)
-    asked = ("eval-llm", folder, "--text", __file__, "--modes", "prefill", "--prompt", "6", "--repetitions", "1")
+    monkeypatch.setattr(llm_generation, "open_logits", opened)
+    asked = ("eval-llm", folder, "--text", __file__, "--modes", "generate", "--prompt", "6", "--new-tokens", "2")
     run = (*asked, "--no-report", "--output", out)
     assert trtw(*run).exit_code == 0
-    torch, ort = json.loads((out / "metrics.json").read_text())["timing"]
+    torch, ort = json.loads((out / "metrics.json").read_text())["generation"]
     assert torch["verification"] == []
     (mark,) = ort["verification"]
     assert mark["text"].startswith("right (agreement, beside torch")

@@ -1,11 +1,22 @@
-"""What `--help` shows."""
+"""What `--help` shows, and what a shell completes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from trt_workbench.cli import build_engine
+from trt_workbench.cli import build_engine, eval_coco
 from trt_workbench.cli.app import app
-from trt_workbench.cli.common import single_command_app
+from trt_workbench.cli.common import COMMON, single_command_app
+from trt_workbench.system.settings import MORE
+
+COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+# What these work on is no model: configurations, run directories, the machine.
+WITHOUT_MODEL = {"backends", "bench", "build-ort", "compare", "doctor", "report", "setup-tensorrt"}
 
 
 def sections(text: str) -> list[str]:
@@ -13,22 +24,99 @@ def sections(text: str) -> list[str]:
     return [line.removesuffix(":") for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
 
 
+def options(text: str, section: str) -> list[str]:
+    """The options of a section of a help text."""
+    part = text.split(f"\n{section}:\n")[1].split("\n\n")[0]
+    return [line.split()[0].rstrip(",") for line in part.splitlines() if line.startswith("  -")]
+
+
+def completed(program: str, words: str) -> list[str]:
+    """What bash gets to complete the last of `words` with, from a real process."""
+    name = f"_{program.replace('-', '_').upper()}_COMPLETE"
+    line = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - (not words.endswith(" ")))}
+    environment = {**os.environ, **line, name: "complete_bash"}
+    function = "main" if program == "trtw" else program.replace("-", "_")
+    code = f"import sys; sys.argv = [{program!r}]; from trt_workbench.cli.main import {function}; {function}()"
+    call = [sys.executable, "-c", code]
+    return subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_five_options_lead_and_what_all_commands_share_stands_last(command: str) -> None:
+    text = CliRunner().invoke(app, [command, "-h"]).stdout
+    assert text == CliRunner().invoke(app, [command, "--help"]).stdout
+    assert sections(text)[-1] == COMMON
+    assert options(text, COMMON)[-1] == "-h"
+    assert set(options(text, COMMON)) <= {"--output", "--json", "--debug", "-h"}
+    if "Options" in sections(text):
+        assert len(options(text, "Options")) <= 5
+        assert sections(text)[0] in {"Arguments", "Options"}
+    if MORE in sections(text):
+        assert sections(text)[-2] == MORE
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in WITHOUT_MODEL])
+def test_the_model_is_the_first_argument(command: str) -> None:
+    parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
+    assert parameters[0].param_type_name == "argument"
+    assert parameters[0].name in {"model", "plan", "target", "file", "contract"}
+
+
+def test_the_list_of_commands_has_whole_sentences_at_80_columns() -> None:
+    text = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["--help"]).stdout
+    listed = text.split("\nCommands:\n")[1]
+    assert all(f"  {name} " in listed for name in COMMANDS)
+    assert "..." not in listed
+    assert listed.count(".\n") >= len(COMMANDS)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_long_sentence_in_the_list_of_commands_goes_on_in_a_further_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = typer.main.get_command(app)
+    sentence = " ".join(["word"] * 40) + "."
+    monkeypatch.setattr(group.commands["doctor"], "help", f"{sentence} Another one.")  # type: ignore[attr-defined]
+    shown = group.get_help(group.make_context("trtw", ["--version"], resilient_parsing=True))
+    listed = " ".join(shown.split("Commands:")[1].split())
+    assert f"doctor {sentence} build-ort" in listed
+
+
 def test_options_stand_under_their_panels() -> None:
     text = CliRunner().invoke(app, ["build-engine", "--help"]).stdout
     assert sections(text)[:3] == ["Arguments", "Options", "Precision"]
-    part = text.split("\nTiming cache:\n")[1].split("\n\n")[0]
-    assert part.count("  --") == 3
-    assert "--timing-cache-strict" in part
+    assert options(text, "Options") == ["-o", "--precision", "--max-batch", "--verify", "--dry-run"]
+    assert options(text, "Timing cache") == ["--timing-cache", "--timing-cache-strict", "--editable-timing-cache"]
     assert text.count("--precision ") == 1
 
 
 def test_a_console_script_shows_the_same_panels() -> None:
-    own = CliRunner().invoke(single_command_app(build_engine.build_engine), ["--help"]).stdout
+    own = CliRunner().invoke(single_command_app(build_engine.build_engine), ["-h"]).stdout
     assert sections(own) == sections(CliRunner().invoke(app, ["build-engine", "--help"]).stdout)
+    added = set(options(own, COMMON)) - set(options(CliRunner().invoke(app, ["build-engine", "-h"]).stdout, COMMON))
+    assert added == {"--install-completion", "--show-completion"}
 
 
 @pytest.mark.parametrize("command", ["infer-engine", "profile", "inspect-engine"])
 def test_loading_an_engine_has_one_panel_of_the_same_options(command: str) -> None:
     text = CliRunner().invoke(app, [command, "--help"]).stdout
-    part = text.split("\nLoading an engine:\n")[1].split("\n\n")[0]
-    assert {"--trust", "--allow-host-code", "--device"} <= set(part.split())
+    assert {"--trust", "--allow-host-code", "--device"} <= set(options(text, "Loading an engine"))
+
+
+def test_a_shell_completes_commands_options_and_choices() -> None:
+    assert completed("trtw", "trtw eval-") == ["eval-coco", "eval-llm"]
+    assert completed("trtw", "trtw build-engine --timing-cache") == ["--timing-cache", "--timing-cache-strict"]
+    assert completed("build-engine", "build-engine --verify f") == ["full", "fix"]
+
+
+def test_a_shell_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    # else typer looks for the shell that this process runs in, which a machine of CI may not have
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    for program in (app, single_command_app(eval_coco.eval_coco)):
+        for shell, text in (("bash", "COMP_WORDS"), ("zsh", "compdef"), ("fish", "complete --command")):
+            shown = CliRunner().invoke(program, ["--show-completion", shell])
+            assert (shown.exit_code, text in shown.stdout) == (0, True), shown.output
+
+
+def test_the_model_is_named_once(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["eval-coco", "a.onnx", "--model", str(tmp_path / "b.onnx")])
+    assert done.exit_code == 2
+    assert "given twice" in done.stderr

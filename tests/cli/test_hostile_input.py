@@ -136,6 +136,7 @@ COMMANDS = {
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
     "sensitivity": ("--to", "int8", "--calibration", "random", "--output", "OUT"),
     "build-engine": ("--dry-run",),
+    "check-target": ("--gpu", "sm120"),
 }
 
 
@@ -171,19 +172,27 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 
 
 READ = {
+    "contract": ("check-contract", "it.json", "sound.onnx", "--backend", "ort-cpu"),
+    "contract-model": ("make-contract", "it.onnx", "-o", "made.json"),
+    "stream": ("eval-stream", "--backend", "ort-cpu", "--input", "it.npy"),
+    "stream-audio": ("eval-stream", "--backend", "ort-cpu", "--input", "it.wav"),
+    "stream-contract": ("eval-stream", "sound.onnx", "--contract", "it.json"),
     "model": ("infer-engine", "it.onnx", "--backend", "ort-cpu"),
     "model-partitions": ("partitions", "it.onnx", "--predict"),
+    "model-inspect": ("inspect", "it.onnx"),
     "model-sanitize": ("sanitize-onnx", "it.onnx", "-o", "made.onnx"),
     "model-decide": ("decide", "it.onnx", "--data", "."),
     "model-quantize": ("quantize", "it.onnx", "--to", "int8", "--calibration", "random", "-o", "made.onnx"),
     "array": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npy"),
     "archive": ("infer-engine", "sound.onnx", "--backend", "ort-cpu", "--input", "it.npz"),
     "plan": ("inspect-engine", "it.plan"),
+    "plan-inspect": ("inspect", "it.plan"),
     "settings": ("bench", "it.yaml", "--dry-run"),
     "build-settings": ("build-engine", "sound.onnx", "--config", "it.yaml", "--dry-run"),
     "annotations": ("eval-coco", "--model", "sound.onnx", "--images", ".", "--annotations", "it.json"),
     "run": ("report", "folder"),
     "llm": ("eval-llm", "folder"),
+    "llm-inspect": ("inspect", "folder"),
 }
 
 
@@ -195,7 +204,7 @@ def test_only_regular_files_are_read(kind: str, special: str, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     onnx.save(model(), "sound.onnx")
-    for suffix in ("onnx", "npy", "npz", "plan", "yaml", "json"):
+    for suffix in ("onnx", "npy", "npz", "plan", "yaml", "json", "wav"):
         SPECIAL[special](Path(f"it.{suffix}"))
     for name in ("run", "config"):
         SPECIAL[special](Path(f"folder/{name}.json"))
@@ -274,6 +283,8 @@ def test_settings_that_cannot_be(command: str, text: str, tmp_path: Path) -> Non
         ["sanitize-onnx", "m.onnx", "-o", "n.onnx", "--size", "N=" + "1" * 5000],
         ["eval-coco", "--imgsz", "²"],
         ["eval-llm", "--prompt", "9" * 5000],
+        ["eval-stream", "--chunks", "9" * 10],
+        ["eval-stream", "--chunk", "99999999"],
         ["infer-engine", "m.onnx", "--option", "a=" + "[" * 100_000],
     ],
     ids=str,

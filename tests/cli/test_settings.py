@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -58,7 +59,7 @@ def climb(
     weather: Weather,
     *,
     sparse: Annotated[dict[str, Any], Given(Sparse, "sub_")],
-    shape: Annotated[Mapping[str, Any] | None, Setting("A shape.", kind=list[str], read=shapes)] = None,
+    shape: Annotated[Mapping[str, Any], Setting("A shape.", kind=list[str], read=shapes)] = MappingProxyType({"y": 3}),
     note: Annotated[str, typer.Option(help="As ever.")] = "",
     debug: bool = False,
 ) -> None:
@@ -87,13 +88,13 @@ def test_an_instance_gets_what_was_typed() -> None:
 def test_what_is_not_typed_keeps_its_default() -> None:
     request, weather, sparse, shape, _, _ = called("hill")
     assert request == Request(Path("hill"), speed=len("auto"))
-    assert (weather, sparse, shape) == (Weather(), {}, None)
+    assert (weather, sparse, shape) == (Weather(), {}, {"y": 3})
 
 
 def test_help_says_what_the_settings_say() -> None:
     shown = CliRunner().invoke(single_command_app(climb), ["--help"], env={"COLUMNS": "100"}).stdout
-    arguments, options, ways = (
-        shown.split(f"\n{panel}:\n")[1].split("\n\n")[0] for panel in ("Arguments", "Options", "Ways")
+    arguments, options, ways, more = (
+        shown.split(f"\n{panel}:\n")[1].split("\n\n")[0] for panel in ("Arguments", "Options", "Ways", "More options")
     )
     assert "HILL" in arguments
     assert "--careful / --no-careful" in options
@@ -101,7 +102,7 @@ def test_help_says_what_the_settings_say() -> None:
     assert "How high.  [default: 2; 0<=x<=5]" in options
     assert options.count("--level") == 1
     assert "Or auto.  [default: auto]" in options
-    assert "A number.  [x>=1]" in options  # nothing stands for what was not given
+    assert "A number.  [x>=1]" in more  # nothing stands for what was not given
     assert "--unseen" not in shown
     assert "--kind <steep|flat>" in ways
     assert "--rope" in ways

@@ -189,6 +189,7 @@ _OPTIONS = {
         "--seed",
     ),
     "partitions": ("--backend", "--min-subgraph-size", "--exclude"),
+    "check-target": ("--gpu", "--profile", "--max-batch", "--time-limit"),
     "eval-coco": (
         "--family",
         "--backend",
@@ -224,8 +225,27 @@ _OPTIONS = {
         "--dla-core",
         "-o",
     ),
+    "predict": ("--family", "--conf", "--classes", "--limit", "--imgsz", "--max-dets", "--preprocess"),
+    "inspect": ("--device", "--manifest-only", "--trust"),
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
+    "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
+    "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
+    "eval-stream": (
+        "--contract",
+        "--backend",
+        "--precision",
+        "--mode",
+        "--reference",
+        "--model",
+        "--input",
+        "--chunks",
+        "--chunk",
+        "--gates",
+        "--option",
+        "--seed",
+        "--device",
+    ),
     "bench": ("--only", "--model", "--resume", "--skip-unavailable"),
     "compare": ("--tolerance",),
     "report": (),
@@ -305,6 +325,11 @@ def _partitions(rng: Rng) -> _Recipe:
     return _Recipe(["partitions", model, *how, "--output", "out/run"], files)
 
 
+def _check_target(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["check-target", model, "--gpu", "rtx5090", "--output", "out/run"], files)
+
+
 def _coco(rng: Rng) -> _Recipe:
     words = [
         "eval-coco",
@@ -323,6 +348,12 @@ def _coco(rng: Rng) -> _Recipe:
     )
 
 
+def _predict(rng: Rng) -> _Recipe:
+    source = rng.choice(("coco/images", "coco/images/a.png", "coco/images/b.jpg"))
+    words = ["predict", "coco/detector.onnx", source, "--backend", "ort-cpu", "--output", "out/run"]
+    return _Recipe(words, ["coco/detector.onnx", "coco/images/a.png", "coco/images/b.jpg"])
+
+
 def _build(rng: Rng) -> _Recipe:
     model, files = (
         "models/plain.onnx",
@@ -333,6 +364,11 @@ def _build(rng: Rng) -> _Recipe:
         words += ["--calibration", "calibration/data.npz", "--precision", "int8"]
         files += ["calibration/data.npz"] * 2
     return _Recipe([*words, *(["--dry-run"] if rng.random() < 0.4 else [])], files)
+
+
+def _inspect_model(rng: Rng) -> _Recipe:
+    model, files = _model(rng)
+    return _Recipe(["inspect", model], files)
 
 
 def _inspect(rng: Rng) -> _Recipe:
@@ -370,6 +406,7 @@ _RUN_FILES = {
         "records.jsonl",
     ),
     "eval-llm": ("run.json", "env.json", "metrics.json", "records.jsonl"),
+    "eval-stream": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "profile": ("run.json", "env.json", "metrics.json", "records.jsonl"),
     "infer-engine": ("run.json", "env.json", "metrics.json"),
 }
@@ -407,12 +444,43 @@ def _export_llm(_: Rng) -> _Recipe:
     return _Recipe(["export-llm", "llm", "--output", "out/made", "--skip-proof"], _LLM_FILES)
 
 
+def _check_contract(rng: Rng) -> _Recipe:
+    words = ["check-contract", "streaming/contract.json", "streaming/attention.onnx", "--backend", "ort-cpu"]
+    more = ["--static"] if rng.random() < 0.4 else ["--chunks", "4"]
+    files = ["streaming/contract.json"] * 4 + ["streaming/attention.onnx"]
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+def _make_contract(rng: Rng) -> _Recipe:
+    model, files = rng.choice([("streaming/attention.onnx", ["streaming/attention.onnx"]), _model(rng)])
+    return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
+
+
+def _eval_stream(rng: Rng) -> _Recipe:
+    model, contract, features = (f"streaming/{name}" for name in ("attention.onnx", "contract.json", "features.npy"))
+    words = ["eval-stream", model, "--contract", contract, "--backend", "ort-cpu", "--chunks", "6", "--no-report"]
+    more, files = rng.choice(
+        [
+            (["--faults"], [contract, contract, model]),
+            (["--input", features], [features]),
+            (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
+        ]
+    )
+    return _Recipe([*words, *more, "--output", "out/run"], files)
+
+
+_REFERENCE = ("record.json", "record.json", "stream.npz", "block-0000.npz")
+
+
 def _plain(*words: str) -> Callable[[Rng], _Recipe]:
     return lambda _: _Recipe([*words], [])
 
 
 _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "sanitize": (14, _sanitize),
+    "check-contract": (10, _check_contract),
+    "make-contract": (3, _make_contract),
+    "eval-stream": (6, _eval_stream),
     "quantize": (8, _quantize),
     "sensitivity": (4, _sensitivity),
     "infer": (14, _infer),
@@ -420,9 +488,12 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "infer-plan": (5, _infer_plan),
     "profile": (8, _profile),
     "partitions": (8, _partitions),
+    "check-target": (3, _check_target),
     "eval-coco": (14, _coco),
     "build": (10, _build),
     "inspect": (3, _inspect),
+    "inspect-model": (3, _inspect_model),
+    "predict": (4, _predict),
     "refit": (2, _refit),
     "bench-plan": (6, _bench_plan),
     "bench": (0.3, _bench),

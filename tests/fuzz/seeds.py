@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.streaming_models import attention, contract_of, write_contract
 
 REPOSITORY = Path(__file__).parents[2]
 DOUBLES = REPOSITORY / "tests" / "doubles"
@@ -18,13 +19,16 @@ DOUBLES = REPOSITORY / "tests" / "doubles"
 
 def make_seeds(folder: Path) -> None:
     """Fill `folder` with one subfolder for each kind of input."""
-    for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm"):
+    for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm", "streaming"):
         (folder / name).mkdir(parents=True)
     _models(folder / "models")
     _arrays(folder)
     _coco(folder / "coco")
     _settings(folder / "settings")
     _llm(folder / "llm")
+    attention(folder / "streaming")
+    write_contract(folder / "streaming" / "contract.json", contract_of("attention"))
+    np.save(folder / "streaming" / "features.npy", np.linspace(-1, 1, 3 * 60, dtype=np.float32).reshape(3, 60))
     _runs(folder)
 
 
@@ -164,6 +168,12 @@ def _runs(folder: Path) -> None:
         ("eval-coco", *data, "--backend", "ort-cpu", "--output", folder / "runs" / "eval-coco"),
         ("bench", folder / "settings" / "bench.yaml", "--only", "sweep", "--output", folder / "runs" / "bench"),
         ("profile", plain, "--backend", "ort-cpu", "--iterations", "2", "--output", folder / "runs" / "profile"),
+        (
+            "eval-stream",
+            folder / "streaming" / "attention.onnx",
+            *("--contract", folder / "streaming" / "contract.json", "--backend", "ort-cpu", "--chunks", "6"),
+            *("--record", "--no-report", "--output", folder / "runs" / "eval-stream"),
+        ),
         ("infer-engine", plain, *measured, "--backend", "ort-cpu", "--output", folder / "runs" / "infer-engine"),
         (
             "eval-llm",

@@ -16,8 +16,9 @@ pytest.importorskip("transformers")
 from trt_workbench.backends.torch_llm import load_torch_llm  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
 from trt_workbench.pipeline.llm.agreement import AgreementCheck, trace  # noqa: E402
+from trt_workbench.pipeline.llm.choice import BackendChoice  # noqa: E402
 from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached  # noqa: E402
-from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, parse_backends  # noqa: E402
+from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, parse_backends  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -38,11 +39,11 @@ def needs(backend: str) -> None:
         pytest.skip(f"{backend}: {found.reason}")
 
 
-def evaluate(folder: Path, out: Path, backends: str) -> list[dict[str, Any]]:
-    request = LlmRequest(folder, Path(__file__), parse_backends(backends), batch=2, limit=700)
-    with LlmEvaluation(request) as run:
-        rows: list[dict[str, Any]] = run.run(out).metrics["backends"]
-    return rows
+def evaluate(folder: Path, out: Path, backends: str, **more: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {"backends": parse_backends(backends), "batch": 2, "limit": 700, **more}
+    with LlmEvaluation(LlmRequest(model=folder, text=Path(__file__), **settings)) as run:
+        metrics: dict[str, Any] = run.run(out).metrics
+    return metrics
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
@@ -50,7 +51,7 @@ def evaluate(folder: Path, out: Path, backends: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("backend", ["trt", "ort-cuda", "torch-compile"])
 def test_perplexity_in_fp32(llm_folder: Folders, tmp_path: Path, backend: str, family: str) -> None:
     needs(backend)
-    row = evaluate(llm_folder(family), tmp_path, backend)[1]
+    row = evaluate(llm_folder(family), tmp_path, backend)["backends"][1]
     assert abs(row["relative_difference"]) < 1e-4
     assert row["top1_agreement"] > 0.999
     assert row["max_logit_difference"] < 1e-3
@@ -59,10 +60,27 @@ def test_perplexity_in_fp32(llm_folder: Folders, tmp_path: Path, backend: str, f
 @pytest.mark.parametrize("backend", ["trt:fp16", "ort-cuda:fp16", "torch:fp16", "torch:bf16"])
 def test_half_precision_is_near(llm_folder: Folders, tmp_path: Path, backend: str) -> None:
     needs(backend.partition(":")[0])
-    row = evaluate(llm_folder("llama"), tmp_path, backend)[1]
+    row = evaluate(llm_folder("llama"), tmp_path, backend)["backends"][1]
     assert 0 < row["max_logit_difference"] < 0.3
     assert abs(row["relative_difference"]) < 0.01
     assert row["top1_agreement"] > 0.9
+
+
+@pytest.mark.parametrize("backend", ["trt", "trt:fp16", "ort-cuda"])
+def test_what_is_generated_is_compared(llm_folder: Folders, tmp_path: Path, backend: str) -> None:
+    needs(backend.partition(":")[0])
+    asked = {"modes": ("generate", "generate-cached"), "prompts": (6, 3), "new_tokens": 12}
+    metrics = evaluate(llm_folder("llama"), tmp_path, backend, **asked)
+    rows = metrics["generation"]
+    assert [(row["mode"], row["prompt_tokens"]) for row in rows] == [
+        (mode, size) for mode in ("generate", "generate-cached") for size in (6, 3)
+    ]
+    assert [row["failure"] for row in rows] == [None] * 4
+    assert metrics["passed"]
+    assert (metrics["backends"], metrics["perplexity"]) == ([], None)
+    # two engines generate with a cache: one for prompts, one for single tokens
+    marks = [len(row["verification"]) for row in rows]
+    assert marks == ([1, 1, 2, 2] if backend.startswith("trt") else [0] * 4)
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler

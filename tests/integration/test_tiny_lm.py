@@ -14,7 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest  # noqa: E402
-from trt_workbench.pipeline.llm.opening import parse_backends  # noqa: E402
 
 FOLDER = Path(__file__).parents[2] / "models" / "tiny-lm"
 HELD_OUT = FOLDER / "held-out.txt"
@@ -74,7 +73,7 @@ def test_the_training_stops_in_time(prepared: Path, tmp_path: Path) -> None:
 
 def test_eval_llm_on_such_a_model(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
-    request = LlmRequest(trained, HELD_OUT, parse_backends("torch,ort-cpu"), limit=1100, device="cpu")
+    request = LlmRequest(model=trained, text=HELD_OUT, limit=1100, device="cpu")
     with LlmEvaluation(request) as evaluation:
         metrics = evaluation.run(tmp_path).metrics
     assert abs(metrics["backends"][1]["relative_difference"]) < 1e-5
@@ -96,7 +95,7 @@ def test_the_embedded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     shipped = [path for path in FOLDER.iterdir() if path.is_file()]
     assert sum(path.stat().st_size for path in shipped) <= 6_000_000
     monkeypatch.setenv("TRTW_TMP", str(tmp_path))
-    request = LlmRequest(FOLDER, HELD_OUT, parse_backends("torch,ort-cpu"), limit=3000, device="cpu")
+    request = LlmRequest(model=FOLDER, text=HELD_OUT, limit=3000, device="cpu")
     with LlmEvaluation(request) as evaluation:
         metrics = evaluation.run(tmp_path).metrics
     # a model that knows nothing has 2048

@@ -55,7 +55,7 @@ TARGETS = {
     "saturation": Target(
         "python/src/trt_workbench/bench/run.py",
         ("tests/unit/bench/test_run.py",),
-        ("_run_all", "_is_saturated", "_sweep"),
+        ("_run_all", "_count_throughput", "_is_saturated", "_sweep"),
     ),
     "yardstick": Target(f"{_VERIFY}/yardstick.py", ("tests/unit/verify/test_yardstick.py",)),
     "difference": Target(

@@ -29,7 +29,7 @@ LAYERS = (
 )
 # At the root, below every layer.
 LEAVES = ("errors",)
-RUNTIMES = ("onnxruntime", "tensorrt", "torch", "transformers", "trt_workbench_native")
+RUNTIMES = ("onnxruntime", "tensorrt", "tensorrt_rtx", "torch", "transformers", "trt_workbench_native")
 HEAVY = ("numpy", "cv2", "onnx", "onnxruntime", "torch", "transformers", "matplotlib", "scipy", "hotcoco")
 # They name PyTorch, the package.
 PACKAGES_NAMED = ("runs/machines.py", "system/environment.py", "system/launcher.py", "pipeline/llm/export.py")

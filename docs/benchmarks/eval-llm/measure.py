@@ -1,11 +1,11 @@
-"""Measure language models by eval-llm on every runtime that serves here: a random GPT-2 of 124M, and tiny-lm.
+"""Measure language models on every runtime that serves here: tiny-lm's perplexity, the speed of a random GPT-2 of 124M.
 
-    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,gpt2-prefill-b1,…] [--layers 12]
+    python docs/benchmarks/eval-llm/measure.py --output DIR [--runs perplexity,speed-prefill,…] [--layers 12]
     python docs/benchmarks/eval-llm/measure.py --output DIR --report
 
-One run directory of eval-llm for each run, in DIR. A run that is there is not made again, so a call that was cut short
-can be repeated. At the end DIR/README.md is written from their metrics.json. GPT-2's weights are random: speed does not
-depend on them, and its tokenizer is the embedded model's.
+One run directory for each run, in DIR: of eval-llm, and of bench by speed.yaml. A run that is there is not made again,
+so a call that was cut short can be repeated. At the end DIR/README.md is written from the metrics.json of eval-llm.
+GPT-2's weights are random: speed does not depend on them, and its tokenizer is the embedded model's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 TINY_LM = ROOT / "models" / "tiny-lm"
+SPEED = Path(__file__).with_name("speed.yaml")
 BACKENDS = (
     "torch:fp32",
     "torch:fp16",
@@ -30,38 +31,22 @@ BACKENDS = (
     "trt:fp32",
     "trt:fp16",
 )
+# What is measured of each scenario of speed.yaml: generation in fp16, and on TensorRT in fp32, too.
+SPEEDS = {
+    "prefill": ["prefill/*"],
+    "cached": ["cached/*fp16", "cached/*/trt"],
+    "generate": ["generate/*/torch-fp16", "generate/*/ort-cuda-fp16", "generate/*/trt*"],
+}
 
 
-def runs(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The arguments of eval-llm by name of the run, what is worth most first."""
-    prompts, context = options.prompts, options.context
-    made = {"perplexity": [str(TINY_LM), "--modes", "perplexity", "--batch", "4", "--max-ppl-increase", "1"]}
-    for batch in (1, 4):
-        timing = ["--batch", str(batch), "--prompt", prompts, "--repetitions", "20", "--warmup", "5"]
-        made[f"gpt2-prefill-b{batch}"] = ["gpt2", "--modes", "prefill", *timing]
-    for batch, suffix in ((1, ""), (4, "-b4")):
-        sizes = ["--batch", str(batch), *_generation(context)]
-        made[f"gpt2-generate-cached{suffix}"] = ["gpt2", "--modes", "generate-cached", *sizes, "--repetitions", "5"]
-        made[f"gpt2-generate{suffix}"] = ["gpt2", "--modes", "generate", *sizes, "--repetitions", "3"]
+def runs(gpt2: Path, backends: list[str]) -> dict[str, list[str]]:
+    """The commands by name of the run, what is worth most first."""
+    gate = ["--batch", "4", "--max-ppl-increase", "1"]
+    made = {"perplexity": ["eval-llm", str(TINY_LM), *gate, "--backends", ",".join(backends)]}
+    for name, patterns in SPEEDS.items():
+        only = [word for pattern in patterns for word in ("--only", pattern)]
+        made[f"speed-{name}"] = ["bench", str(SPEED), "--model", f"gpt2={gpt2}", "--skip-unavailable", *only]
     return made
-
-
-def chosen(name: str, backends: list[str]) -> list[str]:
-    """The backends of a run: the processor for perplexity alone, generation in fp16 and on TensorRT in fp32, too.
-
-    Without a cache every step has another length, for which torch-compile would compile again.
-    """
-    if name == "perplexity":
-        return backends
-    if name.startswith("gpt2-prefill"):
-        return [one for one in backends if not one.startswith("ort-cpu")]
-    generating = [one for one in backends if one.endswith(":fp16") or one == "trt:fp32"]
-    return [one for one in generating if "cached" in name or "compile" not in one]
-
-
-def _generation(context: int) -> list[str]:
-    prompt = min(32, context // 2)
-    return ["--prompt", str(prompt), "--new-tokens", str(context - prompt)]
 
 
 def make_gpt2(folder: Path, layers: int) -> None:
@@ -104,15 +89,13 @@ def measure(options: argparse.Namespace) -> bool:
     make_gpt2(gpt2, options.layers)
     backends = options.backends.split(",") if options.backends else serving()
     complete = True
-    for name, arguments in runs(options).items():
+    for name, words in runs(gpt2, backends).items():
         target = options.output / name
         if (options.runs and name not in options.runs.split(",")) or is_done(target / "run.json"):
             continue
-        place = [str(gpt2) if argument == "gpt2" else argument for argument in arguments]
         trtw = str(Path(sys.executable).with_name("trtw"))
         say(f"== {name}")
-        command = [trtw, "eval-llm", *place, "--backends", ",".join(chosen(name, backends))]
-        command += ["--output", str(target)]
+        command = [trtw, *words, "--output", str(target)]
         # a gate that fails (1) is a result
         status = subprocess.run(command, check=False).returncode
         if status not in (0, 1):
@@ -125,6 +108,11 @@ _MADE = (
     "Made by `measure.py --report` from each run's `metrics.json`, and from its `note.md` where something needs to be",
     "said. The command line is in `env.json`, every repetition in `records.jsonl`, engines and providers in the",
     "provenance of `metrics.json`. GPT-2 has the shape of the 124M model and random weights.",
+    "",
+    "The runs `gpt2-*` were timed by eval-llm, which had a clock of its own until bench became the one stopwatch",
+    "(CHANGELOG, *Unreleased*). `trtw bench docs/benchmarks/eval-llm/speed.yaml --model gpt2=DIR` measures the same",
+    "work now (`measure.py` makes the model, and runs it). On an H200 it is still to be measured, except for",
+    "[prefill of one sequence](../bench-h200/gpt2/report.md).",
 )
 
 
@@ -136,7 +124,8 @@ def summarise(output: Path) -> str:
         environment = json.loads((path.parent / "env.json").read_text(encoding="utf-8"))
         gpu = next((gpu["name"] for gpu in environment["driver"]["gpus"]), "no GPU")
         versions = {name: environment["packages"].get(name) for name in ("onnxruntime-gpu", "torch", "transformers")}
-        rows = [*metrics["backends"], *metrics["timing"]]
+        timing = metrics.get("timing", [])  # of older versions
+        rows = [*metrics["backends"], *timing]
         versions["TensorRT"] = next((row["provenance"]["tensorrt"] for row in rows if row["backend"] == "trt"), None)
         stack = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
         parts += [f"## {path.parent.name}", "", f"{Path(metrics['model']['path']).name} on one {gpu}; {stack}.", ""]
@@ -144,11 +133,11 @@ def summarise(output: Path) -> str:
             parts += ["| backend | perplexity | change | largest logit difference | top-1 the same | mean KL, nats |"]
             parts += ["| --- | --- | --- | --- | --- | --- |", *map(_perplexity_row, metrics["backends"]), ""]
             parts += [metrics["recipe"]["text"], ""]
-        if metrics["timing"]:
+        if timing:
             parts += [
                 "| mode | backend | batch x prompt | first token, ms | each further, ms | tokens/s | same tokens |"
             ]
-            parts += ["| --- | --- | --- | --- | --- | --- | --- |", *map(_timing_row, metrics["timing"]), ""]
+            parts += ["| --- | --- | --- | --- | --- | --- | --- |", *map(_timing_row, timing), ""]
         if (note := path.with_name("note.md")).is_file():
             parts += [note.read_text(encoding="utf-8")]
     return "\n".join(parts)
@@ -180,8 +169,6 @@ def main() -> int:
     parser.add_argument("--runs", help="only these, apart by commas")
     parser.add_argument("--backends", help="as eval-llm takes them; all that serve by default")
     parser.add_argument("--layers", type=int, default=12, help="of the GPT-2 (default: %(default)s, 124M parameters)")
-    parser.add_argument("--prompts", default="128,256,512,1024", help="lengths of prefill (default: %(default)s)")
-    parser.add_argument("--context", type=int, default=512, help="tokens of a generation (default: %(default)s)")
     parser.add_argument("--report", action="store_true", help="write the page alone")
     options = parser.parse_args()
     complete = options.report or measure(options)

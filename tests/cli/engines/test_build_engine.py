@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 import subprocess
 import time
@@ -13,7 +14,8 @@ import pytest
 from rich.console import Console
 from tests.cli.engines.common import Trtw, command, infer, measuring, write_model
 
-from trt_workbench.cli import build_progress
+from trt_workbench.cli.build_progress import build_progress
+from trt_workbench.cli.progress import pulse
 
 
 def test_a_build_is_kept_shown_and_found_again(trtw: Trtw, model: Path, tmp_path: Path) -> None:
@@ -175,20 +177,21 @@ def test_calibration_data_is_recorded_and_too_little_of_it_is_told(trtw: Trtw, m
     assert "16 samples only" in first["notes"][0]
 
 
-def test_without_a_terminal_a_line_now_and_then_tells_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_progress, "LINE_EVERY_S", 0.1)
-    text = io.StringIO()
-    with build_progress.build_progress(Console(file=text, width=200)) as progress:
+def test_without_a_terminal_a_line_now_and_then_tells_of_the_build(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.1)
+    with pulse(), build_progress(Console(file=io.StringIO())) as progress:
         time.sleep(0.25)
-        assert text.getvalue() == ""  # nothing is built yet
+        assert capsys.readouterr().err.splitlines()[0] == "[0 s] Still running"  # nothing is built yet
         assert progress("build", 0, 0)
         assert progress("calibrate", 2, 9)
         time.sleep(0.35)
-    lines = text.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 2
-    assert lines[0] == "note: Building for 0 s: build, calibrate 2 of 9."
+    assert re.fullmatch(r"\[\d s\] Building for \d s: build, calibrate 2 of 9", lines[-1])
     time.sleep(0.2)
-    assert text.getvalue().splitlines() == lines
+    assert capsys.readouterr().err == ""
 
 
 def test_a_limit_is_a_number_of_seconds(trtw: Trtw, model: Path) -> None:

@@ -17,7 +17,9 @@ def test_inspect_shows_manifest_and_layers(trtw: Trtw, plan: Path) -> None:
     shown = trtw("inspect-engine", plan)
     assert shown.exit_code == 0
     assert "total [layer]" in shown.stdout
-    document = json.loads(trtw("inspect-engine", plan, "--json").stdout)
+    assert trtw("inspect", plan).stdout == shown.stdout
+    document = json.loads(trtw("inspect", plan, "--json").stdout)
+    assert document == json.loads(trtw("inspect-engine", plan, "--json").stdout)
     assert document["manifest"]["model"]["file"] == "model.onnx"
     assert [layer["Name"] for layer in document["engine"]["layers"]] == ["total [layer]", "ratio [layer]"]
     assert [tensor["name"] for tensor in document["engine"]["tensors"]] == ["x", "y", "total", "ratio"]

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
 from trt_workbench.backends.ort_backend import LoadRequest
-from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, _shape_keys, load_gpu_session
+from trt_workbench.backends.ort_gpu import SESSION_OPTIONS, load_gpu_session, shape_keys
 from trt_workbench.backends.ort_rewrites import assigned_graph
 from trt_workbench.errors import CheckFailed
 from trt_workbench.onnxtools.proto import operator_name
@@ -58,7 +58,7 @@ def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(
     assert made, "ONNX Runtime no longer makes a Gather here"
     assert not shape_nodes(graph).intersection(made)
     assignment = assignment_of(model, "ORT_ENABLE_ALL")
-    assert _shape_keys(ort, plan_of(model), graph, assignment).issuperset(made)
+    assert shape_keys(ort, plan_of(model), graph, assignment).issuperset(made)
     # the Gather of data is named, the one of the shape is not
     with pytest.raises(CheckFailed, match="Gather pick on CPUExecutionProvider") as caught:
         load_gpu_session(plan_of(model), SessionOptions())
@@ -71,7 +71,7 @@ def test_names_of_the_file_cost_no_second_load(
     model = onnx_models.reshaped(tmp_path / "m.onnx")
     monkeypatch.setattr("trt_workbench.backends.ort_gpu.assigned_graph", lambda *_: pytest.fail("loaded again"))
     outside = Assignment((AssignedGroup(CUDA, (("Sigmoid", "data"),)), AssignedGroup(CPU, (("Shape", "shape_of_x"),))))
-    assert _shape_keys(ort, plan_of(model), onnx.load(model).graph, outside) == shape_nodes(onnx.load(model).graph)
+    assert shape_keys(ort, plan_of(model), onnx.load(model).graph, outside) == shape_nodes(onnx.load(model).graph)
 
 
 @pytest.mark.parametrize("level", ["disable", "all"])

@@ -80,8 +80,14 @@ def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
     assert "trt_fp16_enable" not in made.providers[0][1]
     assert made.model != model
     assert made.provenance["converted_sha256"]
+    assert plan(model, "fp16", V11).provenance == made.provenance
     with pytest.raises(UsageProblem, match="bf16"):
         plan(model, "bf16", V11)
+    record = made.model.with_name("conversion.json")
+    for damaged in ("{", "{}", record.read_text().replace('"converted_sha256"', '"converted"')):
+        record.write_text(damaged)
+        with pytest.raises(UsageProblem, match=r"conversion\.json is damaged.*; remove it"):
+            plan(model, "fp16", V11)
 
 
 def test_one_cache_folder_for_everything_that_changes_an_engine(

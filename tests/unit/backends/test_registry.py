@@ -12,7 +12,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import ComponentMissing, UsageProblem
 
 # DESIGN's words: the stable names.
-NAMES = ("trt", "ort-trt", "ort-cuda", "ort-cpu", "torch", "torch-compile")
+NAMES = ("trt", "ort-trt", "ort-rtx", "ort-cuda", "ort-cpu", "torch", "torch-compile")
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *serving: str) -> None:

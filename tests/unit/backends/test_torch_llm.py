@@ -13,9 +13,6 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
-from trt_workbench.evaluate.llm_files import RecordWriter
-from trt_workbench.evaluate.llm_timing import Timing, TimingRequest, time_models
-from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)
@@ -49,18 +46,9 @@ def test_what_the_architecture_refuses_is_an_error_of_the_user(
         model.prefill(TOKENS[None], 30)
 
 
-def test_without_a_cache_other_modes_are_timed(llm_folder: Folders, tmp_path: Path) -> None:
-    source = ModelSource(examine_llm_directory(llm_folder("mamba")), "cpu", 17, None, lambda _: None)
-    request = TimingRequest(("prefill", "generate"), (8,), 6, 1, 0, 1)
-    timing = Timing()
-    time_models(request, (BackendChoice("torch"),), source, TOKENS, RecordWriter(tmp_path / "records.jsonl"), timing)
-    same = {row["mode"]: row["agreement"]["failure"] is None for row in timing.rows}
-    assert same == {"prefill": True, "generate": True}
-
-
 @pytest.mark.parametrize("device", ["mps", "gpu", "cuda:", "cuda:x", "cpu:0"])
 def test_devices_that_do_not_exist(device: str) -> None:
-    with pytest.raises(UsageProblem, match="--device takes auto, cpu, cuda or cuda:N"):
+    with pytest.raises(UsageProblem, match="device is auto, cpu, cuda or cuda:N"):
         choose_device(device)
 
 

@@ -3,12 +3,13 @@
 import io
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.faulty_llm import Faulty, rows_after_the_first
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -24,7 +25,8 @@ from trt_workbench.bench.worker import Worker
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.serving import serve
-from trt_workbench.pipeline.llm.opening import BackendChoice, check_precision
+from trt_workbench.pipeline.llm.choice import BackendChoice
+from trt_workbench.pipeline.llm.opening import check_precision
 
 Folders = Callable[[str], Path]
 PLAN = SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=3)
@@ -61,6 +63,7 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
         model.close()
     assert scenario.items == items
     assert len(samples.latency_ms) == 3
+    assert model.provenance["memory_bytes"].keys() <= {"state"}
     agreement = model.provenance["agreement"]
     assert (agreement["reference"], agreement["sequences"], agreement["failure"]) == ("torch:fp32", 2, None)
     assert agreement["tokens"] == dims.get("new_tokens", 1)
@@ -83,6 +86,23 @@ def test_tokens_are_the_items(llm_folder: Folders, backend: str, kind: str, dims
 def test_what_language_models_do_not_take(llm_folder: Folders, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         load_model(point("prefill", "torch", {"prompt": 8}, **changes), llm_folder("llama"), {})
+
+
+def test_pytorch_on_a_device_of_choice(llm_folder: Folders) -> None:
+    one = point("prefill", "torch", {"prompt": 8}, options={"device": "cpu"})
+    load_model(one, llm_folder("llama"), {}).close()
+    with pytest.raises(UsageProblem, match="not 'tpu'"):
+        load_model(replace(one, options={"device": "tpu"}), llm_folder("llama"), {})
+
+
+def test_graphs_that_were_exported_before(llm_folder: Folders, tmp_path: Path) -> None:
+    text = f"models: {{lm: {{path: {llm_folder('llama')}, graphs: exported}}}}\nruntimes: [{{backend: ort-cpu}}]\n"
+    (tmp_path / "bench.yaml").write_text(text + "scenarios: {s: {kind: generate-cached}}\n")
+    graphs = load_config(tmp_path / "bench.yaml").models["lm"].graphs
+    assert graphs == tmp_path / "exported"
+    graphs.mkdir()
+    with pytest.raises(UsageProblem, match=f"{graphs}"):
+        load_model(point("generate-cached", "ort-cpu", {"prompt": 5, "new_tokens": 4}), llm_folder("llama"), {}, graphs)
 
 
 def test_a_precision_is_refused_before_the_export(
@@ -131,31 +151,9 @@ def test_configuration_of_a_language_model(llm_folder: Folders, tmp_path: Path) 
         model_files(load_config(path))
 
 
-def rows_after_the_first(logits: Any, _: int) -> Any:
-    return logits[[0] * len(logits)]
-
-
 def one_wrong_token(logits: Any, calls: int) -> Any:
     """Negated once the logits have been compared, and the worker has generated once."""
     return -logits if calls == 3 * 4 else logits
-
-
-class Faulty:
-    """A model whose logits are changed by `fault`, which is given them and how many calls there were."""
-
-    def __init__(self, model: Any, fault: Callable[[Any, int], Any]) -> None:
-        self._model, self._fault, self._calls = model, fault, 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("step", "prefill"):
-            return found
-
-        def call(*arguments: Any) -> Any:
-            self._calls += 1
-            return self._fault(found(*arguments), self._calls)
-
-        return call
 
 
 @pytest.mark.parametrize(
@@ -177,7 +175,7 @@ def test_what_is_wrong_is_a_failure_of_the_worker(
     document["work"]["batch"] = batch
     plan = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
     load = {"verb": "load", "point": document, "model": str(llm_folder("llama"))}
-    load |= {"ranges": {}, "family": None, "seed": 1}
+    load |= {"ranges": {}, "family": None, "graphs": None, "seed": 1}
     measure = {"verb": "measure", "limits": plan, "samples": str(tmp_path / "samples.npz")}
     answers = io.StringIO()
     serve(Worker(), io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.worker import Worker
+from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.runs.records import Record, read_records, read_samples
 
 # By runtime: throughput of every repetition at the batches 1, 2, 4 and 8, items/s.
@@ -51,7 +53,9 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
 
-    def bench(rates: Rates, unavailable: dict[str, str] | None = None, **changes: Any) -> list[Record]:
+    def bench(
+        rates: Rates, unavailable: dict[str, str] | None = None, kept: Sequence[Record] = (), **changes: Any
+    ) -> list[Record]:
         settings = {
             "models": {"m": {"path": str(tmp_path / "m.onnx")}},
             "runtimes": [{"backend": "ort-cuda" if name == "gpu" else "ort-cpu", "name": name} for name in rates],
@@ -63,7 +67,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         }
         config = BenchConfig.model_validate(settings)
         monkeypatch.setattr(run, "start_worker", lambda _: nullcontext(TimedWorker(rates)))
-        run.BenchRun(config, expand(config), tmp_path, unavailable or {}).run()
+        run.BenchRun(config, expand(config), tmp_path, unavailable or {}, kept).run()
         return read_records(tmp_path / "records.jsonl")
 
     return bench
@@ -105,6 +109,56 @@ def test_every_sweep_ends_by_itself(measured: Any) -> None:
     for scenario, last in (("sweep", 2), ("other", 2), ("whole", 4)):
         assert len(batches(records, scenario=scenario, runtime="flat")) == last
         assert len(batches(records, scenario=scenario, runtime="growing")) == 4
+
+
+@pytest.mark.parametrize("order", [[8, 1, 4, 2], [2, 1, 8, 4]])
+def test_a_list_in_any_order_is_swept_upwards(measured: Any, order: list[int]) -> None:
+    flat, growing = [[100.0], [100], [100], [100]], [[100.0], [200], [400], [800]]
+    records = measured({"flat": flat, "growing": growing}, scenarios={"sweep": {**SWEEP, "batch": order}})
+    assert batches(records, runtime="growing") == [1, 2, 4, 8]
+    assert batches(records, runtime="flat") == [1, 2]
+
+
+def test_a_run_that_goes_on_knows_where_a_sweep_ended(measured: Any, tmp_path: Path) -> None:
+    """The worker would have no rate to give."""
+    rates = {"flat": [[100.0], [100], [], []]}
+    first = [one for one in measured(rates, repetitions=1) if one.status == "ok"]
+    assert batches(first) == [1, 2]
+    (tmp_path / "records.jsonl").unlink()
+    again = measured(rates, kept=first, repetitions=1)
+    assert batches(again, "skipped") == [4, 8]
+    assert len(again) == 2
+
+
+class Failing:
+    """A worker that cannot load."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def send(self, _: object) -> None:
+        pass
+
+    def answer(self, _: float) -> Any:
+        raise WorkerFailure("It differs at token 3.", self._kind, alive=True)
+
+
+@pytest.mark.parametrize(("kind", "status"), [("Disagreement", "wrong"), ("CheckFailed", "failed")])
+def test_what_does_not_agree_with_pytorch_is_wrong(
+    measured: Any, monkeypatch: pytest.MonkeyPatch, kind: str, status: str
+) -> None:
+    monkeypatch.setattr(run.BenchRun, "_begin_loading", lambda *_: Failing(kind))
+    (record,) = measured({"cpu": [[100.0]]}, scenarios={"one": {"kind": "arrays"}})
+    assert (record.status, record.error_kind) == (status, kind)
+    assert str(record.error).startswith("It differs at token 3")
+
+
+def test_what_failed_before_a_sweep_ended_is_tried_again(measured: Any, tmp_path: Path) -> None:
+    first = [one for one in measured({"flat": [[100.0], [200], [200], []]}) if one.status == "ok"]
+    (tmp_path / "records.jsonl").unlink()
+    again = measured({"flat": [[100.0], [200], [200], []]}, kept=[one for one in first if one.batch != 2])
+    assert batches(again) == [2]
+    assert batches(again, "skipped") == [8]
 
 
 def test_what_cannot_serve_is_written_off_and_the_others_are_measured_a_few_at_a_time(measured: Any) -> None:

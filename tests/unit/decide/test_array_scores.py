@@ -1,5 +1,7 @@
 """How like the float model's the outputs of candidates are, on arrays."""
 
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,9 @@ def score(model: Path, name: str, source: Path | None = None, baseline: Path | N
     folder.mkdir()
     values = {
         "model": str(model), "source": str(source or model), "folder": str(folder), "backend": "ort-cpu",
-        "baseline": None if baseline is None else str(baseline), "precision": "fp32", "seed": 0, "batch": 7,
-        "data": str((source or model).parent / "data.npy"), "samples": 30, "allow_unverified": False,
+        "baseline": None if baseline is None else str(baseline), "precision": "fp32", "batch": 7,
+        "data": asdict(CalibrationSettings(calibration=str((source or model).parent / "data.npy"), samples=30)),
+        "allow_unverified": False,
     }  # fmt: skip
     score_arrays({**values, **changes})
     return folder
@@ -97,3 +100,29 @@ def test_what_cannot_be_compared(model: Path) -> None:
             write_onnx(model.with_name("p.onnx"), "g (float[batch,16] x) => (float[batch,16] y) { y = Relu(x) }"),
             "relu", model, baseline,
         )  # fmt: skip
+
+
+def test_a_language_model_has_a_perplexity(tmp_path: Path) -> None:
+    """Logits are rows of a table; in the other model they are 10 % smaller."""
+    table = GENERATOR.standard_normal((12, 12)).astype(np.float32) * 2
+    ids = GENERATOR.integers(0, 12, (20, 9))
+    np.savez(tmp_path / "data.npz", input_ids=ids)
+    text = "g (int64[batch,t] input_ids) => (float[batch,t,12] logits) { logits = Gather(w, input_ids) }"
+    model = write_onnx(tmp_path / "m.onnx", text, {"w": table})
+    other = write_onnx(tmp_path / "n.onnx", text, {"w": table * np.float32(0.9)})
+    data = asdict(CalibrationSettings(calibration=str(tmp_path / "data.npz"), samples=20))
+    baseline = score(model, "base", data=data)
+    lower = score(other, "other", model, baseline, data=data)
+
+    def perplexity(logits: Any) -> float:
+        logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return float(np.exp(-np.mean([logs[a, b] for row in ids for a, b in pairwise(row)])))
+
+    before, after = perplexity(table.astype(float)), perplexity(table.astype(float) * 0.9)
+    made = array_scores(lower, "perplexity", 0).against(array_scores(baseline, "perplexity", 0))
+    assert made.value == pytest.approx(after, rel=1e-5)
+    assert made.loss == pytest.approx(after / before - 1, rel=1e-4)
+    low, high = made.loss_ci95 or (0, 0)
+    assert low < made.loss < high
+    assert 0 < (made.figures["kl"] or 0) < 0.1
+    assert made.figures["top1"] == 1

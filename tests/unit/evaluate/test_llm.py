@@ -17,8 +17,8 @@ pytest.importorskip("transformers")
 
 from trt_workbench.evaluate import llm as evaluation  # noqa: E402
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmOutcome, LlmRequest  # noqa: E402
-from trt_workbench.evaluate.llm_timing import TimingRequest  # noqa: E402
-from trt_workbench.pipeline.llm.opening import BackendChoice, parse_backends  # noqa: E402
+from trt_workbench.pipeline.llm.choice import BackendChoice  # noqa: E402
+from trt_workbench.pipeline.llm.opening import parse_backends  # noqa: E402
 
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)
@@ -31,9 +31,12 @@ def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 
 def evaluate(folder: Path, out: Path, **options: Any) -> LlmOutcome:
-    request = LlmRequest(folder, TEXT, **{"backends": (TORCH, ORT), "limit": 700, "device": "cpu", **options})
-    with LlmEvaluation(request) as run:
+    with LlmEvaluation(asked(folder, **options)) as run:
         return run.run(out)
+
+
+def asked(folder: Path, **options: Any) -> LlmRequest:
+    return LlmRequest(model=folder, **{"text": TEXT, "limit": 700, "device": "cpu", **options})
 
 
 def plain_perplexity(folder: Path, window: int, stride: int, limit: int, *, bos: bool = False) -> tuple[float, int]:
@@ -205,62 +208,30 @@ def test_an_interrupt_keeps_what_was_done(llm_folder: Folders, tmp_path: Path, m
     assert (outcome.metrics["interrupted"], outcome.metrics["bits_per_byte"]) == ("perplexity", None)
 
 
-TIMING = TimingRequest(("prefill", "generate-cached"), prompts=(6, 3), new_tokens=4, repetitions=2)
+GENERATING = {"modes": ("perplexity", "generate-cached"), "prompts": (6, 3), "new_tokens": 4}
 
 
-def interrupt_at(repetition: int) -> Callable[[int, int], None]:
-    def on_timing(done: int, _: int) -> None:
-        if done == repetition:
-            raise KeyboardInterrupt
-
-    return on_timing
-
-
-@pytest.mark.parametrize(("repetition", "timed"), [(1, 0), (5, 2)])
-def test_an_interrupt_while_timing_keeps_what_was_done(
-    llm_folder: Folders, tmp_path: Path, repetition: int, timed: int
-) -> None:
-    request = LlmRequest(llm_folder("llama"), TEXT, (TORCH, ORT), limit=400, device="cpu", timing=TIMING)
-    with LlmEvaluation(request) as run:
-        outcome = run.run(tmp_path, on_timing=interrupt_at(repetition))
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
-    assert (outcome.status, metrics["status"], metrics["interrupted"]) == ("partial", "partial", "timing")
-    assert len(metrics["timing"]) == timed
-    assert [row["tokens"] for row in metrics["backends"]] == [399, 399]
-    assert metrics["bits_per_byte"] > 1
-
-
-def test_an_interrupt_before_the_first_measurement_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
-    request = LlmRequest(llm_folder("llama"), TEXT, (TORCH,), device="cpu", perplexity=False, timing=TIMING)
-    with LlmEvaluation(request) as run, pytest.raises(KeyboardInterrupt):
-        run.run(tmp_path, on_timing=interrupt_at(1))
-    assert not (tmp_path / "metrics.json").exists()
-
-
-def test_backends_of_which_none_can_be_timed(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backends_of_which_none_generates(llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     int8, int3 = BackendChoice("torch", "int8"), BackendChoice("ort-cpu", "int3")
     with pytest.raises(UsageProblem, match="int8"):
-        evaluate(llm_folder("llama"), tmp_path, backends=(int8, int3), perplexity=False, timing=TIMING)
+        evaluate(llm_folder("llama"), tmp_path, backends=(int8, int3), **{**GENERATING, "modes": ("generate-cached",)})
     assert not (tmp_path / "metrics.json").exists()
 
-    # beside a perplexity it is an entry
-    from trt_workbench.evaluate import llm_timing
+    # beside a perplexity it is a row
+    from trt_workbench.evaluate import llm_generation
 
     def refuse(*_: Any) -> Any:
         raise DeviceFailure("There is no room for a cache.")
 
-    real = llm_timing.open_cached
+    real = llm_generation.open_cached
     monkeypatch.setattr(
-        llm_timing, "open_cached", lambda choice, *rest: (refuse if choice == ORT else real)(choice, *rest)
+        llm_generation, "open_cached", lambda choice, *rest: (refuse if choice == ORT else real)(choice, *rest)
     )
-    cached = TimingRequest(("generate-cached",), prompts=(6,), new_tokens=4)
-    outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,), limit=100, timing=cached)
-    assert (outcome.status, outcome.metrics["interrupted"], outcome.metrics["timing"]) == ("complete", None, [])
-    assert outcome.metrics["timing_failures"][0]["error"] == "There is no room for a cache."
-    assert isinstance(outcome.timing_error, DeviceFailure)
-    assert outcome.metrics["passed"]
+    outcome = evaluate(llm_folder("llama"), tmp_path, backends=(ORT,), limit=100, **GENERATING)
+    assert (outcome.status, outcome.metrics["interrupted"], outcome.failures) == ("complete", None, [])
+    assert [row["failure"] for row in outcome.metrics["generation"]] == ["There is no room for a cache."] * 2
+    assert isinstance(outcome.generation_error, DeviceFailure)
+    assert not outcome.metrics["passed"]
 
 
 def test_precisions_of_torch(llm_folder: Folders, tmp_path: Path) -> None:
@@ -282,15 +253,15 @@ def test_a_folder_without_a_tokenizer(llm_folder: Folders, tmp_path: Path) -> No
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((llm_folder("llama") / name).read_bytes())
     with pytest.raises(UsageProblem, match=r"no tokenizer.*Copy tokenizer\.json"):
-        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+        LlmEvaluation(asked(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
-        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+        LlmEvaluation(asked(tmp_path))
     (tmp_path / "tokenizer.json").write_bytes((llm_folder("llama") / "tokenizer.json").read_bytes())
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": "many"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(UsageProblem, match="tokenizer cannot be loaded"):
-        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+        LlmEvaluation(asked(tmp_path))
 
 
 def test_a_tokenizer_of_another_model(llm_folder: Folders, tmp_path: Path) -> None:
@@ -299,7 +270,7 @@ def test_a_tokenizer_of_another_model(llm_folder: Folders, tmp_path: Path) -> No
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 200}))
     with pytest.raises(UsageProblem, match=r"token 2[0-9][0-9], but the model knows 200 tokens: they do not belong"):
-        LlmEvaluation(LlmRequest(tmp_path, TEXT, (TORCH,)))
+        LlmEvaluation(asked(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -309,12 +280,12 @@ def test_texts_that_cannot_be_used(llm_folder: Folders, tmp_path: Path, content:
     text = tmp_path / "text.txt"
     text.write_bytes(content)
     with pytest.raises(UsageProblem, match=message):
-        LlmEvaluation(LlmRequest(llm_folder("llama"), text, (TORCH,)))
+        LlmEvaluation(asked(llm_folder("llama"), text=text))
 
 
 def test_a_text_that_is_not_there(llm_folder: Folders, tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="does not exist"):
-        LlmEvaluation(LlmRequest(llm_folder("llama"), tmp_path / "gone.txt", (TORCH,)))
+        LlmEvaluation(asked(llm_folder("llama"), text=tmp_path / "gone.txt"))
 
 
 def test_names_of_backends() -> None:

@@ -58,12 +58,6 @@ def test_the_same(cached: bool) -> None:
     assert 1e-3 < found.logit_difference_limit < 5e-3
 
 
-def test_the_first_tokens_alone() -> None:
-    whole = trace(Table(), PROMPTS, 5, cached=True, capacity=8)
-    for one, other in zip(whole.first(1), trace(Table(), PROMPTS, 1, cached=False), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8,fp16"])
 def test_rows_after_the_first(precision: str) -> None:
     """What TensorRT 8.6 did."""
@@ -71,7 +65,7 @@ def test_rows_after_the_first(precision: str) -> None:
     assert "1 of 2 sequences differ, the first is sequence 1 at token 0" in str(found.failure)
     with pytest.raises(Disagreement) as caught:
         found.or_raise()
-    assert caught.value.agreement == found
+    assert str(caught.value) == found.failure
     assert caught.value.exit_code == 1
 
 

@@ -113,7 +113,7 @@ def test_an_image_from_elsewhere_does_not_enter_the_gallery(
         write_report(run)
 
 
-STRANGE = ["$\\frac{$", "$x$", "\ud800", "\x00\x1b[31m", "_hidden", "名前", "x" * 5000, "a\nb", "<script>", ""]
+STRANGE = ["$\\frac{$", "$x$", "\ud800", "\x00\x1b[31m", "_hidden", "名前", "x" * 5000, "a\nb", "<script>x", ""]
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -122,7 +122,7 @@ def test_any_name_can_be_drawn(make_run: Callable[..., Path], name: str) -> None
     for file in ("metrics.json", "curves.json", "confusion.json"):
         text = (run / file).read_text()
         (run / file).write_text(text.replace('"circle <b>"', json.dumps(name)))
-    assert "<script>" not in write_report(run).read_text(encoding="utf-8")
+    assert "<script>x" not in write_report(run).read_text(encoding="utf-8")
 
 
 def test_boxes_beyond_the_picture_can_be_drawn(make_run: Callable[..., Path]) -> None:

@@ -1,32 +1,41 @@
 """What an eval-llm report says in words."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
-from trt_workbench.report.llm import summarise
+import pytest
+
+from trt_workbench.report.llm import generation_failures, sameness, summarise, write_report
+
+KEPT = Path(__file__).parents[3] / "docs" / "benchmarks" / "eval-llm"
 
 
-def timed(mode: str, backend: str, prompt: int, rate: float) -> dict[str, Any]:
-    sizes = {"batch": 1, "prompt_tokens": prompt, "new_tokens": 1 if mode == "prefill" else 64}
-    return {
-        "mode": mode,
-        "backend": backend,
-        "precision": "fp16",
-        "tokens_per_s": {"p50": rate},
-        "repetitions": 20,
-        **sizes,
-    }
+@pytest.mark.parametrize("run", ["perplexity", "gpt2-generate-cached"])
+def test_runs_of_versions_that_timed_generation_have_a_report(run: str, tmp_path: Path) -> None:
+    shutil.copytree(KEPT / run, tmp_path / run)
+    page = write_report(tmp_path / run).read_text(encoding="utf-8")
+    assert ("Perplexity by backend" in page) == (run == "perplexity")
+    assert "<h2>Generation</h2>" not in page
 
 
-def test_only_the_same_work_is_compared() -> None:
-    timing = [
-        timed("prefill", "trt", 128, 900.0),
-        timed("prefill", "torch", 128, 300.0),
-        timed("prefill", "torch", 1024, 2000.0),
-        timed("prefill", "trt", 1024, 1000.0),
-        timed("generate", "trt", 32, 50.0),
+def generated(first_difference: int | None = None, *, failure: str | None = None, compared: bool = True) -> Any:
+    row = {"mode": "generate-cached", "backend": "trt", "precision": "fp16", "batch": 2, "prompt_tokens": 6}
+    agreement = {"first_difference": first_difference, "logit_gap": 0.0125, "logit_gap_limit": 0.05}
+    return {**row, "failure": failure, "agreement": agreement if compared else None}
+
+
+def test_what_was_generated() -> None:
+    wrong, failed = generated(0, failure="Sequence 1 differs."), generated(failure="No room.", compared=False)
+    rows = [generated(), generated(3), wrong, failed]
+    assert [sameness(row) for row in rows] == [
+        "all",
+        "the first 3, then a near tie (gap 0.013 of at most 0.05)",
+        "wrong",
+        "not compared",
     ]
-    assert summarise({"model": {"path": "models/lm"}, "backends": [], "timing": timing}) == [
-        "prefill, batch 1, 128 tokens: trt:fp16 is the fastest of 2 with 900.0 tokens/s (median of 20).",
-        "prefill, batch 1, 1024 tokens: torch:fp16 is the fastest of 2 with 2000.0 tokens/s (median of 20).",
-        "generate, batch 1, 32 tokens and 64 new: trt:fp16 is the fastest of 1 with 50.0 tokens/s (median of 20).",
+    metrics: Any = {"model": {"path": "models/lm"}, "backends": [], "generation": rows}
+    assert summarise(metrics) == ["2 of 4 generations agree with PyTorch in fp32."]
+    assert generation_failures(metrics) == [
+        f"trt:fp16, generate-cached (batch 2, prompt of 6 tokens): {why}" for why in ("Sequence 1 differs.", "No room.")
     ]

@@ -126,6 +126,16 @@ def test_a_later_call_repeats_no_trial(search: Search) -> None:
     assert GraphFaultBackend.loaded - before == verifying + 1  # the smallest part alone, for its arrays
 
 
+def test_damaged_verdicts_are_tried_again(search: Search, tmp_path: Path) -> None:
+    first, state = search("masked attention"), tmp_path / "run" / "bisect" / "state.jsonl"
+    lines = state.read_text().splitlines()
+    changed = ["[]", "{}", lines[2].replace('"state"', '"stat"'), lines[3].replace('"wrong": [', '"wrong": [1, ')]
+    state.write_text("\n".join([*lines[:2], *changed, *lines[4:], lines[0][:40]]))
+    second = search("masked attention")
+    assert (second.operators, second.repeated) == (first.operators, first.trials - 2)
+    assert search("masked attention").repeated == first.trials
+
+
 def test_verdicts_hold_for_what_was_asked_alone(search: Search) -> None:
     search("masked attention")
     assert search("transposed reshape").repeated == 0

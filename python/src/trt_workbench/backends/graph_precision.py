@@ -5,11 +5,10 @@ ONNX Runtime does, and TensorRT where networks are strongly typed.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from trt_workbench.engine.documents import write_json
+from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.engine.files import atomic_writer
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.errors import ComponentMissing, UsageProblem
@@ -19,6 +18,18 @@ from trt_workbench.system.workspace import output_root
 
 # Raised when the way of converting changes, so that files converted before are not taken again.
 _RECIPE = 1
+
+
+class Conversion(Strict):
+    """conversion.json: from what a file was converted, and its hash."""
+
+    schema_version: Literal[1] = 1
+    recipe: int
+    model_sha256: str
+    onnxruntime: str
+    onnx: str
+    keep_fp32: list[str]
+    converted_sha256: str
 
 
 def model_in_precision(
@@ -76,7 +87,7 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
             f"fp16 is made by onnxruntime, which cannot be imported ({error}). {package('onnxruntime')} "
             f"Or export the model in fp16: {model}"
         ) from error
-    key = {
+    key: dict[str, Any] = {
         "recipe": _RECIPE,
         "model_sha256": hash_model(model, facts.external_locations),
         "onnxruntime": str(ort.__version__),
@@ -88,11 +99,11 @@ def _converted(model: Path, facts: ModelFacts, keep_fp32: tuple[str, ...]) -> tu
     path, record_path = folder / "model.onnx", folder / "conversion.json"
     if not (path.is_file() and record_path.is_file()):
         _convert(model, path, keep_fp32)
-        write_json(record_path, {"schema_version": 1, **key, "converted_sha256": hash_file(path)})
-    record = json.loads(record_path.read_text(encoding="utf-8"))
+        write_json(record_path, Conversion(**key, converted_sha256=hash_file(path)))
+    record = read_document(record_path, Conversion, "remove it, and the model is converted again")
     return path, {
         "converted_by": f"onnxruntime.transformers.float16 {ort.__version__}, inputs and outputs unchanged",
-        "converted_sha256": record["converted_sha256"],
+        "converted_sha256": record.converted_sha256,
         "converted_file": str(path),
         "kept_in_fp32": sorted({*_left_out(), *keep_fp32} & facts.operators.keys()),
     }

@@ -104,13 +104,15 @@ class OrtCpuBackend(OrtBackend):
 class OrtCpuSession(Session):
     """A model in ONNX Runtime. `run` may be called from several threads at once."""
 
+    _backend: ClassVar[str] = OrtCpuBackend.name
+
     def __init__(
         self, session: ort.InferenceSession, model: Path, concurrency: int, provenance: Mapping[str, Any]
     ) -> None:
         self._session: ort.InferenceSession | None = session
         self._model = model
-        self.inputs = tuple(tensor_spec(node, model, "ort-cpu") for node in session.get_inputs())
-        self.outputs = tuple(tensor_spec(node, model, "ort-cpu") for node in session.get_outputs())
+        self.inputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_inputs())
+        self.outputs = tuple(tensor_spec(node, model, self._backend) for node in session.get_outputs())
         self.metadata = dict(session.get_modelmeta().custom_metadata_map)
         self.provenance = {**provenance, "providers": session.get_providers()}
         self.concurrency = concurrency

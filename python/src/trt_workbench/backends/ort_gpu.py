@@ -100,7 +100,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     assigned = check_assignment(
         assignment,
         request.accepted,
-        _shape_keys(ort, request, graph, assignment),
+        shape_keys(ort, request, graph, assignment),
         allow_fallback=request.extra["allow_fallback"],
         model=request.source,
     )
@@ -122,7 +122,7 @@ def load_gpu_session(request: LoadRequest, options: SessionOptions) -> BoundSess
     )  # fmt: skip
 
 
-def _shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
+def shape_keys(ort: Any, request: LoadRequest, graph: onnx.GraphProto, assignment: Assignment) -> frozenset[NodeKey]:
     """Return the nodes that compute shapes, by the names of the file and, if they do not suffice, of the runtime.
 
     A Transpose before a Shape, for one, becomes a Gather after it, under a name that the file does not have.

@@ -20,6 +20,7 @@ _BACKENDS = {
     for name, where in {
         "trt": "trt:TrtBackend",
         "ort-trt": "ort_trt:OrtTrtBackend",
+        "ort-rtx": "ort_rtx:OrtRtxBackend",
         "ort-cuda": "ort_cuda:OrtCudaBackend",
         "ort-cpu": "ort_cpu:OrtCpuBackend",
         "torch": "torch:TorchBackend",

@@ -187,7 +187,7 @@ class TorchLlm:
     def _no_cache(self) -> UsageProblem:
         return UsageProblem(
             f"This {self._model_type} model takes no keys and values that are kept, so it cannot generate with a "
-            f"cache; leave generate-cached out of --modes."
+            f"cache; leave generate-cached out."
         )
 
 
@@ -243,7 +243,7 @@ def choose_device(device: str) -> str:
         return "cuda" if available else "cpu"
     kind, colon, number = device.partition(":")
     if device != "cpu" and not (kind == "cuda" and (number.isdecimal() or not colon)):
-        raise UsageProblem(f"--device takes auto, cpu, cuda or cuda:N, not {device!r}.")
+        raise UsageProblem(f"PyTorch's device is auto, cpu, cuda or cuda:N, not {device!r}.")
     if kind == "cuda" and not available:
         raise ComponentMissing(
             f"PyTorch {torch.__version__} sees no GPU, so {device} cannot be used; pass --device cpu."

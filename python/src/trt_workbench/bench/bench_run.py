@@ -75,15 +75,7 @@ class PreparedBench:
                 require_available(reasons)
             write_json(run.path / "config.json", self.config)
             kept = self._keep(run.path)
-            bench = BenchRun(
-                self.config,
-                self.points,
-                run.path,
-                reasons,
-                frozenset((one.key, one.repetition) for one in kept),
-                progress,
-                gate,
-            )
+            bench = BenchRun(self.config, self.points, run.path, reasons, kept, progress, gate)
             facts = {"allow_unverified": bool(gate and gate.allows_unverified)}
             status: Status = "complete"
             try:

@@ -72,6 +72,7 @@ class ModelEntry(_Strict):
         embedded: name of a model that comes with the workbench, instead of a path.
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
+        graphs: folder of export-llm with the graphs of a language model; exported at their first use by default.
         files: other files of the same model by name, such as candidates in a lower precision; a runtime takes one by
             its `file`, and is compared with the others as a runtime of the same work.
     """
@@ -80,6 +81,7 @@ class ModelEntry(_Strict):
     embedded: str | None = None
     needs: str | None = None
     family: str | None = None
+    graphs: Path | None = None
     files: dict[Name, Path] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -148,7 +150,8 @@ class ScenarioEntry(_Strict):
             `new_tokens`.
         imgsz: height and width in pixels, or a list of such pairs: of the source image for image-to-boxes, of the
             model's own dynamic image size for arrays.
-        saturation: stop a batch sweep once throughput grows by less than this share; None to run it all.
+        saturation: stop a batch sweep, smallest batch first, once throughput grows by less than this share; None to run
+            it all.
     """
 
     kind: ScenarioKind
@@ -231,6 +234,7 @@ def load_config(file: Path) -> BenchConfig:
         name: entry.model_copy(
             update={
                 "path": entry.path and folder / entry.path,
+                "graphs": entry.graphs and folder / entry.graphs,
                 "files": {file: folder / path for file, path in entry.files.items()},
             }
         )

@@ -24,11 +24,11 @@ from trt_workbench.measure.loop import measure_calls
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.pipeline.llm.agreement import Agreement, AgreementCheck, Trace, trace
+from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.generation import Run, generate_cached, generate_uncached
-from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached, open_logits
+from trt_workbench.pipeline.llm.opening import ModelSource, open_cached, open_logits
+from trt_workbench.system.threads import let_idle_threads_sleep
 from trt_workbench.system.workspace import output_root
-
-_REFERENCE = BackendChoice("torch", "fp32")
 
 
 class LoadedLlm:
@@ -46,9 +46,9 @@ class LoadedLlm:
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """What executes the model, and under `agreement` how near it is to PyTorch in fp32."""
+        """What executes the model, what the runtime says it holds, and how near it is to PyTorch in fp32."""
         found = {"agreement": asdict(self.agreement)} if self.agreement else {}
-        return {**self.model.provenance, **found}
+        return {**self.model.provenance, "memory_bytes": self.model.memory_bytes(), **found}
 
     def close(self) -> None:
         """Release the model."""
@@ -77,7 +77,7 @@ class LlmWork:
         self.items = self._prompts.size if work.kind == "prefill" else work.batch * self._new_tokens
         self._runs: list[Run] = []
         reference = _reference(directory, self._prompts, self._new_tokens)
-        self._comparison = AgreementCheck(reference, str(_REFERENCE), loaded.precision)
+        self._comparison = AgreementCheck(reference, str(REFERENCE), loaded.precision)
         cached = work.kind == "generate-cached"
         right = self._comparison.logits(self._model, self._prompts, cached=cached, capacity=_capacity(work))
         loaded.agreement = self._right = right.or_raise()
@@ -108,14 +108,17 @@ class LlmWork:
         return Samples(samples.latency_ms, samples.wall_s, split)
 
 
-def open_llm(point: Point, folder: Path) -> LoadedLlm:
-    """Open a language model for the work of a point; runtimes of ONNX files get it exported at its first use.
+def open_llm(point: Point, folder: Path, graphs: Path | None = None) -> LoadedLlm:
+    """Open a language model for the work of a point.
+
+    Runtimes of ONNX files take their graphs from a folder of export-llm, or else get them exported at their first use.
 
     Raises:
         UsageProblem: the folder holds no causal language model, the sequences are longer than its positions, or the
             point asks for what language models do not take.
         Otherwise as `open_logits`.
     """
+    let_idle_threads_sleep()
     work = point.work
     directory = examine_llm_directory(folder)
     if point.tf32 or point.concurrency > 1:
@@ -124,7 +127,7 @@ def open_llm(point: Point, folder: Path) -> LoadedLlm:
         raise UsageProblem(
             f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
         )
-    source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, options=point.options)
+    source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, graphs, point.options)
     choice = BackendChoice(point.backend, point.precision)
     if work.kind == "generate-cached":
         model: Any = open_cached(choice, source, work.batch, work.dims["prompt"], _capacity(work))
@@ -155,7 +158,7 @@ def _reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: 
 
 def _generate_reference(directory: LlmDirectory, prompts: NDArray[np.int64], new_tokens: int) -> Trace:
     source = ModelSource(directory, "auto", DEFAULT_OPSET, None, _say)
-    model = open_logits(_REFERENCE, source, *prompts.shape)
+    model = open_logits(REFERENCE, source, *prompts.shape)
     try:
         return trace(model, prompts, new_tokens, cached=False)
     finally:

@@ -146,7 +146,12 @@ def _fits(label: str, pattern: str) -> bool:
 def _works(name: str, scenario: ScenarioEntry, config: BenchConfig) -> Iterator[Work]:
     for model in scenario.models or tuple(config.models):
         dims = {**LLM_KINDS.get(scenario.kind, {}), **scenario.dims}
-        axes: dict[str, Sequence[Any]] = {"imgsz": _sizes(scenario), "batch": _values(scenario.batch)}
+        batches = _values(scenario.batch)
+        # a sweep that may end early goes upwards, whatever the order of the list
+        axes: dict[str, Sequence[Any]] = {
+            "imgsz": _sizes(scenario),
+            "batch": sorted(batches) if scenario.saturation else batches,
+        }
         axes |= {dim: _values(value) for dim, value in dims.items()}
         for values in itertools.product(*axes.values()):
             chosen = dict(zip(axes, values, strict=True))

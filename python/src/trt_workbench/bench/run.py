@@ -15,7 +15,7 @@ import numpy as np
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
-from trt_workbench.bench.matrix import Point, ranges, schedule
+from trt_workbench.bench.matrix import Point, Work, ranges, schedule
 from trt_workbench.bench.model_files import model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import start_worker
@@ -27,13 +27,13 @@ from trt_workbench.measure.repetition import Slice, merged
 from trt_workbench.measure.stability import instabilities, noise_interval, window_drift
 from trt_workbench.measure.telemetry import TelemetrySampler, gpu_in_use
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.pipeline.llm.agreement import Disagreement
 from trt_workbench.runs.records import Record, Status, read_samples, write_samples
 from trt_workbench.runs.statistics import percentile, summarize
 from trt_workbench.verify.bench_gate import BenchGate
 from trt_workbench.verify.unverified import Unverified
 
 Progress = Callable[[int, int, str], None]
-Done = frozenset[tuple[str, int]]
 
 
 @dataclass
@@ -45,7 +45,7 @@ class BenchRun:
         points: the points to measure, in order.
         folder: where records.jsonl, samples/ and logs/ go.
         unavailable: why a backend cannot serve here, by name; its points become records that say so.
-        done: (key, repetition) pairs that an earlier run has measured.
+        kept: what an earlier run has measured; its repetitions are not measured again.
         progress: called with the measurements done, their total and what comes next.
         gate: lets TensorRT engines pass that are verified; None lets all pass.
     """
@@ -54,7 +54,7 @@ class BenchRun:
     points: Sequence[Point]
     folder: Path
     unavailable: dict[str, str]
-    done: Done = frozenset()
+    kept: Sequence[Record] = ()
     progress: Progress | None = None
     gate: BenchGate | None = None
 
@@ -63,7 +63,10 @@ class BenchRun:
         self._models = model_files(self.config)
         self._hashes = {name: hash_model(path) for name, path in self._models.items()}
         self._records = self.folder / "records.jsonl"
+        self._done = {(one.key, one.repetition) for one in self.kept}
         self._throughput: dict[tuple[Any, ...], dict[int, list[float]]] = {}
+        for one in self.kept:
+            self._count_throughput(one)
         self._finished, self._total = 0, len(self.points) * self.config.repetitions
         self._logs, self._groups = itertools.count(), itertools.count()
         self._run = uuid.uuid4().hex[:8]  # another one when a run is resumed: its rounds are not those before
@@ -89,7 +92,7 @@ class BenchRun:
 
     def _measure_together(self, points: Sequence[Point]) -> None:
         rounds = schedule(points, self.config.repetitions, self.config.seed)
-        order = [one for one in rounds if (one[0].key, one[1]) not in self.done]
+        order = [one for one in rounds if (one[0].key, one[1]) not in self._done]
         self._finished += len(points) * self.config.repetitions - len(order)
         self._group = f"{self._run}-{next(self._groups)}"
         with contextlib.ExitStack() as stack:
@@ -112,7 +115,8 @@ class BenchRun:
                 try:
                     loaded[point.key] = _Loaded(point, worker, worker.answer(self.config.timeout_s))
                 except WorkerFailure as failure:
-                    self._write_off(point, "failed", str(failure), failure.kind)
+                    status, error = _outcome(failure)
+                    self._write_off(point, status, error, failure.kind)
         return self._verified(loaded)
 
     def _verified(self, loaded: dict[str, _Loaded]) -> dict[str, _Loaded]:
@@ -139,11 +143,13 @@ class BenchRun:
 
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
         worker = stack.enter_context(start_worker(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
+        entry = self.config.models[point.work.model]
         request = {
             "verb": "load",
             "point": asdict(point),
             "model": str(self._models[point.source]),
-            "family": self.config.models[point.work.model].family,
+            "family": entry.family,
+            "graphs": entry.graphs and str(entry.graphs),
             "ranges": ranges(self.points, point.work),
             "seed": self.config.seed,
         }
@@ -187,7 +193,8 @@ class BenchRun:
 
     def _failed(self, one: _Loaded, repetition: int, failure: WorkerFailure) -> None:
         one.alive = failure.alive
-        self._append(self._record(one.point, repetition, "failed", error=str(failure), error_kind=failure.kind))
+        status, error = _outcome(failure)
+        self._append(self._record(one.point, repetition, status, error=error, error_kind=failure.kind))
 
     def _slice(self, one: _Loaded, stack: contextlib.ExitStack) -> Slice:
         if not one.alive:
@@ -211,7 +218,6 @@ class BenchRun:
         latency = found.columns["latency_ms"]
         items = one.facts["items"] * len(latency)
         rate = items / found.wall_s
-        self._throughput.setdefault(_sweep(point), {}).setdefault(point.work.batch, []).append(rate)
         energy = telemetry.energy_j
         noise = noise_interval(latency)
         return self._record(
@@ -236,10 +242,16 @@ class BenchRun:
             samples=samples,
         )
 
+    def _count_throughput(self, record: Record) -> None:
+        if record.items_per_s is not None:
+            sweep = _sweep(record, record.runtime)
+            self._throughput.setdefault(sweep, {}).setdefault(record.batch, []).append(record.items_per_s)
+
     def _is_saturated(self, point: Point) -> bool:
         """Whether throughput, median over repetitions, grew by less than the scenario's share at a smaller batch."""
         share = self.config.scenarios[point.work.scenario].saturation
-        rates = [median(values) for values in self._throughput.get(_sweep(point), {}).values()]
+        measured = sorted(self._throughput.get(_sweep(point.work, point.runtime), {}).items())
+        rates = [median(values) for batch, values in measured if batch < point.work.batch]
         best = itertools.accumulate(rates, max)
         return share is not None and any(
             rate < before * (1 + share) for before, rate in zip(best, rates[1:], strict=False)
@@ -247,7 +259,7 @@ class BenchRun:
 
     def _write_off(self, point: Point, status: Status, error: str, kind: str | None, **more: Any) -> None:
         for repetition in range(self.config.repetitions):
-            if (point.key, repetition) not in self.done:
+            if (point.key, repetition) not in self._done:
                 self._append(self._record(point, repetition, status, error=error, error_kind=kind, **more))
 
     def _record(self, point: Point, repetition: int, status: Status, **values: Any) -> Record:
@@ -274,6 +286,7 @@ class BenchRun:
 
     def _append(self, record: Record) -> None:
         append_lines(self._records, [record])
+        self._count_throughput(record)
         self._finished += 1
         self._say(record.runtime)
 
@@ -301,7 +314,12 @@ class _Loaded:
         self.worker, self.facts, self.alive, self.outputs = worker, facts, True, None
 
 
-def _sweep(point: Point) -> tuple[Any, ...]:
+def _outcome(failure: WorkerFailure) -> tuple[Status, str]:
+    """What a failure is called, and why: a language model that does not generate what PyTorch generates is wrong."""
+    is_wrong = failure.kind == Disagreement.__name__
+    return ("wrong", str(failure).rstrip(".")) if is_wrong else ("failed", str(failure))
+
+
+def _sweep(work: Work | Record, runtime: str) -> tuple[Any, ...]:
     """What stays the same along a batch sweep."""
-    work = point.work
-    return work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz, point.runtime
+    return work.scenario, work.model, tuple(sorted(work.dims.items())), work.imgsz, runtime

@@ -117,14 +117,14 @@ class ImageToBoxes:
         return measure_calls(self.once, limits, self._session.concurrency)
 
 
-def load_model(point: Point, model: Path, ranges: Ranges) -> Any:
-    """Load the model of a point: a Session, or for a language model what its scenarios run.
+def load_model(point: Point, model: Path, ranges: Ranges, graphs: Path | None = None) -> Any:
+    """Load the model of a point: a Session, or for a language model, perhaps with `graphs`, what its scenarios run.
 
     Raises:
         WorkbenchError: the model cannot be loaded, as the backend says.
     """
     if point.work.kind in LLM_KINDS:
-        return open_llm(point, model)
+        return open_llm(point, model, graphs)
     return require_backend(point.backend).load(model, session_options(point, model, ranges))
 
 

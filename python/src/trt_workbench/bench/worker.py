@@ -45,8 +45,9 @@ class Worker:
         from trt_workbench.bench.scenarios import load_model, make_scenario
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
+        graphs = Path(request["graphs"]) if request["graphs"] else None
         started = time.perf_counter()
-        self._session = load_model(point, model, request["ranges"])
+        self._session = load_model(point, model, request["ranges"], graphs)
         loaded = time.perf_counter()
         self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"])
         ready = time.perf_counter()

@@ -9,7 +9,10 @@ from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_jso
 
 @handled
 def backends(*, as_json: JsonOption = False, debug: DebugOption = False) -> None:  # noqa: ARG001 - read by `handled`
-    """List every backend: whether it can serve here, its versions, and if not, why and what fixes it."""
+    """List every backend and whether it can serve here.
+
+    With its versions, or with the reason why it cannot and the command that fixes it.
+    """
     from rich.table import Table
 
     from trt_workbench.backends.registry import availabilities

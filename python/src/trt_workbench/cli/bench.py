@@ -20,7 +20,7 @@ from trt_workbench.cli.common import (
 )
 from trt_workbench.cli.drawing import draw
 from trt_workbench.errors import INTERRUPTED, CheckFailed, ComponentMissing, UsageProblem
-from trt_workbench.system.settings import AllowUnverified
+from trt_workbench.system.settings import AllowUnverified, Setting
 
 if TYPE_CHECKING:
     from trt_workbench.bench.matrix import Point
@@ -32,29 +32,27 @@ if TYPE_CHECKING:
 def bench(
     *,
     config: Annotated[
-        str | None, typer.Argument(help="YAML file, or the name of a shipped configuration; smoke by default.")
+        str | None, Setting("YAML file, or the name of a shipped configuration; smoke by default.", argument=True)
     ] = None,
-    show: Annotated[bool, typer.Option("--list", help="List the shipped configurations and stop.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the configuration, list the points and stop.")
-    ] = False,
+    show: Annotated[bool, Setting("List the shipped configurations and stop.", flags="--list")] = False,
+    dry_run: Annotated[bool, Setting("Check the configuration, list the points and stop.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Measure points that fit a pattern (scenario/work/runtime); repeatable.")
-    ] = None,
+        tuple[str, ...], Setting("Measure points that fit a pattern (scenario/work/runtime); repeatable.")
+    ] = (),
     model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="File or folder of a model of the configuration; repeatable."),
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with an earlier run directory.")] = None,
-    skip_unavailable: Annotated[
-        bool, typer.Option("--skip-unavailable", help="Leave out backends that cannot serve here, and say so.")
-    ] = False,
+        tuple[str, ...], Setting("File or folder of a model of the configuration; repeatable.", metavar="NAME=PATH")
+    ] = (),
+    resume: Annotated[Path | None, Setting("Go on with an earlier run directory.")] = None,
+    skip_unavailable: Annotated[bool, Setting("Leave out backends that cannot serve here, and say so.")] = False,
     allow_unverified: AllowUnverified = False,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Measure models on runtimes: repetitions interleaved, each runtime in its own process, ranked with intervals."""
+    """Measure models on runtimes and rank them.
+
+    Repetitions are interleaved, each runtime has a process of its own, and the ranking has intervals.
+    """
     if show:
         _list()
         return
@@ -63,7 +61,7 @@ def bench(
     say_if_allowed(allow_unverified=allow_unverified)
     from trt_workbench.bench.bench_run import prepare_bench, resume_bench
 
-    planned = resume_bench(resume, only or ()) if resume else prepare_bench(config or "smoke", only or (), model or ())
+    planned = resume_bench(resume, only) if resume else prepare_bench(config or "smoke", only, model)
     if dry_run:
         _show_points(planned.points, as_json=as_json)
         return
@@ -176,3 +174,7 @@ def _tables(made: list[WorkTable]) -> None:
                 ratio,
             )
         console.print(table)
+        for row in one.rows:
+            if "time_to_first_token" in row.split_ms:  # of a language model
+                first, each = row.split_ms["time_to_first_token"], row.split_ms["time_per_token"]
+                print_line(console, f"{row.standing.runtime}: first token {first:.3f} ms, each further {each:.3f} ms")

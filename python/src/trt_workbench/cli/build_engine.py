@@ -20,8 +20,9 @@ from trt_workbench.cli.common import (
     stderr_console,
     stdout_console,
 )
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.settings import Given, spelled
-from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions
+from trt_workbench.engine.build_options import BuildOptions, CalibrationOptions, MaxBatch
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import Setting
 
@@ -41,16 +42,8 @@ def build_engine(
     plan: Annotated[
         Path | None, typer.Option("--plan", "-o", help="Also write the plan here, with its manifest beside it.")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
     asked: Annotated[dict[str, Any], Given(BuildOptions)],
-    max_batch: Annotated[
-        int | None,
-        Setting(
-            "Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.",
-            "Inputs and outputs",
-            min=1,
-        ),
-    ] = None,
+    max_batch: MaxBatch = None,
     calibration: Annotated[dict[str, Any], Given(CalibrationOptions, "calibration_")],
     family: Annotated[
         str | None,
@@ -59,29 +52,33 @@ def build_engine(
             "INT8 calibration",
         ),
     ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
-    ] = None,
     verify: Annotated[
         Verify,
         typer.Option(
             help="How much of the engine is verified beside the model on ort-cpu; fix: and a way around built."
         ),
     ] = "quick",
-    force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be built and under which key; build nothing.")
     ] = False,
+    config: Annotated[Path | None, typer.Option(help="YAML file with build settings; options here go first.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Build even if the cache holds this engine.")] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0.001, max=1e6, help="Seconds that TensorRT may take; then the build ends with exit code 1."),
+    ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Build a TensorRT engine. One that the cache under tmp/engines/ holds for this very request is not built again."""
+    """Build a TensorRT engine from an ONNX model.
+
+    One that the cache under tmp/engines/ holds for this very request is not built again.
+    """
     from trt_workbench.engine.builder import prepare_build
     from trt_workbench.engine.manifest import check_destination
     from trt_workbench.pipeline.calibration import calibration_images
 
-    settings = _with_batch_profile(model, _settings(config, asked, calibration), max_batch)
+    settings = with_batch_profile(model, _settings(config, asked, calibration), max_batch)
     images = calibration_images(model, settings.calibration.data, family) if settings.calibration else None
     if family is not None and images is None:
         raise UsageProblem(
@@ -122,7 +119,7 @@ def _settings(config: Path | None, asked: dict[str, Any], calibration: dict[str,
     return load_settings(config, given, {**spelled(BuildOptions), "calibration": "--calibration"}.__getitem__)
 
 
-def _with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
+def with_batch_profile(model: Path, settings: BuildSettings, max_batch: int | None) -> BuildSettings:
     """Return `settings` with a profile for batches of 1 to `max_batch`, where that is asked for.
 
     Raises:
@@ -159,11 +156,8 @@ def _verify(plan: Path, model: Path, verify: Verify, device: int) -> Verificatio
 
     notes = stderr_console()
     request = PlanRequest(plan, model, "full" if verify == "full" else "quick", device=device)
-    note = partial(print_note, notes)
-    if not notes.is_terminal:
-        return verdict_of_build(request, note)
-    with notes.status("Verifying") as waiting:
-        return verdict_of_build(request, note, lambda label: waiting.update(f"Verifying at {label}"))
+    with waiting("Verifying") as update:
+        return verdict_of_build(request, partial(print_note, notes), lambda label: update(f"Verifying at {label}"))
 
 
 def _require_right(found: Verification, plan: Path, model: Path, *, debug: bool) -> None:

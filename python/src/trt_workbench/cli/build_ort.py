@@ -46,7 +46,10 @@ def build_ort(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Clone, configure, compile, install, check. Run again after an interruption, it goes on where it stopped."""
+    """Build ONNX Runtime with its TensorRT provider from source.
+
+    The steps: clone, configure, compile, install, check. Run again after an interruption, it goes on where it stopped.
+    """
     from trt_workbench.system.ort_build import build_ort as build
     from trt_workbench.system.ort_build_steps import REPOSITORY, VERSION, BuildRequest, prepare_steps
 

@@ -1,21 +1,18 @@
-"""The progress of a build: bars with the time that went by in a terminal, elsewhere a line now and then."""
+"""The progress of a build: bars with the time that went by in a terminal, elsewhere lines with its phases."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from trt_workbench.cli.common import print_note
+from trt_workbench.cli.progress import at_stage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
     from trt_workbench.engine.build_phases import Progress
-
-LINE_EVERY_S = 15.0
 
 
 @contextmanager
@@ -29,7 +26,7 @@ def build_progress(console: Console) -> Iterator[Progress]:
         The function that a build calls with a phase's name, the steps done and the steps in all (0: unknown); it
         returns whether the build shall go on.
     """
-    with _bars(console) if console.is_terminal else _lines(console) as progress:
+    with _bars(console) if console.is_terminal else _lines() as progress:
         yield progress
 
 
@@ -51,7 +48,7 @@ def _bars(console: Console) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress, at_stage(lambda: None):
         tasks: dict[str, TaskID] = {}
 
         def report(phase: str, step: int, total: int) -> bool:
@@ -67,26 +64,18 @@ def _bars(console: Console) -> Iterator[Progress]:
 
 
 @contextmanager
-def _lines(console: Console) -> Iterator[Progress]:
+def _lines() -> Iterator[Progress]:
     from trt_workbench.engine.build_phases import BuildPhases
 
     started: list[BuildPhases] = []
-    ended = threading.Event()
 
-    def speak() -> None:
-        while not ended.wait(LINE_EVERY_S):
-            if started:
-                print_note(console, f"Building for {started[0].elapsed_s:.0f} s: {started[0].text}.")
+    def stage() -> str:
+        return f"Building for {started[0].elapsed_s:.0f} s: {started[0].text}" if started else ""
 
     def report(phase: str, step: int, total: int) -> bool:
         if not started:  # what goes before, such as waiting for another process, is no building
             started.append(BuildPhases())
         return started[0](phase, step, total)
 
-    thread = threading.Thread(target=speak, name="build-progress", daemon=True)
-    thread.start()
-    try:
+    with at_stage(stage):
         yield report
-    finally:
-        ended.set()
-        thread.join()

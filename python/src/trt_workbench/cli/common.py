@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from trt_workbench.cli.progress import pulse
 from trt_workbench.cli.settings import expanded
 from trt_workbench.errors import (
     INTERRUPTED,
@@ -29,7 +30,7 @@ from trt_workbench.errors import (
     WorkbenchError,
     printable,
 )
-from trt_workbench.system.settings import Setting
+from trt_workbench.system.settings import MORE, Setting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,9 +42,13 @@ _FIXES = {
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a folder is needed there, so choose another place"),
 }
 
-OutputOption = Annotated[Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.")]
-JsonOption = Annotated[bool, Setting("Print one JSON document on stdout and nothing else.", flags="--json")]
-DebugOption = Annotated[bool, Setting("Show the traceback of an error.")]
+COMMON = "Common options"
+_FIRST, _LEADING = "Options", 5
+_HELP_FLAGS = {"help_option_names": ["-h", "--help"]}
+
+OutputOption = Annotated[Path | None, Setting("Run directory to write; tmp/<command>/<run-id>/ by default.", COMMON)]
+JsonOption = Annotated[bool, Setting("Print one JSON document on stdout and nothing else.", COMMON, flags="--json")]
+DebugOption = Annotated[bool, Setting("Show the traceback of an error.", COMMON)]
 
 
 def handled(command: Callable[..., R]) -> Callable[..., R]:
@@ -59,7 +64,7 @@ def handled(command: Callable[..., R]) -> Callable[..., R]:
         before = _kept()  # of another command of this process
         fail = functools.partial(_fail, before=before, debug=bool(kwargs.get("debug")))
         try:
-            with _ended_as_interrupted():
+            with _ended_as_interrupted(), pulse():
                 return command(**kwargs)
         except WorkbenchError as error:
             fail(str(error), error.exit_code)
@@ -141,10 +146,17 @@ def _fail(message: str, exit_code: int, *, before: Path | None, debug: bool) -> 
 
 
 class PanelCommand(TyperCommand):
-    """A command whose `--help` lists its options under the panels that they name, and whose numbers are bounded.
+    """A command whose `--help` lists its options panel by panel, and whose numbers are bounded.
 
-    Typer itself does so through rich alone, with which `--help` takes twice the time.
+    The five options that matter lead: those declared first of the ones that name no panel. The panels that options name
+    follow, then the rest, and last what all commands share. Typer itself lists panels through rich alone, with which
+    `--help` takes twice the time.
     """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        """Take `-h` for `--help`."""
+        more["context_settings"] = {**_HELP_FLAGS, **(more.get("context_settings") or {})}
+        super().__init__(*args, **more)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and refuse numbers that no option has a use for and that clocks and libraries would trip over."""
@@ -160,20 +172,30 @@ class PanelCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options panel by panel."""
-        panels: dict[str, list[tuple[str, str]]] = {}
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _FIRST: []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                is_argument = parameter.param_type_name == "argument"
-                panel = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None) or "Options"
-                panels.setdefault(panel, []).append(record)
+                panels.setdefault(_panel(parameter), []).append(record)
+        panels[MORE] = panels[_FIRST][_LEADING:] + panels.pop(MORE, [])
+        del panels[_FIRST][_LEADING:]
+        panels[COMMON] = panels.pop(COMMON)
         for panel, rows in panels.items():
-            with formatter.section(panel):
-                formatter.write_dl(rows)
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
+
+
+def _panel(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    if parameter.name in ("help", "install_completion", "show_completion"):  # typer's own
+        return COMMON
+    return getattr(parameter, "rich_help_panel", None) or _FIRST
 
 
 def single_command_app(command: Callable[..., Any]) -> typer.Typer:
     """Return an app for a console script of its own around one command."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command(cls=PanelCommand)(command)
     return app
 

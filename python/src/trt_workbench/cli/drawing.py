@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from trt_workbench.cli.progress import at_stage
 from trt_workbench.errors import INTERRUPTED, DeviceFailure, UsageProblem, WorkbenchError
 
 
@@ -36,7 +37,8 @@ def draw(write: Callable[[Path], object], directory: Path, *, again: str | None 
         debug: show the traceback of a failure.
     """
     try:
-        write(directory)
+        with at_stage(lambda: "Drawing the report"):
+            write(directory)
     except KeyboardInterrupt:
         problem, code = "interrupted", INTERRUPTED
     except WorkbenchError as error:

@@ -20,9 +20,10 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.cli.progress import at_stage, progress_bar
 from trt_workbench.errors import INTERRUPTED, UsageProblem
 from trt_workbench.evaluate.coco_settings import CocoSettings
-from trt_workbench.system.settings import Setting
+from trt_workbench.system.settings import MORE, Setting
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.coco import CocoOutcome, CocoRequest
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 
 @handled
 def eval_coco(
+    file: Annotated[
+        Path | None, Setting("Model file; the embedded detector by default.", argument=True, metavar="MODEL")
+    ] = None,
     *,
-    model: Annotated[Path | None, Setting("Model file; the embedded detector by default.")] = None,
+    model: Annotated[Path | None, Setting("MODEL as an option.", MORE)] = None,
     images: Annotated[Path | None, Setting("Folder of the images; the embedded dataset by default.")] = None,
     annotations: Annotated[Path | None, Setting("COCO annotation file of the images.")] = None,
     settings: CocoSettings,
@@ -40,14 +44,17 @@ def eval_coco(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Evaluate a detector on a dataset in COCO's format: the twelve COCO figures, speed by stage, and a report.
+    """Score a detector on images with COCO's kind of annotations.
 
-    Without --model, an embedded detector runs on an embedded dataset of generated scenes.
+    It gives the twelve COCO figures, speed by stage, and a report. Without MODEL, an embedded detector runs on an
+    embedded dataset of generated scenes.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.evaluate.coco import CocoRequest
 
-    model, images, annotations = _inputs(model, images, annotations)
+    if file is not None and model is not None:
+        raise UsageProblem(f"The model was given twice; leave out --model: {model}")
+    model, images, annotations = _inputs(file or model, images, annotations)
     request = CocoRequest(model=model, images=images, annotations=annotations, **vars(settings))
     outcome, directory = _evaluate(request, output)
     from trt_workbench.report.coco import write_report
@@ -87,24 +94,26 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
         place = embedded_dataset()
         if not place.exists:
             say(f"Making the embedded dataset, once: {place.root}")
-        place = make_embedded_dataset()
+        with at_stage(lambda: "Making the embedded dataset"):
+            place = make_embedded_dataset()
         images, annotations = place.images, place.annotations
     return model, images, annotations
 
 
 def _evaluate(request: CocoRequest, output: Path | None) -> tuple[CocoOutcome, Path]:
-    from trt_workbench.cli.progress import progress_bar
     from trt_workbench.evaluate.coco import CocoEvaluation
     from trt_workbench.runs.directory import run_directory
     from trt_workbench.system.embedded import embedded_model
 
-    # first of all, this tells of a GPU that `auto` leaves unused
-    with CocoEvaluation(request, say) as evaluation:
+    with at_stage(lambda: "Opening the model"):  # first of all, this tells of a GPU that `auto` leaves unused
+        opened = CocoEvaluation(request, say)
+    with opened as evaluation:
         if request.model == embedded_model():
             say(f"Model: the embedded detector {request.model}")
         chosen = " (chosen by auto)" if request.backend != evaluation.backend else ""
-        where = "; images are letterboxed on the device" if evaluation.feed.place == "device" else ""
-        say(f"Backend: {evaluation.backend}{chosen}; family: {evaluation.family.name}{where}")
+        detector = evaluation.detector
+        where = "; images are letterboxed on the device" if detector.feed.place == "device" else ""
+        say(f"Backend: {evaluation.backend}{chosen}; family: {detector.family.name}{where}")
         with run_directory("eval-coco", output) as run:
             with progress_bar("images") as start:
                 outcome = evaluation.run(run.path, start("Evaluating"))

@@ -1,4 +1,4 @@
-"""`eval-llm`: perplexity, and on request speed, of a language model on every backend against PyTorch in fp32."""
+"""`eval-llm`: a language model on every backend against PyTorch in fp32: perplexity, and on request generation."""
 
 from __future__ import annotations
 
@@ -20,112 +20,48 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
-from trt_workbench.errors import INTERRUPTED, CheckFailed, UsageProblem, whole_number
-from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
-from trt_workbench.system.settings import AllowUnverified
+from trt_workbench.errors import INTERRUPTED, CheckFailed
+from trt_workbench.evaluate.llm_settings import LlmSettings
+from trt_workbench.system.settings import Setting
 from trt_workbench.system.threads import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from trt_workbench.evaluate.llm import LlmOutcome, LlmRequest
-    from trt_workbench.evaluate.llm_timing import TimingRequest
-
-_PERPLEXITY = "perplexity"
 
 
 @handled
 def eval_llm(
     model: Annotated[
-        Path | None, typer.Argument(help="Folder with config.json and safetensors; the embedded model by default.")
+        Path | None, Setting("Folder with config.json and safetensors; the embedded model by default.", argument=True)
     ] = None,
     *,
-    text: Annotated[Path | None, typer.Option(help="UTF-8 text file; the embedded held-out text by default.")] = None,
-    backends: Annotated[
-        str,
-        typer.Option(
-            help="Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16, ort-cpu:nvfp4)."
-        ),
-    ] = "torch,ort-cpu",
-    modes: Annotated[
-        str, typer.Option(help="perplexity, prefill, generate, generate-cached: what to do, apart by commas.")
-    ] = _PERPLEXITY,
-    window: Annotated[
-        int | None, typer.Option(min=2, help="Tokens that the model sees at once; its positions, at most 1024.")
-    ] = None,
-    stride: Annotated[int | None, typer.Option(min=1, help="Tokens between windows; half a window by default.")] = None,
-    bos: Annotated[
-        str, typer.Option(help="Begin-of-text token: none, window (before each), auto (as the tokenizer does).")
-    ] = "auto",
-    batch: Annotated[int, typer.Option(min=1, help="Windows per forward pass, sequences when timing.")] = 1,
-    halve_batch: Annotated[
-        bool, typer.Option("--halve-batch", help="Go on with half the batch when memory runs out.")
-    ] = False,
-    limit: Annotated[int | None, typer.Option(min=2, help="Evaluate only so many tokens of the text.")] = None,
-    max_ppl_increase: Annotated[
-        float, typer.Option(min=0.0, help="Gate: largest increase of the perplexity over PyTorch's, in percent.")
-    ] = 1.0,
-    prompt: Annotated[
-        str, typer.Option(help="Tokens of the prompt when timing, several lengths apart by commas.")
-    ] = "64",
-    new_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate when timing.")] = 64,
-    warmup: Annotated[int, typer.Option(min=0, help="Repetitions that do not count when timing.")] = 1,
-    repetitions: Annotated[int, typer.Option(min=1, help="Repetitions that count when timing.")] = 5,
-    device: Annotated[str, typer.Option(help="Device of PyTorch: auto, cpu, cuda, cuda:1.")] = "auto",
-    opset: Annotated[
-        int, typer.Option(min=OLDEST_OPSET, max=NEWEST_OPSET, help="ONNX operator set of the exported graphs.")
-    ] = DEFAULT_OPSET,
-    graphs: Annotated[
-        Path | None, typer.Option(help="Folder of export-llm to take the graphs from, instead of exporting them.")
-    ] = None,
-    calibration: Annotated[
-        str | None, typer.Option(help="Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Processors that a runtime may use; all by default.")
-    ] = None,
-    allow_unverified: AllowUnverified = False,
-    report: Annotated[bool, typer.Option(help="Write report.html and plots/.")] = True,
+    text: Annotated[Path | None, Setting("UTF-8 text file; the embedded held-out text by default.")] = None,
+    settings: LlmSettings,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
     output: OutputOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Evaluate a language model on several runtimes: perplexity against PyTorch in fp32 with a gate, and speed.
+    """Compare a language model's answers on several runtimes.
 
-    Without a model, an embedded one is evaluated on an embedded text that it has never seen.
+    Perplexity, with a gate, and generated tokens are held against PyTorch's in fp32. Without a model, an embedded one
+    is evaluated on an embedded text that it has never seen.
     """
     let_idle_threads_sleep()
-    say_if_allowed(allow_unverified=allow_unverified)
-    from trt_workbench.decide.language import language_candidates
+    say_if_allowed(allow_unverified=settings.allow_unverified)
+    from trt_workbench.decide.making import language_candidates
     from trt_workbench.evaluate.llm import LlmRequest
-    from trt_workbench.pipeline.llm.opening import parse_backends
-    from trt_workbench.report.llm import timing_failures, write_report
+    from trt_workbench.report.llm import generation_failures, write_report
 
-    chosen = _modes(modes)
     place, file = _inputs(model, text)
     request = LlmRequest(
-        model=place,
-        text=file,
-        backends=parse_backends(backends),
-        window=window,
-        stride=stride,
-        bos=_bos(bos),
-        batch=batch,
-        halve_batch=halve_batch,
-        limit=limit,
-        max_ppl_increase=max_ppl_increase / 100,
-        device=device,
-        opset=opset,
-        graphs=graphs,
-        candidate=language_candidates(place, calibration),
-        threads=threads,
-        perplexity=_PERPLEXITY in chosen,
-        timing=_timing(chosen, prompt, new_tokens, batch, warmup, repetitions),
-        allow_unverified=allow_unverified,
+        model=place, text=file, candidate=language_candidates(place, settings.calibration), **vars(settings)
     )
     outcome, directory = _evaluate(request, output)
     drawing = draw(write_report, directory, debug=debug) if report else Drawing()
     for note in outcome.metrics["notes"]:
         say(f"note: {note}")
-    for sentence in timing_failures(outcome.metrics):
+    for sentence in generation_failures(outcome.metrics):
         say(f"failed: {sentence}")
     if as_json:
         from trt_workbench.evaluate.llm_files import plain
@@ -138,10 +74,10 @@ def eval_llm(
         raise typer.Exit(INTERRUPTED)
     if outcome.failures:
         raise CheckFailed(f"The gate on the perplexity failed. {' '.join(outcome.failures)} Run directory: {directory}")
-    if outcome.timing_error:
-        raise type(outcome.timing_error)(
-            f"Not everything could be timed; the reasons stand above. What was measured is kept: {directory}"
-        ) from outcome.timing_error
+    if outcome.generation_error:
+        raise type(outcome.generation_error)(
+            f"Not every backend generates what it should; the reasons stand above. Run directory: {directory}"
+        ) from outcome.generation_error
     drawing.end()
 
 
@@ -149,40 +85,7 @@ def _reached(metrics: dict[str, Any]) -> str:
     """Say how far an interrupted run came."""
     if metrics["interrupted"] == "perplexity":
         return f"after {metrics['tokens']} tokens"
-    return f"while timing (measurements done: {len(metrics['timing'])})"
-
-
-def _modes(text: str) -> tuple[str, ...]:
-    from trt_workbench.evaluate.llm_timing import TIMING_MODES
-
-    known = (_PERPLEXITY, *TIMING_MODES)
-    chosen = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not chosen or (unknown := [mode for mode in chosen if mode not in known]):
-        raise UsageProblem(
-            f"--modes takes some of {', '.join(known)}, apart by commas, not {unknown[0] if chosen else text!r}."
-        )
-    return chosen
-
-
-def _timing(
-    chosen: tuple[str, ...], prompt: str, new_tokens: int, batch: int, warmup: int, repetitions: int
-) -> TimingRequest | None:
-    from trt_workbench.evaluate.llm_timing import TIMING_MODES, TimingRequest
-
-    modes = tuple(mode for mode in TIMING_MODES if mode in chosen)
-    sizes = [whole_number(part.strip()) for part in prompt.split(",") if part.strip()]
-    if not sizes or not all(sizes):
-        raise UsageProblem(
-            f"--prompt takes one number of tokens or several apart by commas, such as 128,512, not {prompt!r}."
-        )
-    prompts = tuple(dict.fromkeys(filter(None, sizes)))
-    return TimingRequest(modes, prompts, new_tokens, batch, warmup, repetitions) if modes else None
-
-
-def _bos(text: str) -> Any:
-    if text not in ("auto", "none", "window"):
-        raise UsageProblem(f"--bos takes auto, none or window, not {text!r}.")
-    return None if text == "auto" else text
+    return f"while generating (comparisons done: {len(metrics['generation'])})"
 
 
 def _inputs(model: Path | None, text: Path | None) -> tuple[Path, Path]:
@@ -204,14 +107,15 @@ def _evaluate(request: LlmRequest, output: Path | None) -> tuple[LlmOutcome, Pat
     from trt_workbench.runs.directory import run_directory
 
     with LlmEvaluation(request, say) as evaluation:
-        if request.perplexity:
+        scores = "perplexity" in request.modes
+        if scores:
             say(evaluation.recipe.describe())
         with run_directory("eval-llm", output) as run:
-            with progress_bar("tokens") as tokens, progress_bar("repetitions") as repetitions:
+            with progress_bar("tokens") as tokens, progress_bar("backends") as backends:
                 outcome = evaluation.run(
                     run.path,
-                    tokens("Evaluating") if request.perplexity else None,
-                    repetitions("Timing") if request.timing else None,
+                    tokens("Evaluating") if scores else None,
+                    backends("Generating") if request.generating else None,
                 )
             return outcome, run.commit(
                 outcome.status, tokens=outcome.metrics["tokens"], allow_unverified=request.allow_unverified
@@ -222,16 +126,16 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
     from trt_workbench.verify.unverified import let_through
 
     console = stdout_console(quiet=False)
-    rows = metrics["backends"] + metrics["timing"]
+    rows = metrics["backends"] + metrics["generation"]
     for sentence in let_through(mark for row in rows for mark in row["verification"]):
         print_line(console, sentence)
     if metrics["backends"]:
         console.print(_perplexities(metrics))
-    if metrics["timing"] or any("agreement" in row for row in metrics["timing_failures"]):
-        console.print(_timings(metrics))
+    if metrics["generation"]:
+        console.print(_generations(metrics))
     lines = []
     if metrics["backends"]:
-        verdict = "passed" if metrics["passed"] else "failed"
+        verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
         lines.append(f"Gate (at most +{metrics['max_ppl_increase']:.3%} perplexity): {verdict}")
     lines.append(f"Run directory: {directory}")
     if (directory / "report.html").is_file():
@@ -259,24 +163,22 @@ def _perplexities(metrics: dict[str, Any]) -> Any:
     return table
 
 
-def _timings(metrics: dict[str, Any]) -> Any:
-    columns = ("mode", "backend", "prompt", "first ms", "each ms", "tokens/s", "same")
-    table = _table("Speed, medians; same: tokens until a near tie parts them from PyTorch's", *columns)
-    for row in metrics["timing"]:
-        per_token = row["time_per_token_ms"]
+def _generations(metrics: dict[str, Any]) -> Any:
+    columns = ("mode", "backend", "prompt", "Δ logit", "at most", "same")
+    title = f"Generation of {metrics['generation'][0]['new_tokens']} tokens; same: as PyTorch's, up to a near tie"
+    table = _table(title, *columns)
+    for row in metrics["generation"]:
+        if (agreement := row["agreement"]) is None:  # it is named above
+            continue
+        first = agreement["first_difference"]
         table.add_row(
             row["mode"],
             f"{row['backend']}:{row['precision']}",
             f"{row['batch']}x{row['prompt_tokens']}",
-            f"{row['time_to_first_token_ms']['p50']:.5g}",
-            f"{per_token['p50']:.4g}" if per_token else "-",
-            f"{row['tokens_per_s']['p50']:.5g}",
-            "all" if row["agreement"]["first_difference"] is None else str(row["agreement"]["first_difference"]),
+            f"{agreement['max_logit_difference']:.1e}",
+            f"{agreement['logit_difference_limit']:.1e}",
+            "wrong" if row["failure"] else "all" if first is None else str(first),
         )
-    for row in metrics["timing_failures"]:
-        if "agreement" in row:  # the others were not computed, and are named elsewhere
-            shape = f"{row['batch']}x{row['missing_prompts'][0]}"
-            table.add_row(row["mode"], f"{row['backend']}:{row['precision']}", shape, "-", "-", "-", "wrong")
     return table
 
 

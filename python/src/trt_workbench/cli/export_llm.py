@@ -61,7 +61,10 @@ def export_llm(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Export a causal language model to ONNX, then compare the files with PyTorch on ONNX Runtime's CPU provider."""
+    """Export a language model to ONNX, compared with PyTorch.
+
+    It is a causal model in Hugging Face's format. The files run on ONNX Runtime's CPU provider for the comparison.
+    """
     let_idle_threads_sleep()
     from trt_workbench.onnxtools.export_llm import GRAPHS, INLINE_LIMIT_BYTES, SLOTTED
     from trt_workbench.onnxtools.llm_directory import examine_llm_directory

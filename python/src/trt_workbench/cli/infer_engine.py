@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ from trt_workbench.cli.common import (
     stderr_console,
 )
 from trt_workbench.cli.infer_refusals import refuse_misplaced, refuse_unused
+from trt_workbench.cli.progress import waiting
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.measure.request import InferOutcome, InferRequest, MeasureSettings
 from trt_workbench.system.settings import Setting
@@ -39,7 +39,7 @@ def infer_engine(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Run a TensorRT engine, or a model on any backend, on arrays; check its outputs, or measure it.
+    """Run an engine or a model on arrays, check it, or measure it.
 
     Everything lands in a run directory.
     """
@@ -74,14 +74,9 @@ def _run(request: InferRequest, output: Path | None) -> tuple[InferOutcome, Path
 
     notes = stderr_console()
 
-    with run_directory("infer-engine", output) as directory, contextlib.ExitStack() as stack:
-        waiting = stack.enter_context(notes.status("Loading")) if notes.is_terminal else None
-
-        def step(number: int) -> None:
-            if waiting:
-                waiting.update(f"{number} samples done")
-
-        outcome = infer(request, directory.path, partial(print_note, notes), step)
+    with run_directory("infer-engine", output) as directory, waiting("Loading") as update:
+        note = partial(print_note, notes)
+        outcome = infer(request, directory.path, note, lambda number: update(f"{number} samples done"))
         return outcome, directory.commit("complete", passed=not outcome.failures, backend=outcome.metrics["backend"])
 
 

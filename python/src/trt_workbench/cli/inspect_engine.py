@@ -19,21 +19,32 @@ from trt_workbench.cli.common import (
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import Device, HostCode, Trust
 
+ManifestOnly = Annotated[
+    bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
+]
+
 
 @handled
 def inspect_engine(
     plan: Annotated[Path, typer.Argument(help="Plan made by `build-engine`.")],
     *,
-    manifest_only: Annotated[
-        bool, typer.Option("--manifest-only", help="Show the manifest alone; needs neither TensorRT nor a GPU.")
-    ] = False,
+    manifest_only: ManifestOnly = False,
     trust: Trust = False,
     allow_host_code: HostCode = False,
     device: Device = 0,
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Show an engine's inputs, outputs, profiles, origin and layers. The manifest is checked against the plan first."""
+    """Show an engine's inputs, outputs, profiles and layers. The manifest is checked against the plan first."""
+    show_plan(
+        plan, manifest_only=manifest_only, trust=trust, allow_host_code=allow_host_code, device=device, as_json=as_json
+    )
+
+
+def show_plan(
+    plan: Path, *, manifest_only: bool, trust: bool, allow_host_code: bool, device: int, as_json: bool
+) -> None:
+    """Print what the manifest of a plan says, and, unless that is all that is asked for, what TensorRT says of it."""
     if manifest_only and trust:
         raise UsageProblem(
             f"--manifest-only shows what a matching manifest says, which --trust does without; leave one out: {plan}"

@@ -39,7 +39,9 @@ def partitions(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Show the subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
+    """Show which nodes of a model go to which provider, and why.
+
+    The subgraphs, their borders and every node that fell out, as a table, JSON and a drawn graph.
 
     ONNX Runtime is asked for the assignment it really makes. Without its provider here, --predict answers from the
     documents of TensorRT's parser and is marked as a prediction.

@@ -25,7 +25,10 @@ def profile(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Time every layer or node, join it with the ONNX nodes, compare two precisions, record the kernels."""
+    """Time every layer, node and kernel; compare two precisions.
+
+    Layers of an engine are joined with the ONNX nodes that they compute. NVIDIA's profilers record the kernels.
+    """
     from trt_workbench.profiling.run import profile as run_profile
     from trt_workbench.report.profile import write_report
 

@@ -1,16 +1,84 @@
-"""The progress of long work, on stderr: a bar in a terminal, and for downloads a line every few seconds elsewhere."""
+"""The progress of long work, on stderr: bars in a terminal, elsewhere a plain line every few seconds."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from trt_workbench.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-_EVERY_S = 5.0
+EVERY_S = 4.0
+"""Between two lines, so that no five seconds pass without one."""
+
+Stage = Callable[[], str | None]
+"""Says what the command is at; nothing, "", leaves it to the stage around it, None if a terminal shows it already."""
+_stages: list[Stage] = []
+
+
+@contextmanager
+def pulse() -> Iterator[None]:
+    """Print what the command is at every few seconds while the block runs: nobody waits before a silent screen."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(EVERY_S):
+            if text := _stage():
+                sys.stderr.write(f"[{time.monotonic() - began:.0f} s] {printable(text)}\n")
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(1.0)  # no longer: a reader of stderr may have stopped reading
+
+
+def _stage() -> str | None:
+    for stage in reversed(_stages):
+        if (text := stage()) != "":
+            return text
+    return "Still running"
+
+
+@contextmanager
+def at_stage(stage: Stage) -> Iterator[None]:
+    """Let the lines say what `stage` returns while the block runs."""
+    _stages.append(stage)
+    try:
+        yield
+    finally:
+        _stages.remove(stage)
+
+
+def _shown() -> None:
+    """The stage that a terminal shows."""
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show `text` while the block runs.
+
+    Yields:
+        The function to call with another text.
+    """
+    from trt_workbench.cli.common import stderr_console
+
+    console = stderr_console()
+    if console.is_terminal:
+        with at_stage(_shown), console.status(text) as status:
+            yield status.update
+        return
+    now = [text]
+    with at_stage(lambda: now[0]):
+        yield lambda changed: now.__setitem__(0, changed)
 
 
 @contextmanager
@@ -22,7 +90,7 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], Callable[[int, int], Non
 
     Yields:
         A function that starts a bar with a description and returns the function to call with the count done and
-        the total. Outside a terminal nothing is shown.
+        the total.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -36,15 +104,26 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], Callable[[int, int], Non
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    said = ""
+
+    def stage() -> str | None:
+        return None if console.is_terminal else said
+
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+        at_stage(stage),
+    ):
 
         def start(description: str) -> Callable[[int, int], None]:
             task = progress.add_task(description, total=None, rate="")
             began = time.perf_counter()
 
             def update(done: int, total: int) -> None:
-                rate = done / (time.perf_counter() - began)
-                progress.update(task, completed=done, total=total, rate=f"{rate:.1f} {unit}/s" if done else "")
+                nonlocal said
+                rate = f"{done / (time.perf_counter() - began):.1f} {unit}/s" if done else ""
+                progress.update(task, completed=done, total=total, rate=rate)
+                told = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}"
+                said = told if done < total else ""
 
             return update
 
@@ -56,26 +135,23 @@ def download_progress(console: Console) -> Iterator[Callable[[int, int], None]]:
     """Show how far a download is while the block runs.
 
     Yields:
-        The function to call with the bytes that have arrived and all there will be (0 if that is unknown). In a
-        terminal it moves a bar, elsewhere it prints a line every few seconds.
+        The function to call with the bytes that have arrived and all there will be (0 if that is unknown).
     """
     from rich.filesize import decimal
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    from trt_workbench.cli.common import print_line
-
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    said = ""
+
+    def stage() -> str | None:
+        return None if console.is_terminal and said else said
+
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar, at_stage(stage):
         task = bar.add_task("", total=None, visible=False)
-        began = said = time.monotonic()
 
         def update(done: int, total: int) -> None:
             nonlocal said
             bar.update(task, completed=done, total=total or None, visible=True)
-            now = time.monotonic()
-            if not console.is_terminal and now - said >= _EVERY_S:
-                said = now
-                of = f" of {decimal(total)}" if total else ""
-                print_line(console, f"Downloaded {decimal(done)}{of} in {now - began:.0f} s.")
+            said = f"Downloaded {decimal(done)}{f' of {decimal(total)}' if total else ''}" if done != total else ""
 
         yield update

@@ -43,7 +43,7 @@ def quantize(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make a model in a lower precision: an ONNX file that every runtime reads, with the evidence of how it was made.
+    """Make a model in a lower precision, with its evidence.
 
     Ranges of activations are found on --calibration, prepared as inference prepares it. With --keep-score only one half
     of it gives ranges; on the other, groups are left alone until the loss of the score is small enough. The exit code

@@ -28,7 +28,10 @@ def refit_engine(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Put a model's weights into a refittable engine, without building it again (TensorRT 10 and newer)."""
+    """Put a model's weights into an engine without a new build.
+
+    The engine must have been built with --refit or --strip-weights, by TensorRT 10 or newer.
+    """
     from trt_workbench.engine.loading import read_plan
     from trt_workbench.engine.refit import refit_plan
 

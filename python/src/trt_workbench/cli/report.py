@@ -22,9 +22,10 @@ def report(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write report.html into each run directory again and, with --output, an overview of all of them.
+    """Write the reports of runs again, and an overview of them.
 
-    Where two or more are evaluations of one data set, one of them in fp32, the folder gets the page of `decide`, too.
+    Each run directory gets its report.html from its own files; --output DIR gets the overview. Where two or more are
+    evaluations of one data set, one of them in fp32, the folder gets the page of `decide`, too.
     """
     if output is not None and output.exists() and not output.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {output}")

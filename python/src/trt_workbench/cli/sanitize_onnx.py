@@ -42,9 +42,10 @@ def sanitize_onnx(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Apply named rewrites, report what changed and what TensorRT may still refuse.
+    """Rewrite what TensorRT refuses in an ONNX file, and check it.
 
-    Nothing is written if the check fails.
+    Named rewrites are applied; what changed and what TensorRT may still refuse is reported. Nothing is written if the
+    check fails.
     """
     from trt_workbench.evaluate.parity import ParityRequest, check_parity
     from trt_workbench.onnxtools.sanitize import chosen_rewrites, sanitize, save_model

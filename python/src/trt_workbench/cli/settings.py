@@ -110,7 +110,7 @@ def expanded(command: Callable[..., R]) -> Callable[..., R]:
             given |= {name: made[name](**values)} if name in made else values
         return command(**given)
 
-    own = {*inspect.signature(command).parameters} - made.keys()
+    own = {*inspect.signature(command).parameters} - options.keys()
     collected.__signature__ = inspect.Signature(sorted(parameters.values(), key=lambda one: one.kind))  # type: ignore[attr-defined]
     collected.__annotations__ = {}  # typer would evaluate them anew
     return collected

@@ -59,7 +59,10 @@ def setup_tensorrt(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Make extern/tensorrt/VERSION/{include,lib} and the link `current`. Safe to run again."""
+    """Bring TensorRT's libraries and headers into this workspace.
+
+    It makes extern/tensorrt/VERSION/{include,lib} and the link `current`. Safe to run again.
+    """
     from trt_workbench.system import tensorrt_setup as setup
     from trt_workbench.system.workspace import tensorrt_root
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.verify_fix import check_fix, run_fix, show_fixed
 from trt_workbench.errors import CheckFailed, DeviceFailure
 from trt_workbench.system.settings import Setting
@@ -44,7 +44,9 @@ def verify(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Prove an engine right at every batch and shape, or show where it is wrong.
+    """Show whether an engine computes what its model says.
+
+    It is proved right at every batch and shape, or shown to be wrong somewhere.
 
     Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
     run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
@@ -70,13 +72,13 @@ def verify(
     bisected = tried = None
     with run_directory("verify", output) as run:
         if bisect or ways.wanted:  # the device of this process stays as it is, whatever a wrong engine does to its own
-            with notes.status("Verifying") if notes.is_terminal else nullcontext():
+            with waiting("Verifying"):
                 found = verified_apart(request, run.path, partial(print_note, notes))
-        elif notes.is_terminal:
-            with notes.status("Opening") as waiting:
-                found = run_verify(request, run.path, partial(print_note, notes), waiting.update)
         else:
-            found = run_verify(request, run.path, partial(print_note, notes))
+            with waiting("Opening") as update:
+                found = run_verify(
+                    request, run.path, partial(print_note, notes), lambda label: update(f"Verifying at {label}")
+                )
         write_json(run.path / "verify.json", found.document)
         if bisect:
             carry_state(run.destination, run.path)
@@ -84,8 +86,7 @@ def verify(
             "complete", passed=not found.failures + found.unproven, verdict=found.document["verdict"]
         )
         if bisect and found.failures:  # in its place already, so that what was found out outlives a process
-            with notes.status("Bisecting") if notes.is_terminal else nullcontext() as waiting:
-                update = waiting.update if waiting else lambda _: None
+            with waiting("Bisecting") as update:
                 bisected = run_bisect(request, found, directory, bisect_seconds, update)
             write_bisected(of_model(request), bisected, directory)
         if found.failures and ways.wanted:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trt_workbench.cli.common import print_line, print_note, stderr_console, stdout_console
+from trt_workbench.cli.progress import waiting
 from trt_workbench.verify.settings import FixSettings
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def run_fix(
 
     notes, folder = stderr_console(), directory / FIX
     folder.mkdir(exist_ok=True)
-    with notes.status("Ways around") if notes.is_terminal else nullcontext() as waiting:
-        step = (lambda name: waiting.update(f"Way around: {name}")) if waiting else (lambda _: None)
+    with waiting("Ways around") as update:
         note = partial(print_note, notes)
         tried = fixed(
             request,
@@ -57,7 +56,7 @@ def run_fix(
             every=ways.fix_all,
             seconds=ways.fix_seconds,
             note=note,
-            step=step,
+            step=lambda name: update(f"Way around: {name}"),
         )
     if tried.chosen:
         for path in (folder / result_name(request), *([ways.fix_out] if ways.fix_out else [])):

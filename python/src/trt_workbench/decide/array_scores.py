@@ -21,7 +21,7 @@ from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.gate import require_verified
 
-Figure = Literal["cosine", "top1"]
+Figure = Literal["cosine", "top1", "perplexity"]
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
 
@@ -34,6 +34,9 @@ class SampleScores(Strict):
         cosine: of all float outputs of a sample, laid end to end, with the baseline's.
         relative_l2: distance from the baseline's, over their length.
         top1: share of the positions of the first output at which the largest entry is the baseline's.
+        nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
+        kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
+        tokens: how many next tokens each sample has.
     """
 
     schema_version: Literal[1] = 1
@@ -41,6 +44,9 @@ class SampleScores(Strict):
     cosine: list[FiniteFloat]
     relative_l2: list[FiniteFloat]
     top1: list[FiniteFloat]
+    nll: tuple[FiniteFloat, ...] = ()
+    kl: tuple[FiniteFloat, ...] = ()
+    tokens: int = 0
 
 
 def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,13 +54,14 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
-            baseline itself), `backend`, `precision`, `data`, `samples`, `seed`, `batch`, `allow_unverified`.
+            baseline itself), `backend`, `precision`, `data` (settings of the samples), `batch`, `allow_unverified`.
 
     Raises:
         UsageProblem: the samples do not fit the model.
         CheckFailed: an output is NaN or infinite.
     """
-    settings = CalibrationSettings(calibration=request["data"], samples=request["samples"], seed=request["seed"])
+    asked = request["data"]
+    settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
     return score_samples(
         Path(request["model"]),
         calibration_data(Path(request["source"]), settings),
@@ -97,22 +104,28 @@ def score_samples(
     if baseline is None:
         write_outputs(folder / _OUTPUTS, outputs)
     expected = outputs if baseline is None else read_outputs(baseline / _OUTPUTS)
-    write_json(folder / _SAMPLES, _compared(outputs, expected, data.names))
+    ids = [inputs["input_ids"][:count] for inputs, count in batches if "input_ids" in inputs]
+    write_json(folder / _SAMPLES, _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None))
     return {"provenance": provenance}
 
 
 def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
     """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(folder / _SAMPLES, SampleScores)
-    values = np.asarray(getattr(found, figure))
-    counts = draw_counts(len(values), seed)
     means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2", "top1")}
+    if found.nll:
+        means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
+    elif figure == "perplexity":
+        raise UsageProblem("A perplexity is of models that map input_ids to logits, and this is none.")
+    values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
+    drawn = draw_counts(len(values), seed) @ values / len(values)
     return Scores(
         value=means[figure],
-        resampled=counts @ values / len(values),
+        resampled=np.exp(drawn / found.tokens) if figure == "perplexity" else drawn,
         samples="\n".join(found.names),
         count=len(values),
         figures=means,
+        is_error=figure == "perplexity",
     )
 
 
@@ -150,7 +163,7 @@ def _run(session: Session, batches: Sequence[tuple[dict[str, NDArray[Any]], int]
     return whole
 
 
-def _compared(found: Outputs, expected: Outputs, names: Sequence[str]) -> SampleScores:
+def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
     floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating)]
     if not floats:
         raise UsageProblem("The model has no output of floats to compare.")
@@ -174,4 +187,24 @@ def _compared(found: Outputs, expected: Outputs, names: Sequence[str]) -> Sample
         cosine=np.minimum(alike, 1.0).tolist(),
         relative_l2=np.minimum(distance, 1e9).tolist(),
         top1=agree.reshape(len(names), -1).mean(axis=1).tolist(),
+        **_of_tokens(found[first], expected[first], ids),
     )
+
+
+def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:
+    """Return the fields of SampleScores that only logits [samples, tokens, words] of token ids have."""
+    is_language = ids is not None and found.ndim == 3 and found.shape[:2] == ids.shape and found.shape[1] > 1
+    if ids is None or not is_language or ids.max() >= found.shape[-1]:
+        return {}
+    nll, kl = [], []
+    for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
+        ours, theirs = (_log_softmax(one[:-1].astype(np.float64)) for one in (own, other))
+        nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
+        kl.append(float((np.exp(theirs) * (theirs - ours)).sum(axis=-1).mean()))
+    return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}
+
+
+def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found

@@ -84,3 +84,14 @@ class Candidates:
             else:
                 self._data_sha256 = hash_folder(data) if data.is_dir() else hash_file(data)
         return self._data_sha256
+
+
+def language_candidates(model: Path, calibration: str | None) -> Callable[[Path, To], Path]:
+    """Return what makes a graph of the language model in folder `model` in another format, with what is sensitive kept.
+
+    Args:
+        model: whose tokenizer cuts the calibration text.
+        calibration: a text, or "random"; None where no format needs any.
+    """
+    settings = CalibrationSettings(calibration=calibration, tokenizer=model)
+    return lambda graph, to: Candidates(graph, settings).make("int8-mixed" if to == "int8" else to).path

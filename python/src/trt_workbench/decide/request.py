@@ -63,15 +63,15 @@ class DecideSettings:
         Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
     ] = DEFAULT_PRECISIONS
     score: Annotated[
-        Literal["ap", "top1", "cosine"] | None,
-        Setting("AP, or of a model without --annotations how often top-1, or how much the outputs, agree with fp32's."),
+        Literal["ap", "top1", "cosine", "perplexity"] | None,
+        Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
     ] = None
     max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
     budget: Annotated[
         float | None, Setting("Begin nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
     limit: Annotated[
-        int | None, Setting("Score only so many samples: the images of the lowest ids, or 128 drawn of others.", min=1)
+        int | None, Setting("Score only so many samples: the images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
     repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9

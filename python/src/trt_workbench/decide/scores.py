@@ -33,6 +33,7 @@ class Scores:
         figures: further figures.
         classes: name, annotations and AP of each category that has annotations.
         class_resampled: float64 [resamples, categories with annotations].
+        is_error: whether less is better, as of a perplexity; the loss is then the share by which it grows.
     """
 
     value: float
@@ -42,6 +43,7 @@ class Scores:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     classes: tuple[tuple[str, int, float], ...] = ()
     class_resampled: NDArray[np.float64] | None = None
+    is_error: bool = False
 
     def against(self, baseline: Scores | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -54,15 +56,18 @@ class Scores:
         if reference is not self:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
-            loss_ends = interval(reference.resampled - self.resampled)
+            loss_ends = interval(self._loss(reference.resampled, self.resampled))
         return RowScore(
             value=self.value,
             ci95=interval(self.resampled),
-            loss=reference.value - self.value,
+            loss=float(self._loss(np.array(reference.value), np.array(self.value))),
             loss_ci95=loss_ends,
             figures=dict(self.figures),
             classes=self._classes(reference),
         )
+
+    def _loss(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
+        return after / before - 1 if self.is_error else before - after
 
     def _classes(self, reference: Scores) -> list[ClassLoss]:
         if self.class_resampled is None or reference.class_resampled is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trt_workbench.decide.array_scores import Figure
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.task import Detection, Likeness, Task
@@ -59,20 +60,25 @@ def subject_of(
     if overlap:
         calibration = replace(calibration, calibration=str(settings.data))
     if settings.annotations is None:
-        return Subject(model, _likeness(model, settings, settings.data, overlap=overlap), calibration)
+        return Subject(model, _likeness(model, settings, settings.data, calibration, overlap=overlap), calibration)
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
     task = Detection(settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap)
     return Subject(model, task, calibration)
 
 
-def _likeness(model: Path, settings: DecideSettings, data: Path, *, overlap: bool) -> Likeness:
+def _likeness(
+    model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings, *, overlap: bool
+) -> Likeness:
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
             f"Images of a detector need --annotations; other models take .npy or .npz files or a text: {data}"
         )
-    return Likeness(model, str(data), "top1" if settings.score == "top1" else "cosine", overlap)
+    kind: Figure = "perplexity" if is_text else "cosine"
+    if settings.score in ("top1", "cosine", "perplexity"):
+        kind = settings.score
+    return Likeness(model, replace(calibration, calibration=str(data)), kind, overlap)
 
 
 def _embedded(model: Path, calibration: CalibrationSettings, note: Callable[[str], None]) -> Subject:

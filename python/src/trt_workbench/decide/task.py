@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.decide.array_scores import Figure, array_scores
+from trt_workbench.decide.data import calibration_data
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
+from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
+from trt_workbench.onnxtools.preflight import examine_model
 
-_SAMPLES = 128
+_SAMPLES = 64
 
 
 class Task(Protocol):
@@ -48,6 +51,9 @@ class Task(Protocol):
 
     def scores(self, one: Tried, seed: int) -> Scores:
         """Return the score that the worker has written. Raises UsageProblem."""
+
+    def sizes(self) -> dict[str, Any]:
+        """Return what a timed call needs beside its batch: fields of the bench's `ScenarioEntry`."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,10 @@ class Detection:
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
 
+    def sizes(self) -> dict[str, Any]:
+        """Return the size of the images that a model of any size takes."""
+        return {"imgsz": self.imgsz} if self.imgsz else {}
+
 
 @dataclass(frozen=True)
 class Likeness:
@@ -107,13 +117,13 @@ class Likeness:
 
     Attributes:
         model: whose samples they are.
-        data: .npy or .npz files, or a text.
+        samples: .npy or .npz files or a text, as calibration takes them.
         kind: what is counted.
         overlap: whether ranges are found on the samples that are scored.
     """
 
     model: Path
-    data: str
+    samples: CalibrationSettings
     kind: Figure
     overlap: bool = False
     name: str = "likeness"
@@ -122,7 +132,12 @@ class Likeness:
     @property
     def figure(self) -> str:
         """Name of the score."""
-        return {"top1": "top-1 agreement", "cosine": "cosine"}[self.kind]
+        return {"top1": "top-1 agreement"}.get(self.kind, self.kind)
+
+    @property
+    def data(self) -> str:
+        """Where the samples are."""
+        return str(self.samples.calibration)
 
     def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
@@ -134,10 +149,8 @@ class Likeness:
             "baseline": None if baseline is None else str(baseline),
             "backend": one.backend,
             "precision": one.asked,
-            "data": self.data,
-            "samples": settings.limit or _SAMPLES,
+            "data": asdict(replace(self.samples, samples=settings.limit or _SAMPLES)),
             "batch": settings.batch,
-            "seed": settings.seed,
             "allow_unverified": settings.allow_unverified,
         }
 
@@ -145,3 +158,13 @@ class Likeness:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the dynamic dimensions of a sample."""
+        sample = next(iter(calibration_data(self.model, self.samples).read()))
+        found = {}
+        for tensor in examine_model(self.model).inputs:
+            for axis, dim in enumerate(tensor.shape or ()):
+                if axis and not isinstance(dim, int):
+                    found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
+        return {"dims": found}

@@ -37,7 +37,7 @@ def _coco(request: dict[str, Any]) -> dict[str, Any]:
     asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
     with CocoEvaluation(CocoRequest(**asked)) as evaluation:
         evaluation.run(Path(request["folder"]))
-        return {"provenance": evaluation.session.record()}
+        return {"provenance": evaluation.detector.session.record()}
 
 
 def _arrays(request: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.system.settings import Setting, pairs, signed
+from trt_workbench.system.settings import MORE, Setting, pairs, signed
 
 _PRECISION, _KERNELS, _IO = "Precision", "Search for kernels", "Inputs and outputs"
 _KIND, _INT8, _TIMINGS = "Kind of plan", "INT8 calibration", "Timing cache"
@@ -47,6 +47,24 @@ def _formats(option: str, texts: Sequence[str]) -> dict[str, list[str]]:
     return {name: value.split("+") for name, value in pairs(option, texts).items()}
 
 
+# Settings of every command that builds.
+Profiles = Annotated[
+    Any,
+    BuildSetting(
+        "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
+        "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
+        _IO,
+        "--profile",
+        kind=list[str],
+        native=False,
+    ),
+]
+MaxBatch = Annotated[
+    int | None,
+    Setting("Instead of --profile, for a model whose batch alone is dynamic: one profile 1 to this.", min=1),
+]
+
+
 class BuildOptions:
     """The settings and their defaults. Where none stands, `BuildSettings` has it, with the form that files give it."""
 
@@ -56,7 +74,6 @@ class BuildOptions:
         Any,
         BuildSetting(
             "Types that layers may use: fp32, tf32, fp16, bf16, int8, fp8, int4, fp4; several with +.",
-            _PRECISION,
             kind=str,
             native=False,
         ),
@@ -89,17 +106,7 @@ class BuildOptions:
             "NAME=FORMAT+FORMAT… of an input or output; repeatable.", _IO, "--io-format", read=_formats, native=False
         ),
     ] = _NONE
-    profiles: Annotated[
-        Any,
-        BuildSetting(
-            "Optimisation profile NAME:MIN/OPT/MAX,…, such as images:1x3x640x640/8x3x640x640/16x3x640x640; "
-            "NAME=MIN/OPT/MAX for a shape tensor's values; repeatable.",
-            _IO,
-            "--profile",
-            kind=list[str],
-            native=False,
-        ),
-    ]
+    profiles: Profiles
     workspace_mib: Annotated[
         float | None,
         BuildSetting(
@@ -195,10 +202,10 @@ class BuildOptions:
     )
     dla_core: Annotated[int | None, BuildSetting("Core of Jetson's Deep Learning Accelerator.", _KIND, min=0)] = None
     gpu_fallback: Annotated[bool, BuildSetting("Let the GPU run what the DLA cannot.", _KIND)] = False
-    device: Annotated[int, BuildSetting("Index of the CUDA device.", min=0, in_key=False)] = 0
+    device: Annotated[int, BuildSetting("Index of the CUDA device.", MORE, min=0, in_key=False)] = 0
     verbosity: Annotated[
         Literal["error", "warning", "info", "verbose"],
-        BuildSetting("How much of TensorRT's log is kept.", in_key=False, native=False),
+        BuildSetting("How much of TensorRT's log is kept.", MORE, in_key=False, native=False),
     ] = "warning"
 
 

@@ -13,11 +13,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.base import Backend, Session, SessionOptions
-from trt_workbench.backends.images import ImageTransform
+from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.hashing import hash_model
-from trt_workbench.engine.verification import Shapes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
@@ -27,12 +25,10 @@ from trt_workbench.evaluate.coco_scores import score_detections
 from trt_workbench.evaluate.coco_settings import CocoSettings
 from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
-from trt_workbench.evaluate.feed import Feed, make_feed
+from trt_workbench.evaluate.detector import Detector
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
-from trt_workbench.pipeline.families import DecodeSettings, Family, recognise
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.system.environment import available_processors
-from trt_workbench.verify.gate import require_verified
 
 COMPARABLE_CONF = 0.05
 """Above this score threshold AP is not comparable with published figures: the curve's tail is cut off."""
@@ -75,13 +71,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         request: what was asked.
         backend: name of the backend that was chosen.
         dataset: the images and their annotations.
-        session: the loaded model.
-        family: of the model.
-        transform: how images become its input.
-        feed: how images get into the model.
-        decoding: thresholds.
+        detector: the loaded model, ready for images.
         settings: how the loop spreads the work.
-        mark: how the engine is verified; None for other runtimes.
         notes: what the user should know about this evaluation, in sentences.
     """
 
@@ -99,41 +90,25 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             DeviceFailure: the device failed while loading the model.
         """
         self.request = request
-        self.decoding = DecodeSettings(request.conf, request.iou, request.max_dets)
         backend = require_backend(request.backend, request.model.suffix, on_note)
         self.backend = backend.name
         self.dataset = read_dataset(
             request.images, request.annotations, limit=request.limit, allow_missing=request.allow_missing
         )
-        self._backend = backend
-        self.session: Session = backend.load(request.model, _session_options(request, backend, on_note))
-        self._model_sha256 = hash_model(request.model)
+        options = _session_options(request, backend, on_note)
+        self.detector = Detector(request.model, request, backend, options, on_note)
         try:
-            self.family: Family = recognise(
-                self.session.inputs,
-                self.session.outputs,
-                self.session.metadata,
-                family=request.family,
-                imgsz=request.imgsz,
-            )
-            self.transform: ImageTransform = self.family.transform()
+            self._model_sha256 = hash_model(request.model)
+            family = self.detector.family
             self.category_ids: NDArray[np.int64] = map_classes(
-                self.family.class_count, self.family.names, self.dataset.categories
+                family.class_count, family.names, self.dataset.categories
             )
             self.settings = self._loop_settings()
-            self.feed, refusal = self._make_feed()
-            self.mark = require_verified(
-                self.session.provenance,
-                request.model,
-                self._shapes(),
-                allow_unverified=request.allow_unverified,
-                device=int(request.options.get("device", 0)) if backend.plans else 0,
-                note=on_note or (lambda _: None),
-            )
+            self.detector.prepare(self.settings.batch, len(self.dataset.images))
         except BaseException:
-            self.session.close()
+            self.detector.session.close()
             raise
-        self.notes = self._notes() + ([refusal] if refusal else [])
+        self.notes = self._notes()
 
     def __enter__(self) -> Self:
         """Return the evaluation itself."""
@@ -143,7 +118,7 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release the model."""
-        self.session.close()
+        self.detector.session.close()
 
     def run(self, folder: Path, on_images: Progress | None = None) -> CocoOutcome:
         """Evaluate, score and write the run's files into `folder`. Once per object.
@@ -161,7 +136,8 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         image_ids = np.array([image.id for image in self.dataset.images], np.int64)
         store = DetectionStore(image_ids, self.category_ids)
         paths = [self.dataset.path(image) for image in self.dataset.images]
-        loop = EvaluationLoop(self.feed, self.family, self.decoding, paths, store, self.settings)
+        detector = self.detector
+        loop = EvaluationLoop(detector.feed, detector.family, detector.decoding, paths, store, self.settings)
         result = loop.run(on_images)
         self.notes += self._notes_after(result)
         dataset = self.dataset.subset(image_ids[result.done])
@@ -178,37 +154,25 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
         return CocoOutcome(status, metrics)
 
     def _loop_settings(self) -> LoopSettings:
-        fixed, asked = self.session.inputs[0].shape[0], self.request.batch
+        fixed, asked = self.detector.fixed_batch, self.request.batch
         if fixed is not None and asked is not None and asked > fixed:
             raise UsageProblem(
                 f"The model takes batches of exactly {fixed}; --batch {asked} needs a model exported with a dynamic "
                 f"batch: {self.request.model}"
             )
         workers = self.request.workers or min(_MOST_WORKERS, available_processors())
-        return LoopSettings(_batch(self.request, self._backend, fixed), workers)
-
-    def _shapes(self) -> list[Shapes]:
-        """Return the input shapes that are used: of whole batches, and of the last one."""
-        tensor, images = self.session.inputs[0], len(self.dataset.images)
-        whole = self.settings.batch
-        sizes = [min(whole, images), images % whole or whole] if tensor.shape[0] is None else [tensor.shape[0]]
-        return [{tensor.name: (size, *self.transform.shape)} for size in dict.fromkeys(sizes)]
-
-    def _make_feed(self) -> tuple[Feed[Any], str | None]:
-        fixed = self.session.inputs[0].shape[0]
-        return make_feed(self.session, self.transform, self.settings.batch, fixed, self.request.preprocess)
+        return LoopSettings(_batch(self.request, self.detector.backend, fixed), workers)
 
     def _notes(self) -> list[str]:
         notes = []
-        if self.request.backend == AUTO and "cuda" in self._backend.devices and not self._backend.plans:
+        backend = self.detector.backend
+        if self.request.backend == AUTO and "cuda" in backend.devices and not backend.plans:
             notes.append("auto starts no engine build; pass --backend trt to evaluate the model in TensorRT.")
         if self.request.conf > COMPARABLE_CONF:
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
-        if self.request.iou is not None and self.family.default_iou is None:
-            notes.append(f"--iou has no effect: family {self.family.name} needs no suppression.")
         if self.dataset.missing:
             notes.append(f"{len(self.dataset.missing)} absent images are left out.")
-        return notes
+        return notes + self.detector.notes
 
     def _notes_after(self, result: LoopResult) -> list[str]:
         other = [
@@ -225,37 +189,38 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
 
     def _facts(self, status: str) -> dict[str, Any]:
         """What was asked and chosen: the part of `metrics.json` that does not depend on the result."""
-        request, settings, record = self.request, self.settings, self.session.record()
-        iou = self.decoding.iou if self.decoding.iou is not None else self.family.default_iou
+        request, settings, detector = self.request, self.settings, self.detector
+        family, decoding, record = detector.family, detector.decoding, detector.session.record()
+        iou = decoding.iou if decoding.iou is not None else family.default_iou
         return {
             "status": status,
             "model": {
                 "path": str(request.model.absolute()),
                 "sha256": self._model_sha256,
-                "family": self.family.name,
+                "family": family.name,
                 "class_count": len(self.category_ids),
             },
             "backend": self.backend,
             "backend_requested": request.backend,
             "precision_ran": record["precision_ran"],
             "provenance": record,
-            "verification": self.mark,
+            "verification": detector.mark,
             "allow_unverified": request.allow_unverified,
             "settings": {
-                "conf": self.decoding.conf,
-                "iou": None if self.family.default_iou is None else iou,
-                "max_dets": self.decoding.max_dets,
-                "clip_boxes": self.family.clips_boxes,
+                "conf": decoding.conf,
+                "iou": None if family.default_iou is None else iou,
+                "max_dets": decoding.max_dets,
+                "clip_boxes": family.clips_boxes,
                 "batch": settings.batch,
-                "imgsz": [self.transform.height, self.transform.width],
+                "imgsz": [detector.transform.height, detector.transform.width],
                 "workers": settings.workers,
-                "concurrency": self.session.concurrency,
+                "concurrency": detector.session.concurrency,
                 "precision": request.precision,
                 "options": dict(request.options),
-                "preprocess": self.feed.place,
+                "preprocess": detector.feed.place,
                 "limit": request.limit,
                 "seed": request.seed,
-                "transform": dataclasses.asdict(self.transform),
+                "transform": dataclasses.asdict(detector.transform),
             },
             "notes": self.notes,
         }

@@ -1,4 +1,4 @@
-"""How `eval-coco` evaluates, as settings with their options. Imports nothing heavy."""
+"""How detectors are run and evaluated, as settings with their options. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from trt_workbench.errors import UsageProblem, whole_number
-from trt_workbench.system.settings import AllowUnverified, BackendOptions, Seed, Setting
+from trt_workbench.system.settings import MORE, AllowUnverified, BackendOptions, Seed, Setting
+
+_DETECTOR, _SPEED = "Boxes", "Precision and speed"
 
 
 def read_size(option: str, text: str) -> tuple[int, int]:
@@ -18,37 +20,54 @@ def read_size(option: str, text: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class CocoSettings:
-    """How a dataset is evaluated; None where the default is to be chosen."""
+class DetectorSettings:
+    """How a detector is run; None where the default is to be chosen."""
 
-    family: Annotated[str | None, Setting("Detector family (yolov10, yolov8, yolox); recognised by default.")] = None
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
-    limit: Annotated[int | None, Setting("Evaluate only so many images, lowest ids first.", min=1)] = None
-    batch: Annotated[
-        int | None,
-        Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", min=1),
-    ] = None
     conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
-    iou: Annotated[float | None, Setting("NMS threshold; the family's own by default.", min=0.0, max=1.0)] = None
-    max_dets: Annotated[int, Setting("Most boxes per image.", min=1)] = 300
-    workers: Annotated[
-        int | None, Setting("Threads that read images; one per processor, at most 8, by default.", min=1)
+    family: Annotated[
+        str | None, Setting("Detector family (yolov10, yolov8, yolox); recognised by default.", _DETECTOR)
     ] = None
-    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", min=1)] = None
-    concurrency: Annotated[
-        int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", min=1)
+    iou: Annotated[
+        float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
     ] = None
+    max_dets: Annotated[int, Setting("Most boxes per image.", _DETECTOR, min=1)] = 300
     imgsz: Annotated[
         tuple[int, int] | None,
-        Setting("Input size, 640 or 480x640 (height x width), of a model that takes any.", kind=str, read=read_size),
+        Setting(
+            "Input size, 640 or 480x640 (height x width), of a model that takes any.",
+            _DETECTOR,
+            kind=str,
+            read=read_size,
+        ),
     ] = None
-    precision: Annotated[str, Setting("Precision that the backend is asked for.")] = "fp32"
+    precision: Annotated[str, Setting("Precision that the backend is asked for.", _SPEED)] = "fp32"
+    threads: Annotated[int | None, Setting("Processors that the runtime may use; all by default.", _SPEED, min=1)] = (
+        None
+    )
     options: BackendOptions = field(default_factory=dict)
     preprocess: Annotated[
         Literal["device", "host"] | None,
-        Setting("Where images are letterboxed; on the device by default where the backend offers it."),
+        Setting("Where images are letterboxed; on the device by default where the backend offers it.", _SPEED),
     ] = None
-    allow_missing: Annotated[bool, Setting("Leave out images that are listed and absent.")] = False
     allow_unverified: AllowUnverified = False
+
+
+@dataclass(frozen=True)
+class CocoSettings(DetectorSettings):
+    """How a dataset is evaluated; None where the default is to be chosen."""
+
+    limit: Annotated[int | None, Setting("Evaluate only so many images, lowest ids first.", min=1)] = None
+    batch: Annotated[
+        int | None,
+        Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", _SPEED, min=1),
+    ] = None
+    workers: Annotated[
+        int | None, Setting("Threads that read images; one per processor, at most 8, by default.", _SPEED, min=1)
+    ] = None
+    concurrency: Annotated[
+        int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
+    ] = None
+    allow_missing: Annotated[bool, Setting("Leave out images that are listed and absent.", MORE)] = False
     # Recorded, and used by the report to draw images at random.
     seed: Seed = 0

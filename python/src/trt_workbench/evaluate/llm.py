@@ -1,9 +1,8 @@
-"""eval-llm: perplexity of a language model on every backend, against PyTorch in fp32, over one text."""
+"""eval-llm: a language model on every backend against PyTorch in fp32: its perplexity, and what it generates."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +17,9 @@ from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.evaluate.llm_files import RecordWriter, write_metrics
+from trt_workbench.evaluate.llm_generation import Generation, check_generation, compare_generation
 from trt_workbench.evaluate.llm_scores import Scores, score_logits
+from trt_workbench.evaluate.llm_settings import LlmSettings
 from trt_workbench.evaluate.llm_text import (
     Bos,
     Window,
@@ -28,64 +29,31 @@ from trt_workbench.evaluate.llm_text import (
     model_input,
     scored_positions,
 )
-from trt_workbench.evaluate.llm_timing import EngineGate, Timing, TimingRequest, check_timing, time_models
 from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_directory
-from trt_workbench.onnxtools.opsets import DEFAULT_OPSET
 from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
-from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, check_graphs, open_logits
+from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, open_logits
 from trt_workbench.runs.directory import destination_of
 from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
 
-REFERENCE = BackendChoice("torch", "fp32")
-
 Progress = Callable[[int, int], None]
-Part = Literal["perplexity", "timing"]
+Part = Literal["perplexity", "generation"]
 
 
-@dataclass(frozen=True)
-class LlmRequest:
-    """What the user asked for; None where the default is to be chosen.
+@dataclass(frozen=True, kw_only=True)
+class LlmRequest(LlmSettings):
+    """What the user asked for.
 
     Attributes:
         model: folder of the model.
         text: UTF-8 text file.
-        backends: what to compare with the reference.
-        window: tokens that the model sees at once.
-        stride: tokens between the starts of windows.
-        bos: "none", "window", or None for what the tokenizer does by itself.
-        batch: windows per forward pass.
-        halve_batch: on a device that is out of memory, go on with half the batch.
-        limit: evaluate only so many tokens of the text.
-        max_ppl_increase: largest allowed increase of the perplexity over the reference's, as a share of it.
-        device: of PyTorch.
-        opset: of exported graphs.
-        graphs: folder of export-llm to take graphs from; None to export them.
-        threads: processors that a runtime may use.
-        perplexity: whether to compute it at all.
-        timing: what to time beside it.
-        allow_unverified: run TensorRT engines that are known to be wrong.
         candidate: makes an exported graph in another format, for backends that run graphs as they are.
     """
 
     model: Path
     text: Path
-    backends: tuple[BackendChoice, ...]
-    window: int | None = None
-    stride: int | None = None
-    bos: Bos | None = None
-    batch: int = 1
-    halve_batch: bool = False
-    limit: int | None = None
-    max_ppl_increase: float = 0.01
-    device: str = "auto"
-    opset: int = DEFAULT_OPSET
-    graphs: Path | None = None
-    threads: int | None = None
-    perplexity: bool = True
-    timing: TimingRequest | None = None
-    allow_unverified: bool = False
     candidate: Callable[[Path, To], Path] | None = None
 
 
@@ -96,12 +64,12 @@ class LlmOutcome:
     Attributes:
         status: "partial" if it was interrupted.
         metrics: the content of `metrics.json`.
-        timing_error: the first reason why a backend could not be timed.
+        generation_error: the first reason why a backend does not generate what it should.
     """
 
     status: Literal["complete", "partial"]
     metrics: dict[str, Any]
-    timing_error: WorkbenchError | None = None
+    generation_error: WorkbenchError | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -118,16 +86,6 @@ class _Candidate:
     is_reference: bool
     verification: list[Mark]
     scores: Scores = field(default_factory=Scores)
-    inference_s: float = 0.0
-    input_tokens: int = 0
-
-    def run(self, tokens: NDArray[np.int64]) -> tuple[NDArray[np.float32], float]:
-        start = time.perf_counter()
-        logits = self.model.logits(tokens)
-        elapsed = time.perf_counter() - start
-        self.inference_s += elapsed
-        self.input_tokens += tokens.size
-        return logits, elapsed
 
 
 class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
@@ -161,12 +119,12 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self._tokens = encoded.ids[: request.limit]
         self._byte_counts = encoded.byte_counts
         _check_tokens(self.directory, encoded.ids)
-        bos: Bos = request.bos or ("window" if tokenizer.adds_bos else "none")
+        bos: Bos = request.bos if request.bos != "auto" else "window" if tokenizer.adds_bos else "none"
         self.recipe = choose_recipe(
             request.window, request.stride, bos, tokenizer.bos_id, self.directory.positions, len(self._tokens)
         )
-        if request.timing:
-            check_timing(request.timing, self.directory.positions, len(self._tokens))
+        if request.generating:
+            check_generation(request, self.directory.positions, len(self._tokens))
         self._source = ModelSource(
             self.directory,
             request.device,
@@ -188,39 +146,39 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         """Return the evaluation itself."""
         return self
 
-    def run(self, folder: Path, on_tokens: Progress | None = None, on_timing: Progress | None = None) -> LlmOutcome:
+    def run(self, folder: Path, on_tokens: Progress | None = None, on_generation: Progress | None = None) -> LlmOutcome:
         """Evaluate and write the run's files into `folder`. Once per object.
 
         Args:
             folder: an existing folder, such as the staging folder of a run directory.
             on_tokens: called with the tokens of the text that are done and their total.
-            on_timing: called with the timed repetitions that are done and their total.
+            on_generation: called with the backends and modes of generation that are done and their total.
 
-        A backend that cannot be timed becomes an entry of `timing_failures`, as long as anything else was measured.
+        A backend that cannot generate is a row of `generation` that says why, as long as there is any other result.
 
         Raises:
             UsageProblem: a model cannot be had on a backend, or a file cannot be written.
             ComponentMissing: a backend cannot serve here.
             CheckFailed: an exported graph does not compute what PyTorch computes, or an engine is known to be wrong.
             DeviceFailure: a device failed or is out of memory.
-            KeyboardInterrupt: interrupted before anything was measured.
+            KeyboardInterrupt: interrupted before there was any result.
         """
         interrupted: Part | None = None
         candidates: list[_Candidate] = []
-        timing = Timing()
+        generation = Generation()
         records = RecordWriter(folder / "records.jsonl")
-        if self.request.perplexity:
+        if "perplexity" in self.request.modes:
             candidates = self._candidates()
             interrupted = self._score(candidates, records, on_tokens)
         rows = [self._row(candidate, candidates[0]) for candidate in candidates]
         self._open.close()
-        if self.request.timing and not interrupted:
-            interrupted = self._time(self.request.timing, timing, records, on_timing, destination_of(folder))
-        if timing.error and not (rows or timing.rows):
-            raise timing.error
-        metrics = self._metrics(rows, timing, interrupted)
+        if self.request.generating and not interrupted:
+            interrupted = self._generate(generation, on_generation, destination_of(folder))
+        if generation.error and not (rows or any(row["agreement"] for row in generation.rows)):
+            raise generation.error
+        metrics = self._metrics(rows, generation, interrupted)
         write_metrics(folder / "metrics.json", metrics)
-        return LlmOutcome(metrics["status"], metrics, timing.error)
+        return LlmOutcome(metrics["status"], metrics, generation.error)
 
     def _candidates(self) -> list[_Candidate]:
         """Open the reference and the backends; the first is the reference."""
@@ -250,17 +208,14 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             return "perplexity"
         return None
 
-    def _time(
-        self, request: TimingRequest, timing: Timing, records: RecordWriter, on_timing: Progress | None, evidence: Path
-    ) -> Part | None:
-        """Time the backends; return "timing" if that was interrupted."""
-        gate = EngineGate(self.request.allow_unverified, evidence)
+    def _generate(self, found: Generation, on_progress: Progress | None, evidence: Path) -> Part | None:
+        """Compare what the backends generate; return "generation" if that was interrupted."""
         try:
-            time_models(request, self.request.backends, self._source, self._tokens, records, timing, on_timing, gate)
+            compare_generation(self.request, self._source, self._tokens, found, on_progress, evidence)
         except KeyboardInterrupt:
-            if not self.request.perplexity and not timing.rows:
+            if "perplexity" not in self.request.modes and not found.rows:
                 raise
-            return "timing"
+            return "generation"
         return None
 
     def _score_batch(self, candidates: Sequence[_Candidate], part: Sequence[Window], records: RecordWriter) -> bool:
@@ -268,25 +223,25 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         tokens = model_input(self._tokens, part, self.recipe)
         targets = np.concatenate([self._tokens[window.scored : window.end] for window in part])
         picks = [scored_positions(window, self.recipe) for window in part]
-        found: list[tuple[_Candidate, Scores, float]] = []
+        found: list[tuple[_Candidate, Scores]] = []
         reference: NDArray[np.float32] | None = None
         try:
             for candidate in candidates:
-                logits, elapsed = candidate.run(tokens)
+                logits = candidate.model.logits(tokens)
                 chosen = np.concatenate([row[pick] for row, pick in zip(logits, picks, strict=True)])
                 if reference is None:
                     reference = chosen
                 scores = score_logits(reference, None if candidate.is_reference else chosen, targets)
-                found.append((candidate, scores, elapsed))
+                found.append((candidate, scores))
         except DeviceFailure as error:
             if not self.request.halve_batch or self._batch == 1 or "memory" not in str(error).lower():
                 raise
             self.notes.append(f"Out of memory at batch {self._batch}: {candidate.choice} went on with half of it.")
             self._batch //= 2
             return False
-        for candidate, scores, elapsed in found:  # all or none: backends are compared on the same tokens
+        for candidate, scores in found:  # all or none: backends are compared on the same tokens
             candidate.scores += scores
-            records.window(str(candidate.choice.name), candidate.choice.precision, part, tokens.shape, scores, elapsed)
+            records.window(candidate.choice, part, tokens.shape, scores)
         return True
 
     def _row(self, candidate: _Candidate, reference: _Candidate) -> dict[str, Any]:
@@ -311,15 +266,13 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "kl_divergence": scores.kl / scores.tokens,
             "max_kl_divergence": scores.max_kl,
             "tokens": scores.tokens,
-            "inference_s": candidate.inference_s,
-            "input_tokens_per_s": candidate.input_tokens / candidate.inference_s,
             "failure": failure,
             "precision_ran": candidate.model.provenance.get("precision_ran"),
             "verification": candidate.verification,
             "provenance": dict(candidate.model.provenance),
         }
 
-    def _metrics(self, rows: list[dict[str, Any]], timing: Timing, interrupted: Part | None) -> dict[str, Any]:
+    def _metrics(self, rows: list[dict[str, Any]], generation: Generation, interrupted: Part | None) -> dict[str, Any]:
         reference = rows[0] if rows else None
         return {
             "model": {
@@ -349,10 +302,9 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
             "max_ppl_increase": self.request.max_ppl_increase,
             "allow_unverified": self.request.allow_unverified,
-            "passed": all(row["failure"] is None for row in rows),
+            "passed": all(row["failure"] is None for row in (*rows, *generation.rows)),
             "backends": rows,
-            "timing": timing.rows,
-            "timing_failures": timing.failures,
+            "generation": generation.rows,
             "batch": self._batch,
             "notes": self.notes,
             "status": "partial" if interrupted else "complete",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.settings import (
+    MORE,
     BackendOptions,
     Device,
     HostCode,
@@ -24,7 +25,7 @@ MODEL_SUFFIXES = (".onnx", ".pt2")
 Note = Callable[[str], None]
 Step = Callable[[int], None]
 
-_MODEL, _DATA, _CHECKS = "A model instead of a plan", "Inputs and outputs", "Checks"
+_DATA, _CHECKS = "Inputs and outputs", "Checks"
 _BENCH, _RUNNING = "Measuring", "Running on TensorRT"
 _DIGITS = 18  # of a number that 64 bits hold
 
@@ -149,25 +150,24 @@ class InferRequest:
     ]
     backend: Annotated[
         str,
-        Setting("Runtime that executes a model, see `trtw backends`; trt builds an engine. Plans run on trt.", _MODEL),
+        Setting("Runtime that executes a model, see `trtw backends`; trt builds an engine. Plans run on trt."),
     ] = "auto"
-    precision: Annotated[str, Setting("Precision that the backend is asked for.", _MODEL), OfModels()] = "fp32"
+    precision: Annotated[str, Setting("Precision that the backend is asked for."), OfModels()] = "fp32"
     options: Annotated[BackendOptions, OfModels()] = field(default_factory=dict)
     cpu_threads: Annotated[
-        int | None, Setting("Processors that the backend may use; all by default.", _MODEL, min=1), OfModels()
+        int | None, Setting("Processors that the backend may use; all by default.", MORE, min=1), OfModels()
     ] = None
     inputs: Annotated[
         tuple[str, ...],
         Setting(
             "FILE, FOLDER, NAME=FILE or NAME=FOLDER of .npy or .npz; repeatable; random inputs without it.",
-            _DATA,
-            "--input -i",
+            flags="--input -i",
         ),
     ] = ()
     # Dynamic ones take the profile's best-tuned shape by default, or, without a profile, a batch of 1.
     shapes: Shapes = field(default_factory=dict)
     save: Annotated[bool, Setting("Write outputs/SAMPLE/NAME.npy into the run directory.", _DATA)] = True
-    expect: Annotated[Path | None, Setting("Folder of reference outputs; exit code 1 if they differ.", _CHECKS)] = None
+    expect: Annotated[Path | None, Setting("Folder of reference outputs; exit code 1 if they differ.")] = None
     rtol: Annotated[float, Setting("Relative tolerance.", _CHECKS, min=0.0)] = 1e-3
     atol: Annotated[float, Setting("Absolute tolerance.", _CHECKS, min=0.0)] = 1e-4
     check_finite: Annotated[bool, Setting("Exit code 1 if an output holds NaN or infinity.", _CHECKS)] = False

@@ -58,7 +58,7 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
             told = tensors.get(node.input[2]) if len(node.input) > 2 else _attribute(node, "output_dtype")
             found.add(_KINDS.get(told or TensorProto.UINT8, "int8"))
         elif is_widening(node) and tensors.get(node.input[0]) in _KINDS and not set(node.output) & scales:
-            found.add(widened_from(node, tensors[node.input[0]]))
+            found.add(widened_from(node, tensors[node.input[0]]) or "int8")
         elif any(node.op_type.startswith(name) for name in _INTEGER_OPERATORS):
             found.add("int8")
     return tuple(name for name in ("nvfp4", "fp4", "mxfp8", "fp8", "int4", "int8", "bf16") if name in found)

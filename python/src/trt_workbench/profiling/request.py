@@ -8,7 +8,7 @@ from typing import Annotated
 
 from trt_workbench.system.settings import BackendOptions, Device, HostCode, ProfileIndex, Seed, Setting, Shapes, Trust
 
-_WHAT, _HOW, _NSIGHT = "What is profiled", "How", "Kernels, by NVIDIA's profilers"
+_HOW, _NSIGHT = "How", "Kernels, by NVIDIA's profilers"
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,18 @@ class ProfileRequest:
         str | None,
         Setting(
             "Compare with another plan or model, an earlier run directory, or a precision of the model such as fp16.",
-            _WHAT,
         ),
     ] = None
-    backend: Annotated[str, Setting("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.", _WHAT)] = "auto"
-    precision: Annotated[str, Setting("Precision of a model, as the backend defines it.", _WHAT)] = "fp32"
+    backend: Annotated[str, Setting("Runtime of a model: trt, ort-cpu, ort-cuda or ort-trt.")] = "auto"
+    precision: Annotated[str, Setting("Precision of a model, as the backend defines it.")] = "fp32"
     model: Annotated[
-        Path | None, Setting("ONNX model that a plan was built from, to know operators and check names.", _WHAT)
+        Path | None, Setting("ONNX model that a plan was built from, to know operators and check names.", _HOW)
     ] = None
     options: BackendOptions = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
     iterations: Annotated[int, Setting("Runs that count.", _HOW, min=1)] = 20
     warmup: Annotated[int, Setting("Runs before them.", _HOW, min=1)] = 3
-    nsys: Annotated[bool, Setting("Record with Nsight Systems.", _NSIGHT)] = False
+    nsys: Annotated[bool, Setting("Record with Nsight Systems.")] = False
     ncu: Annotated[bool, Setting("Record with Nsight Compute.", _NSIGHT)] = False
     launches: Annotated[int, Setting("Most kernel launches that Nsight Compute measures.", _NSIGHT, min=1)] = 200
     timeout_s: Annotated[float, Setting("Seconds after which a recording is stopped.", _NSIGHT, "--timeout", min=1)] = (

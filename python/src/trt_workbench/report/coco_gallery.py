@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from trt_workbench.engine.files import path_within, write_bytes
 from trt_workbench.errors import UsageProblem, printable
+from trt_workbench.report.boxes import DrawnBox, draw_boxes
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_ground_truth, read_predictions
-from trt_workbench.report.style import PALETTE
 from trt_workbench.runs.coco import Box, ImageRecord
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 PER_GROUP = 4
 PANEL_WIDTH = 520  # pixels, wide enough to read a label on
 _GAP = 8
-# Pixels outside of every picture, which OpenCV's integers still hold.
-_FAR = 10_000.0
 
 
 @dataclass(frozen=True)
@@ -117,30 +115,16 @@ def side_by_side(path: Path, truths: list[Box], found: list[Box], names: dict[in
 
 
 def _draw(image: NDArray[np.uint8], objects: list[Box], scale: float, names: dict[int, str]) -> None:
-    import cv2
-
     order = {category: index for index, category in enumerate(names)}
-    # Best score last, so that its label lies on top.
-    for item in reversed(objects):
-        x, y, width, height = (min(max(value * scale, -_FAR), _FAR) for value in item["bbox"])
-        colour = _bgr(PALETTE[order.get(item["category_id"], 0) % len(PALETTE)])
-        corner, opposite = (round(x), round(y)), (round(x + width), round(y + height))
-        cv2.rectangle(image, corner, opposite, colour, 1 if item.get("iscrowd") else 2, cv2.LINE_AA)
-        # OpenCV crashes on halves of surrogate pairs
-        label = printable(names.get(item["category_id"], str(item["category_id"])), 100)
+    boxes = []
+    for item in objects:
+        x, y, width, height = (value * scale for value in item["bbox"])
+        label = names.get(item["category_id"], str(item["category_id"]))
         if "score" in item:
-            label = f"{label} {item['score']:.2f}"
-        (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, 0.45, 1)
-        top = max(corner[1] - text_height - baseline - 2, 0)
-        start = max(min(corner[0], image.shape[1] - text_width - 4), 0)
-        cv2.rectangle(image, (start, top), (start + text_width + 4, top + text_height + baseline + 2), colour, -1)
-        origin = (start + 2, top + text_height + 1)
-        cv2.putText(image, label, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (255, 255, 255), 1, cv2.LINE_AA)
-
-
-def _bgr(colour: str) -> tuple[int, int, int]:
-    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
-    return blue, green, red
+            label = f"{printable(label, 90)} {item['score']:.2f}"
+        place, line = order.get(item["category_id"], 0), 1 if item.get("iscrowd") else 2
+        boxes.append(DrawnBox((x, y, x + width, y + height), label, place, line))
+    draw_boxes(image, boxes)
 
 
 def save_picture(picture: NDArray[np.uint8], path: Path) -> str:

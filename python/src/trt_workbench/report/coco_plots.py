@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.coco_artefacts import LONGEST_NAME, CocoArtefacts
-from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label
+from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.coco import STAGES
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
 
 def _precision_recall(run: CocoArtefacts, path: Path) -> None:
     recall = run.curves["recall"]
-    with figure(path) as axes:
+    with figure(path, height=5.0) as axes:
         classes = [(row["name"], row["precision_50"]) for row in run.curves["classes"] if row["precision_50"]]
         few = len(classes) <= READABLE_CLASSES
         for index, (own, precision) in enumerate(classes):
@@ -50,15 +50,14 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
                 axes.plot(recall, mean, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
         axes.set_title("Precision against recall (single classes at IoU 0.50)")
-        if axes.lines:
-            axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        legend_below(axes)
 
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
     rows = [row for row in run.metrics["per_class"] if row["AP"] is not None]
     rows.sort(key=lambda row: row["AP"] or 0.0)
     positions = range(len(rows))
-    with figure(path, height=max(2.2, 0.9 + 0.2 * len(rows))) as axes:
+    with figure(path, height=max(2.5, 1.2 + 0.2 * len(rows))) as axes:
         axes.barh(positions, [row["AP50"] or 0.0 for row in rows], color="#d6e4f2", label="AP50")
         axes.barh(positions, [row["AP"] or 0.0 for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
         axes.set_yticks(
@@ -67,7 +66,7 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
         axes.set(xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4), xlabel="average precision")
         axes.set_title("Average precision per class (in brackets: annotations)")
         axes.grid(visible=False, axis="y")
-        axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none")
+        legend_below(axes)
 
 
 def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
@@ -126,7 +125,7 @@ def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[l
 def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
     import numpy as np
 
-    with figure(path, height=3.4) as axes:
+    with figure(path, height=3.7) as axes:
         records: list[Mapping[str, Any]] = [*run.records]
         stages = {stage: np.array([record[f"{stage}_ms"] for record in records]) for stage in STAGES}
         positive = [values[values > 0] for values in stages.values()]
@@ -140,4 +139,4 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
         by_powers(axes, "x")
         axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")
         axes.set_title("Where the time goes, per image and stage")
-        axes.legend(fontsize=8)
+        legend_below(axes)

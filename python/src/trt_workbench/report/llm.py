@@ -12,7 +12,7 @@ from trt_workbench.report.llm_plots import write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
-from trt_workbench.runs.llm import LlmMetrics, LlmRecord, Timed
+from trt_workbench.runs.llm import Generated, LlmMetrics, LlmRecord
 
 
 def write_report(directory: Path) -> Path:
@@ -34,7 +34,7 @@ def write_report(directory: Path) -> Path:
         "llm.html.j2",
         metrics=metrics,
         summary=summarise(metrics),
-        failures=timing_failures(metrics),
+        failures=generation_failures(metrics),
         sameness=sameness,
         plots={name: image_url(path) for name, path in plots.items()},
         environment=read_environment(directory),
@@ -60,43 +60,32 @@ def summarise(metrics: LlmMetrics) -> list[str]:
                 f"The largest increase is that of {worst['backend']}:{worst['precision']}, {increase:+.4%}; its "
                 f"likeliest token is the reference's at {worst['top1_agreement']:.3%} of the tokens."
             )
-        sentences.append(
-            "Every backend passes the gate." if metrics["passed"] else "Not every backend passes the gate."
-        )
-        sentences += [row["failure"] for row in rows if row["failure"]]
-    # only what did the same work is compared: a long prompt has more tokens a second than a short one
-    works: dict[tuple[str, int, int, int], list[Timed]] = {}
-    for row in metrics["timing"]:
-        work = (row["mode"], row["batch"], row["prompt_tokens"], row["new_tokens"])
-        works.setdefault(work, []).append(row)
-    for (mode, batch, prompt, new), timed in works.items():
-        best = max(timed, key=lambda row: row["tokens_per_s"]["p50"])
-        sentences.append(
-            f"{mode}, batch {batch}, {prompt} tokens{'' if mode == 'prefill' else f' and {new} new'}: "
-            f"{best['backend']}:{best['precision']} is the fastest of {len(timed)} with "
-            f"{best['tokens_per_s']['p50']:.1f} tokens/s (median of {best['repetitions']})."
-        )
+        failures = [row["failure"] for row in rows if row["failure"]]
+        sentences += failures or ["Every backend passes the gate."]
+    generated = metrics.get("generation", [])
+    if generated:
+        right = [row for row in generated if not row["failure"]]
+        sentences.append(f"{len(right)} of {len(generated)} generations agree with PyTorch in fp32.")
     return sentences
 
 
-def timing_failures(metrics: Mapping[str, Any]) -> list[str]:
-    """Say in sentences which backend could not be timed in which mode, and why."""
+def generation_failures(metrics: Mapping[str, Any]) -> list[str]:
+    """Say in sentences which backends generate something else than PyTorch in fp32 or nothing at all, and why."""
     return [
-        f"{row['backend']}:{row['precision']} {_verdict(row)} in {row['mode']} (batch {row['batch']}, prompts of "
-        f"{', '.join(map(str, row['missing_prompts']))} tokens): {row['error']}"
-        for row in metrics.get("timing_failures", [])
+        f"{row['backend']}:{row['precision']}, {row['mode']} (batch {row['batch']}, prompt of {row['prompt_tokens']} "
+        f"tokens): {row['failure']}"
+        for row in metrics.get("generation", [])
+        if row["failure"]
     ]
 
 
-def _verdict(row: Mapping[str, Any]) -> str:
-    return "is wrong and was not timed" if "agreement" in row else "could not be timed"
-
-
-def sameness(row: Timed) -> str:
-    """Say how far the tokens of a timing are those of PyTorch in fp32."""
-    agreement = row.get("agreement")
-    if agreement is None:  # runs of older versions compared tokens alone, and let any difference pass
-        return "all" if row["same_tokens_as_torch"] else f"the first {row['first_difference']}; not judged"
+def sameness(row: Generated) -> str:
+    """Say how far the tokens are those of PyTorch in fp32."""
+    agreement = row["agreement"]
+    if agreement is None:
+        return "not compared"
+    if row["failure"]:
+        return "wrong"
     if agreement["first_difference"] is None:
         return "all"
     return (

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
-from trt_workbench.runs.llm import LlmMetrics, LlmRecord, Timed
+from trt_workbench.report.style import PALETTE, by_powers, figure, label, legend_below
+from trt_workbench.runs.llm import LlmMetrics, LlmRecord
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Curves this close, as a share, lie on one another.
+_SAME = 1e-3
+_WIDE = 80  # characters of a line of the legend
 
 
 def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
@@ -16,13 +26,10 @@ def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> 
         plots["perplexity"] = _perplexity(windows, folder / "perplexity.png")
     if len(metrics["backends"]) > 1 and windows:
         plots["divergence"] = _divergence(windows, folder / "divergence.png")
-    for mode in dict.fromkeys(row["mode"] for row in metrics["timing"]):
-        timed = [row for row in metrics["timing"] if row["mode"] == mode]
-        plots[f"speed-{mode}"] = _speed(mode, timed, folder / f"{file_stem('speed', mode)}.png")
     return plots
 
 
-def _name(record: LlmRecord | Timed) -> str:
+def _name(record: LlmRecord) -> str:
     return label(f"{record['backend']}:{record['precision']}")
 
 
@@ -32,44 +39,48 @@ def _series(records: list[LlmRecord]) -> dict[str, list[LlmRecord]]:
 
 
 def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
-    """Perplexity of everything up to each window: where it settles, the text is long enough."""
+    """Perplexity of everything up to each window: where it settles, the text is long enough.
+
+    Backends whose curve lies on another one's share its line, and are named with it.
+    """
     import numpy as np
 
-    with figure(path) as axes:
-        for (name, rows), colour in zip(_series(windows).items(), PALETTE * 3, strict=False):
-            tokens = np.cumsum([row["tokens"] for row in rows])
-            nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
-            axes.plot(tokens, np.exp(nll / tokens), label=name, color=colour, linewidth=1.2)
-        axes.set(title="Perplexity up to each window", xlabel="tokens scored", ylabel="perplexity")
-        axes.legend()
+    lines: list[tuple[list[str], NDArray[np.float64], NDArray[np.float64]]] = []
+    for name, rows in _series(windows).items():
+        tokens = np.cumsum([float(row["tokens"]) for row in rows])
+        nll = np.cumsum([np.nan if row["nll"] is None else row["nll"] for row in rows])
+        curve = np.exp(nll / tokens)
+        for names, others, drawn in lines:
+            if np.array_equal(tokens, others) and np.allclose(curve, drawn, rtol=_SAME, atol=0, equal_nan=True):
+                names.append(name)
+                break
+        else:
+            lines.append(([name], tokens, curve))
+    with figure(path, height=_height(windows)) as axes:
+        for (names, tokens, curve), colour in zip(lines, PALETTE * 3, strict=False):
+            text = "\n".join(wrap(", ".join(names), _WIDE))
+            axes.plot(tokens, curve, label=text, color=colour, linewidth=1.6)
+        axes.set(xlabel="tokens scored", ylabel="perplexity (the axis does not begin at 0)")
+        together = "; those within 0.1 % share a line" if len(lines) < len(_series(windows)) else ""
+        axes.set_title(f"Perplexity up to each window{together}")
+        legend_below(axes)
     return path
+
+
+def _height(windows: list[LlmRecord]) -> float:
+    """Return the inches of the two pictures that stand side by side, with room for a legend of all backends."""
+    return 3.6 + 0.12 * len(_series(windows))
 
 
 def _divergence(windows: list[LlmRecord], path: Path) -> Path:
     """Mean divergence from the reference by window."""
     import numpy as np
 
-    with figure(path) as axes:
+    with figure(path, height=_height(windows)) as axes:
         for (name, rows), colour in list(zip(_series(windows).items(), PALETTE * 3, strict=False))[1:]:
             kl = [np.nan if row["kl"] is None else max(row["kl"] / row["tokens"], 1e-17) for row in rows]
             axes.plot(np.cumsum([row["tokens"] for row in rows]), kl, label=name, color=colour, linewidth=1.2)
         axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
         by_powers(axes, "y")
-        axes.legend()
-    return path
-
-
-def _speed(mode: str, timing: list[Timed], path: Path) -> Path:
-    """Median tokens a second by backend, batch and prompt of one mode."""
-    with figure(path, height=max(2.2, 0.35 * len(timing) + 1.0)) as axes:
-        names = list(dict.fromkeys(map(_name, timing)))
-        for place, row in enumerate(timing):
-            rate = row["tokens_per_s"]["p50"]
-            axes.barh(place, rate, color=PALETTE[names.index(_name(row)) % len(PALETTE)])
-            axes.text(rate, place, f" {rate:.0f}", va="center")
-        labels = [f"{_name(row)}  {row['batch']}x{row['prompt_tokens']}" for row in timing]
-        axes.set_yticks(range(len(timing)), labels)
-        axes.invert_yaxis()
-        axes.margins(x=0.15)
-        axes.set(title=label(mode), xlabel="tokens/s, median")
+        legend_below(axes)
     return path

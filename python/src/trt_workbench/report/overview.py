@@ -88,7 +88,7 @@ def _add(overview: Overview, directory: Path, command: str, output: Path, *, sev
     elif command == "eval-llm":
         metrics = read_document(directory / "metrics.json", LlmMetrics)
         overview.accuracy += _llm(metrics)
-        overview.problems += _not_timed(metrics)
+        overview.problems += _not_generated(metrics)
     elif command == "verify":
         found = read_document(directory / "verify.json", VerifyFindings)
         overview.problems += [_wrong(found)] if found["verdict"] == "wrong" else []
@@ -100,17 +100,18 @@ def _of_run(table: Table, directory: Path) -> Table:
     return replace(table, scenario=f"{name}: {table.scenario}", sentence=f"{name}: {table.sentence}")
 
 
-def _not_timed(metrics: LlmMetrics) -> list[dict[str, Any]]:
-    """Return what eval-llm could not time, in the form of the problems of a bench."""
+def _not_generated(metrics: LlmMetrics) -> list[dict[str, Any]]:
+    """Return what eval-llm found wrong or could not have, in the form of the problems of a bench."""
     return [
         {
             "runtime": f"{row['backend']}:{row['precision']}",
-            "works": [f"{row['mode']} b{row['batch']} prompt {size}" for size in row["missing_prompts"]],
-            "status": "failed",
-            "error": row["error"],
+            "works": [f"{row['mode']} b{row['batch']} prompt {row['prompt_tokens']}"],
+            "status": "wrong" if row["agreement"] else "failed",
+            "error": row["failure"],
             "count": None,
         }
-        for row in metrics.get("timing_failures", ())
+        for row in metrics.get("generation", ())
+        if row["failure"]
     ]
 
 

@@ -32,13 +32,28 @@ def command_of(directory: Path) -> str:
 
 def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
     """Return what writes the reports of a command. Raises UsageProblem for one that has none."""
-    from trt_workbench.report import bench, coco, decide, llm, profile, search, sensitivity, verify
+    from trt_workbench.report import (
+        bench,
+        coco,
+        contract,
+        decide,
+        llm,
+        profile,
+        search,
+        sensitivity,
+        stream,
+        targets,
+        verify,
+    )
 
     writers: dict[str, Callable[[Path], Path]] = {
         "bench": bench.write_report,
+        "check-contract": contract.write_report,
+        "check-target": targets.write_report,
         "decide": decide.write_report,
         "eval-coco": coco.write_report,
         "eval-llm": llm.write_report,
+        "eval-stream": stream.write_report,
         "profile": profile.write_report,
         "quantize": search.write_report,
         "sensitivity": sensitivity.write_report,

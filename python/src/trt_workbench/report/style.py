@@ -30,6 +30,8 @@ NARROW = 5.2
 # Inches: a PNG of matplotlib has at most 2^16 pixels a side.
 _TALLEST = 300.0
 _LONGEST_STEM = 100
+# Between the ends of an axis: beyond, ticks at 1, 2 and 5 cover one another.
+_MANY_DECADES = 2e4
 
 # Any: matplotlib types the keys as literals that differ between its versions.
 _SETTINGS: dict[Any, Any] = {
@@ -92,7 +94,10 @@ def settings() -> Iterator[None]:
 
 
 def by_powers(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Give an axis a logarithmic scale with ticks at 1, 2 and 5 as plain numbers."""
+    """Give an axis a logarithmic scale: ticks at 1, 2 and 5 as plain numbers, over many decades at powers of ten.
+
+    Called when everything is drawn, as the values decide.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if which == "x":
@@ -100,9 +105,21 @@ def by_powers(axes: Axes, which: Literal["x", "y"]) -> None:
     else:
         axes.set_yscale("log")
     axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    if high / low > _MANY_DECADES:
+        axis.set_major_locator(LogLocator(numticks=8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
+
+
+def legend_below(axes: Axes) -> None:
+    """Put the legend below the axes, where it covers nothing that is drawn."""
+    handles, texts = axes.get_legend_handles_labels()
+    columns = 2 if max(map(len, texts), default=0) <= _SHORT else 1
+    axes.figure.legend(handles, texts, loc="outside lower left", ncols=columns, fontsize=8)
 
 
 def _write(drawing: Figure, path: Path) -> None:

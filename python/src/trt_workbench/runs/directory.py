@@ -23,10 +23,11 @@ from trt_workbench.system.workspace import output_root
 
 ARTEFACTS: Final = frozenset(
     {
-        "availability.log", "bisect", "captures", "config.json", "confusion.json", "curves.json", "decision.json",
-        "env.json", "failures", "layers.json", "logs", "metrics.json", "outputs", "partitions.json", "partitions.svg",
-        "plots", "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples",
-        "scores", "search.json", "sensitivity.json", "verify.json",
+        "availability.log", "bisect", "captures", "check-target.json", "check.json", "config.json", "confusion.json",
+        "curves.json", "decision.json", "detections.jsonl", "env.json", "failures", "layers.json", "logs",
+        "metrics.json", "outputs", "partitions.json", "partitions.svg", "pictures", "plots", "predict.json",
+        "predictions.json", "records.jsonl", "reference", "report.html", "report.md", "run.json", "samples", "scores",
+        "search.json", "sensitivity.json", "verify.json",
     }
 )  # fmt: skip
 """Every name that a command gives to something in its run directory; what has another name there is the user's."""

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 from trt_workbench.engine.documents import having
 from trt_workbench.engine.verification import Mark
 from trt_workbench.runs.artefacts import Status
-from trt_workbench.runs.statistics import Summary
 
 Figure = FiniteFloat | None
 
@@ -26,29 +25,32 @@ class Scored(TypedDict):
     top1_agreement: FiniteFloat
     kl_divergence: Figure
     max_kl_divergence: Figure
-    input_tokens_per_s: FiniteFloat
     failure: str | None
     precision_ran: NotRequired[dict[str, Any] | None]
     verification: NotRequired[list[Mark]]
     provenance: dict[str, Any]
 
 
-class Timed(TypedDict):
-    """A backend at one work; runs of older versions compared tokens alone, and have no `agreement`."""
+class Generated(TypedDict):
+    """What a backend generates after a prompt, compared with PyTorch in fp32; `agreement` is None where nothing was."""
 
     mode: str
     backend: str
     precision: str
     batch: PositiveInt
     prompt_tokens: PositiveInt
-    new_tokens: NonNegativeInt
-    repetitions: PositiveInt
-    time_to_first_token_ms: Summary
-    time_per_token_ms: Summary | None
-    tokens_per_s: Summary
-    agreement: NotRequired[Annotated[dict[str, Any], having("first_difference", "logit_gap", "logit_gap_limit")]]
-    same_tokens_as_torch: NotRequired[bool]
-    first_difference: NotRequired[int | None]
+    new_tokens: PositiveInt
+    agreement: (
+        Annotated[
+            dict[str, Any],
+            having(
+                "max_logit_difference", "logit_difference_limit", "first_difference", "logit_gap", "logit_gap_limit"
+            ),
+        ]
+        | None
+    )
+    failure: str | None
+    verification: NotRequired[list[Mark]]
 
 
 class LlmMetrics(TypedDict):
@@ -66,16 +68,13 @@ class LlmMetrics(TypedDict):
     max_ppl_increase: FiniteFloat
     passed: bool
     backends: list[Scored]
-    timing: list[Timed]
-    timing_failures: NotRequired[
-        list[Annotated[dict[str, Any], having("mode", "backend", "precision", "batch", "missing_prompts", "error")]]
-    ]
+    generation: NotRequired[list[Generated]]
     batch: PositiveInt
     notes: list[str]
 
 
 class LlmRecord(TypedDict):
-    """A line of records.jsonl: sums over one forward pass ("windows"), or else a repetition of a timing."""
+    """A line of records.jsonl: sums over one forward pass ("windows"). Older releases timed repetitions as well."""
 
     schema_version: Literal[1]
     kind: Literal["windows", "prefill", "generate", "generate-cached"]

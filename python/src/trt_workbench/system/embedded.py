@@ -7,8 +7,12 @@ from pathlib import Path
 from trt_workbench.errors import ComponentMissing
 from trt_workbench.system.workspace import models_dir
 
-DETECTOR, LLM = "shapes-yolov10", "tiny-lm"
-EMBEDDED_MODELS = {DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"), LLM: Path(LLM)}
+DETECTOR, LLM, ENCODER = "shapes-yolov10", "tiny-lm", "streaming-encoder"
+EMBEDDED_MODELS = {
+    DETECTOR: Path(DETECTOR, f"{DETECTOR}.onnx"),
+    LLM: Path(LLM),
+    ENCODER: Path(ENCODER, f"{ENCODER}.onnx"),
+}
 """By the names that bench configurations use: a file, or the folder of a language model."""
 
 
@@ -24,6 +28,11 @@ def embedded_model(name: str = DETECTOR) -> Path:
 def embedded_text() -> Path:
     """Return the file of the text that the embedded language model has never seen. Raises as `embedded_model`."""
     return _existing(EMBEDDED_MODELS[LLM] / "held-out.txt", "The embedded text", "--text")
+
+
+def embedded_contract() -> Path:
+    """Return the contract of the embedded streaming encoder. Raises as `embedded_model`."""
+    return _existing(Path(ENCODER, "contract.json"), "The contract of the embedded encoder", "--contract")
 
 
 def _existing(part: Path, what: str, instead: str) -> Path:

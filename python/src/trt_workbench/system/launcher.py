@@ -16,8 +16,12 @@ ONNXRUNTIME_VERSION = "1.31.1"
 # Set by tasks/run (tasks/taskrunner.py) beside pixi's own variables.
 _TASKS_RUN = "TRTW_TASKS_RUN"
 _SCRIPTS = ("trtw", "build-engine", "infer-engine", "eval-coco", "eval-llm")
-# Tasks that are not `trtw TASK` without pixi.
-_WITHOUT_TASKS = {"build-native": "pip install ./cpp"}
+# Tasks that are not `trtw TASK` without pixi. The extras of python/pyproject.toml have the same versions.
+_WITHOUT_TASKS = {
+    "build-native": "pip install ./cpp",
+    "setup-rtx": "pip install tensorrt-rtx==1.7.1.116",
+    "setup-ort-rtx": "pip install onnxruntime-ep-nv-tensorrt-rtx==0.5.0",
+}
 
 # The environments of pixi.toml that hold CUDA's stack: those made for cards of one compute capability, the usual one
 # first, and those for every card that CUDA 13 serves. test_launcher.py holds these tables to the manifest.

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.input_files import parse_json
 
-LOADING = "Loading an engine"
+LOADING, MORE = "Loading an engine", "More options"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Setting:
 
     Attributes:
         help: one line for people.
-        panel: under which `--help` lists it.
+        panel: under which `--help` lists it. The first five that name none lead, the rest of them is under `MORE`.
         flags: as typer writes them, apart by blanks; by default `--name`, with `/--no-name` where the default is true.
         min: smallest value, of pydantic's models too.
         max: largest value.
@@ -124,6 +124,7 @@ BackendOptions = Annotated[
     Mapping[str, Any],
     Setting(
         "An option of the backend, such as device=1; may be repeated.",
+        MORE,
         flags="--option",
         read=values,
         metavar="KEY=VALUE",
@@ -133,8 +134,10 @@ Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),
 ]
-Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", min=0)]
-AllowUnverified = Annotated[bool, Setting("Let TensorRT engines pass that are wrong or not verified; said first.")]
+Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", MORE, min=0)]
+AllowUnverified = Annotated[
+    bool, Setting("Let TensorRT engines pass that are wrong or not verified; said first.", MORE)
+]
 Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
 HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]
 Device = Annotated[int, Setting("Index of the CUDA device.", LOADING, min=0)]

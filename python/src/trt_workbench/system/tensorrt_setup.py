@@ -116,6 +116,8 @@ def setup_tensorrt(
             return _unchanged(destination, source.kind)
         tree = work / "tree"
         _place_libraries(source, tree / "lib", copy=request.copy or source.copy)
+        count = sum(path.is_file() for path in (tree / "lib").iterdir())
+        note(f"{'Copied' if request.copy or source.copy else 'Linked'} {count} libraries into {destination / 'lib'}")
         if source.trtexec:
             _place(source.trtexec, tree / "bin" / "trtexec", copy=request.copy)
         headers, notes = _place_headers(request, source, version, tree / "include", destination, note)
@@ -128,6 +130,7 @@ def setup_tensorrt(
         (tree / RECORD).write_text(json.dumps(_record(source, version, headers), indent=2) + "\n", encoding="utf-8")
         _swap(tree, destination, work)
         _point_current(request.root, destination.name)
+        note(f"Checked headers against libraries; {request.root / 'current'} is now {destination.name}")
         return SetupResult(examine_tree(destination), version, source.kind, changed=True, notes=notes)
 
 

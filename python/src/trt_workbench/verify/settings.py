@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust, pairs
+from trt_workbench.system.settings import MORE, BackendOptions, Device, Seed, Setting, Trust, pairs
 
 _WAYS = "Ways around"
 
@@ -49,7 +49,7 @@ class VerifySettings:
     ] = "ort-cpu"
     # None for the target itself where it is a model, or for the one that a plan's manifest names where it is the same.
     model: Annotated[
-        Path | None, Setting("ONNX model for the reference; found by a plan's manifest where it lies beside it.")
+        Path | None, Setting("ONNX model for the reference; found by a plan's manifest where it lies beside it.", MORE)
     ] = None
     inputs: Annotated[
         tuple[str, ...],
@@ -58,10 +58,10 @@ class VerifySettings:
     # By symbol or `input.axis`.
     ranges: Annotated[
         Mapping[str, Range],
-        Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", flags="--dim", read=read_ranges),
+        Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", MORE, "--dim", read=read_ranges),
     ] = field(default_factory=dict)
     quick: Annotated[bool, Setting("Fewer shapes, one kind of inputs, one session.", flags="--quick/--full")] = False
-    record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.")] = False
+    record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.", MORE)] = False
     options: BackendOptions = field(default_factory=dict)
     trust: Trust = False
     device: Device = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -14,8 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from trt_workbench.backends.registry import require_backend
+from trt_workbench.engine.documents import Strict, append_lines, json_values
+from trt_workbench.engine.files import write_text
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.onnxtools.sanitize import save_model
@@ -121,7 +125,7 @@ class Trials:
         self._worker, self._scratch, self._state, self._step = worker, scratch, state, step
         self._began, self._seconds = time.monotonic(), seconds
         self._context = _context(request, precision, inputs)
-        self._known = {one["key"]: _verdict(one) for one in _lines(state)}
+        self._known = _kept(state)
         self._tried: set[str] = set()
         self._longest: float | None = None
         self.sought: State = "wrong"
@@ -165,9 +169,7 @@ class Trials:
         self._known[key] = found
         self._tried.add(key)
         if lasting:
-            share = found.share if math.isfinite(found.share) else None
-            with self._state.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "nodes": len(nodes), **asdict(found), "share": share}) + "\n")
+            append_lines(self._state, [json_values({"key": key, "nodes": len(nodes), **asdict(found)})])
         return found
 
     def shows(self, nodes: Collection[int], form: Form) -> bool:
@@ -276,19 +278,27 @@ def _context(request: VerifyRequest, precision: str, inputs: Arrays) -> str:
     return total.hexdigest()
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """Return the verdicts in a file; a last line that was cut short is left out."""
-    if not path.is_file():
-        return []
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
+class _Line(Strict):
+    """A line of the state: a verdict and what it is known by. `share` is None where it is infinite."""
+
+    key: str
+    nodes: int
+    state: State
+    wrong: tuple[str, ...]
+    share: float | None
+    reason: str
+    seconds: float
+
+
+def _kept(path: Path) -> dict[str, Verdict]:
+    """Return the verdicts in a file by key; a line that was cut short or changed is left out."""
+    found: dict[str, Verdict] = {}
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if text and not text.endswith("\n"):
+        write_text(path, f"{text}\n")  # the next verdict begins a line of its own
+    for one in text.splitlines():
+        with contextlib.suppress(ValidationError):
+            line = _Line.model_validate_json(one)
+            share = math.inf if line.share is None else line.share
+            found[line.key] = Verdict(line.state, line.wrong, share, line.reason, line.seconds)
     return found
-
-
-def _verdict(line: Mapping[str, Any]) -> Verdict:
-    share = math.inf if line["share"] is None else line["share"]
-    return Verdict(line["state"], tuple(line["wrong"]), share, line["reason"], line["seconds"])

@@ -128,9 +128,9 @@ class _Writer:
     def activation(self, name: str) -> str:
         """Return the tensor behind the nodes that quantise an activation in blocks of its last axis, and widen it."""
         if (name, "activation") not in self._done:
-            block = {"axis": -1, "block_size": BLOCKS[self._to]}
+            block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to]}
             if self._to == "mxfp8":
-                kind = {"output_dtype": TensorProto.FLOAT8E4M3FN}
+                kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT8E4M3FN}
                 codes, scales = self._node("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
             else:
                 # without data every block's scale is its own: up to 6 * 448 in steps of fp8
@@ -189,9 +189,9 @@ class _Writer:
 
     def _widened(self, name: str, codes: str, scales: str, whole: str) -> str:
         """Return the values of codes with blocks along the last axis."""
-        block = {"axis": -1, "block_size": BLOCKS[self._to]}
+        block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to]}
         if self._to == "mxfp8":
-            kind = {"output_dtype": TensorProto.FLOAT}
+            kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT}
             return self._node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)[0]
         scales = self._node("DequantizeLinear", [scales, whole], f"{name}_scale", domain="")[0]
         return self._node("DequantizeLinear", [codes, scales], name, domain="", **block)[0]

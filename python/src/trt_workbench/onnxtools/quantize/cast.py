@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
@@ -25,7 +26,7 @@ from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgra
 _TYPES: dict[To, int] = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 _OLDEST: dict[To, int] = {"fp16": 7, "bf16": 13}
 _HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_LARGEST: dict[To, float] = {"fp16": 65504.0, "bf16": float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)}
+_LARGEST: dict[To, float] = {"fp16": 65504.0, "bf16": 2.0**127 * (2 - 2.0**-7)}
 # A constant of at least this size stands for infinity, as in masks: the largest value of a type does as well.
 _AS_GOOD_AS_INFINITE = 1e8
 _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
@@ -128,7 +129,7 @@ class _Caster:
         for field, values in ((graph.initializer, initial), (graph.node, nodes)):
             kept = list(values)
             del field[:]
-            field.extend(kept)  # type: ignore[arg-type]
+            field.extend(kept)
         del graph.value_info[:]
 
     def _constant(self, node: onnx.NodeProto, scope: _Scope) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import TensorProto, numpy_helper, version_converter
 
 from trt_workbench.errors import UsageProblem
@@ -298,7 +299,7 @@ class _Rewriter:
             )
 
 
-def _product(codes: Array, scales: Array, axis: int, block: int) -> Array:
+def _product(codes: Array, scales: Any, axis: int, block: int) -> Array:
     """Return codes times scales: one for all, one for each index of an axis, or one for each block along it."""
     wide = _wide(codes).astype(np.float32)
     if block:
@@ -312,7 +313,7 @@ def _product(codes: Array, scales: Array, axis: int, block: int) -> Array:
 
 def _scales(values: Array) -> Array:
     """Return scales in fp32; bytes are exponents."""
-    return formats.e8m0_values(values) if values.dtype == np.uint8 else values.astype(np.float32)
+    return formats.e8m0_values(values.view(np.uint8)) if values.dtype == np.uint8 else values.astype(np.float32)
 
 
 def _in_type(values: Array, kind: int) -> Array:

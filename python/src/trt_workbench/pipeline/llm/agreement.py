@@ -1,4 +1,4 @@
-"""Whether a runtime generates what the reference generates: the logits of the very model that is timed, and its tokens.
+"""Whether a runtime generates what the reference generates: the logits of the very model in use, and its tokens.
 
 The reference picks tokens greedily. The model under test is given the same tokens one after the other, and the logits
 [B,V] before each of them are compared in every sequence of the batch. What it generates by itself is judged at the
@@ -28,10 +28,6 @@ class Trace(NamedTuple):
 
     tokens: Tokens
     logits: NDArray[np.float32]
-
-    def first(self, count: int) -> Trace:
-        """Return the first tokens alone."""
-        return Trace(self.tokens[:, :count], self.logits[:, :count])
 
 
 @dataclass(frozen=True)
@@ -68,17 +64,12 @@ class Agreement:
             Disagreement: it is wrong.
         """
         if self.failure:
-            raise Disagreement(self.failure, self)
+            raise Disagreement(self.failure)
         return self
 
 
 class Disagreement(CheckFailed):
     """A model does not generate what the reference generates."""
-
-    def __init__(self, message: str, agreement: Agreement | None = None) -> None:
-        """Take the sentence and what was measured."""
-        super().__init__(message)
-        self.agreement = agreement
 
 
 def trace(

@@ -1,9 +1,8 @@
-"""Timing modes on PyTorch and ONNX Runtime: the same tokens everywhere, one record a repetition."""
+"""Opened language models on PyTorch and ONNX Runtime generate the same tokens."""
 
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,18 +27,11 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch_llm import load_torch_llm
 from trt_workbench.backends.trt_options import split_options
-from trt_workbench.evaluate.llm_files import RecordWriter
-from trt_workbench.evaluate.llm_timing import (
-    TIMING_MODES,
-    Timing,
-    TimingRequest,
-    check_timing,
-    time_models,
-)
+from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.export import ExportSettings, exported_graph
 from trt_workbench.pipeline.llm.generation import generate_cached, generate_uncached
 from trt_workbench.pipeline.llm.models import SessionCache, SessionSlots
-from trt_workbench.pipeline.llm.opening import BackendChoice, ModelSource, open_cached
+from trt_workbench.pipeline.llm.opening import ModelSource, open_cached
 
 Folders = Callable[[str], Path]
 TOKENS = np.random.default_rng(0).integers(0, 300, 200)
@@ -260,135 +252,6 @@ def test_onnx_runtime_keeps_state_on_a_gpu(
     # keys and values of two layers, twice: one set is read while the other is written
     assert model.memory_bytes() == {"device_state": 2 * 2 * 2 * (batch * heads * 26 * 8) * 4, "host_state": 0}
     model.close()
-
-
-def timed(
-    request: TimingRequest, choices: Any, folder: Path, out: Path, timing: Timing, on_progress: Any = None
-) -> list[dict[str, Any]]:
-    """Fill `timing`; return the records."""
-    records = RecordWriter(out / "records.jsonl")
-    time_models(request, choices, source(folder), TOKENS, records, timing, on_progress)
-    return [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
-
-
-def test_records_and_summaries(llm_folder: Folders, tmp_path: Path) -> None:
-    request = TimingRequest(TIMING_MODES, prompts=(8, 3), new_tokens=5, batch=2, warmup=1, repetitions=3)
-    progress: list[tuple[int, int]] = []
-    timing = Timing()
-    lines = timed(request, BACKENDS, llm_folder("llama"), tmp_path, timing, lambda *counts: progress.append(counts))
-    assert progress == [(done, 36) for done in range(1, 37)]
-    assert len(lines) == 36
-    assert (timing.failures, timing.error) == ([], None)
-    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in timing.rows] == [
-        (mode, choice.name, size) for mode in TIMING_MODES for choice in BACKENDS for size in (8, 3)
-    ]
-    for row in timing.rows:
-        key = (row["mode"], row["backend"], row["prompt_tokens"])
-        mine = [line for line in lines if (line["kind"], line["backend"], line["prompt_tokens"]) == key]
-        assert [line["repetition"] for line in mine] == [0, 1, 2]
-        assert row["agreement"]["failure"] is row["agreement"]["first_difference"] is None
-        assert row["agreement"]["tokens"] == row["new_tokens"]
-        assert row["tokens_per_s"]["count"] == 3
-        for line in mine:
-            tokens = 2 * (row["prompt_tokens"] if row["mode"] == "prefill" else 5)
-            assert line["tokens_per_s"] == pytest.approx(tokens / line["total_ms"] * 1e3)
-            assert 0 < line["time_to_first_token_ms"] <= line["total_ms"]
-            assert line["memory_bytes"]["process_peak"] > 1e7
-            assert line["first_difference"] is None
-            if row["mode"] == "prefill":
-                assert line["time_per_token_ms"] is None
-            else:
-                rest = line["total_ms"] - line["time_to_first_token_ms"]
-                assert line["time_per_token_ms"] == pytest.approx(rest / 4)
-
-
-def test_a_backend_that_fails_does_not_keep_the_others_from_being_timed(llm_folder: Folders, tmp_path: Path) -> None:
-    request = TimingRequest(("prefill", "generate-cached"), prompts=(8, 3), new_tokens=5, warmup=0, repetitions=2)
-    choices = (BackendChoice("torch", "int8"), *BACKENDS, BackendChoice("ort-cpu", "int3"))
-    timing, progress = Timing(), []
-    lines = timed(request, choices, llm_folder("llama"), tmp_path, timing, lambda *counts: progress.append(counts))
-    assert len(lines) == 16
-    # the share of the one that failed counts as done
-    assert progress == [(done, 32) for done in range(9, 25)]
-    assert [(row["mode"], row["backend"], row["prompt_tokens"]) for row in timing.rows] == [
-        (mode, choice.name, size) for mode in request.modes for choice in BACKENDS for size in (8, 3)
-    ]
-    assert isinstance(timing.error, UsageProblem)
-    assert timing.failures[0] == {
-        "mode": "prefill",
-        "backend": "torch",
-        "precision": "int8",
-        "batch": 1,
-        "missing_prompts": [8, 3],
-        "error": str(timing.error),
-        "error_kind": "UsageProblem",
-    }
-    assert [(row["backend"], row["mode"]) for row in timing.failures] == [
-        (name, mode) for name in ("torch", "ort-cpu") for mode in request.modes
-    ]
-    assert "int3" in timing.failures[-1]["error"]
-
-
-def test_a_full_disk_is_no_failure_of_a_backend(llm_folder: Folders, tmp_path: Path) -> None:
-    request, timing = TimingRequest(("prefill",), prompts=(8,), new_tokens=5, warmup=0, repetitions=2), Timing()
-    (tmp_path / "records.jsonl").symlink_to("/dev/full")
-    with pytest.raises(UsageProblem, match=r"cannot be written \(No space left on device\)"):
-        timed(request, BACKENDS, llm_folder("llama"), tmp_path, timing)
-    assert timing == Timing()
-
-
-def test_a_prompt_that_is_too_long_for_a_backend(
-    llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was done before stays; what the failure held is released, and the next mode has room again."""
-    from trt_workbench.evaluate import llm_timing
-
-    real, calls, held = llm_timing.generate_cached, [], []
-
-    def limited(model: Any, prompt: np.ndarray, *sizes: int) -> Any:
-        if isinstance(model, SessionCache) and prompt.shape[1] == 8:
-            calls.append(prompt)
-            if len(calls) == 2:
-                activations = np.zeros(1)
-                held.append(weakref.ref(activations))
-                raise DeviceFailure("Out of memory.") from MemoryError()
-        return real(model, prompt, *sizes)
-
-    monkeypatch.setattr(llm_timing, "generate_cached", limited)
-    request = TimingRequest(("generate", "generate-cached"), prompts=(3, 8, 5), new_tokens=5, warmup=0, repetitions=2)
-    timing = Timing()
-    lines = timed(request, BACKENDS[1:], llm_folder("llama"), tmp_path, timing)
-    assert isinstance(timing.error, DeviceFailure)
-    assert held[0]() is None
-    (failure,) = timing.failures
-    assert (failure["mode"], failure["missing_prompts"]) == ("generate-cached", [8, 5])
-    assert failure["error_kind"] == "DeviceFailure"
-    done = [(row["mode"], row["prompt_tokens"]) for row in timing.rows]
-    assert done == [("generate", 3), ("generate", 8), ("generate", 5), ("generate-cached", 3)]
-    # the repetition before the failure has its record, though no summary
-    cached = [(line["prompt_tokens"], line["repetition"]) for line in lines if line["kind"] == "generate-cached"]
-    assert cached == [(3, 0), (3, 1), (8, 0)]
-
-
-def test_without_tokens_to_compare_with_nothing_is_timed(llm_folder: Folders, tmp_path: Path) -> None:
-    request, timing = TimingRequest(("prefill", "generate-cached"), prompts=(8,), new_tokens=5), Timing()
-    with pytest.raises(UsageProblem, match="cache"):
-        timed(request, BACKENDS, llm_folder("mamba"), tmp_path, timing)
-    assert timing == Timing()
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (TimingRequest(("generate",), prompts=(7, 60), new_tokens=5), "64 positions; 65 tokens do not fit"),
-        (TimingRequest(("prefill",), prompts=(65,)), "64 positions; 65 tokens do not fit"),
-        (TimingRequest(("prefill",), prompts=(7, 60), batch=4), "too few for 4 prompts of 60"),
-    ],
-)
-def test_what_does_not_fit(llm_folder: Folders, request_: TimingRequest, message: str) -> None:
-    positions = examine_llm_directory(llm_folder("llama")).positions
-    with pytest.raises(UsageProblem, match=message):
-        check_timing(request_, positions, len(TOKENS))
 
 
 def test_a_step_without_a_prompt(llm_folder: Folders) -> None:

@@ -1,0 +1,105 @@
+"""`trtw check-contract`: whether a streaming model does what its contract says."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    print_note,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.cli.drawing import draw
+from trt_workbench.errors import CheckFailed
+from trt_workbench.evaluate.contract_settings import ContractSettings
+
+if TYPE_CHECKING:
+    from trt_workbench.runs.contract import ContractCheck
+
+
+@handled
+def check_contract(
+    settings: ContractSettings,
+    *,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check a streaming model against its contract.
+
+    First the documents: every contradiction of the contract with itself or the model is named, exit code 2. Then the
+    model runs: invariants at every chunk size, live and dead states, reset, padding, batches; exit code 1 names chunk,
+    tensor and invariant.
+    """
+    from trt_workbench.engine.documents import json_values, write_json
+    from trt_workbench.evaluate.contract_check import check_contract as run_checks
+    from trt_workbench.pipeline.streaming.reading import Contradictions
+    from trt_workbench.report.contract import write_report
+    from trt_workbench.runs.directory import run_directory
+
+    notes = stderr_console()
+    with run_directory("check-contract", output) as run:
+        with notes.status("Checking") if notes.is_terminal else nullcontext() as waiting:
+            say = (lambda name: waiting.update(f"Checking: {name}")) if waiting else (lambda _: None)
+            try:
+                found = run_checks(settings, say, partial(print_note, notes))
+            except Contradictions as error:
+                if as_json:
+                    print_json({"schema_version": 1, "passed": False, "problems": error.problems})
+                raise
+        write_json(run.path / "check.json", found)
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(write_report, directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if not found.passed:
+        failed = [check for check in found.checks if check.verdict == "failed"]
+        more = f" (and {sum(len(one.findings) + one.findings_left_out for one in failed) - 1} more)"
+        raise CheckFailed(
+            f"{settings.target.name} does not keep its contract: {failed[0].name}: {failed[0].findings[0]}"
+            f"{more if more != ' (and 0 more)' else ''}. All of it: {directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _show(found: ContractCheck, directory: Path) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    where = f"on {found.backend}, {found.chunks} chunks" if found.backend else "documents alone"
+    say(f"{found.target['file']}: {'KEEPS' if found.passed else 'DOES NOT KEEP'} its contract ({where})")
+    if dead := [state.input for state in found.states if not state.live]:
+        say(f"Dead state: {', '.join(dead)}")
+    table = Table("check", "verdict", "cases", "worst relative L2", "what")
+    for check in found.checks:
+        worst = "-" if check.worst_rel_l2 is None else f"{check.worst_rel_l2:.1e}"
+        table.add_row(check.name, check.verdict, str(check.cases), worst, escape(check.reason))
+        for finding in check.findings:
+            table.add_row("", "", "", "", escape(str(finding)))
+        if check.findings_left_out:
+            table.add_row("", "", "", "", f"and {check.findings_left_out} more")
+    console.print(table)
+    if found.states:
+        table = Table("state", "carries something", "declared dead", "what was seen")
+        for state in found.states:
+            table.add_row(
+                escape(state.input),
+                "yes" if state.live else "no",
+                "yes" if state.declared_dead else "no",
+                escape(state.reason),
+            )
+        console.print(table)
+    say(f"Run directory: {directory}")

@@ -1,0 +1,123 @@
+"""`trtw check-target`: whether a model can be compiled for RTX cards that are not here."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trt_workbench.cli.build_engine import with_batch_profile
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    stderr_console,
+    stdout_console,
+)
+from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.settings import spelled
+from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
+from trt_workbench.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from trt_workbench.engine.options import BuildSettings
+    from trt_workbench.runs.targets import TargetCheck
+
+
+@handled
+def check_target(
+    model: Annotated[Path, typer.Argument(help="ONNX file; its external data lies beside it.")],
+    *,
+    gpu: Annotated[
+        str, typer.Option(help="Cards or architectures, separated by commas: rtx5090, or sm120,sm89,sm86.")
+    ] = "rtx5090",
+    profiles: Profiles = None,
+    max_batch: MaxBatch = None,
+    time_limit: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that one build may take.")] = 1800.0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Compile a model for RTX cards that are not here.
+
+    TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
+    refuses the model: the layer and the type that stop it are named.
+    """
+    from trt_workbench.engine.builder import check_request
+    from trt_workbench.engine.documents import json_values, write_json
+    from trt_workbench.engine.rtx import SERVED, require_compiler
+    from trt_workbench.onnxtools.preflight import examine_model
+    from trt_workbench.report.targets import write_report
+    from trt_workbench.runs.directory import run_directory
+    from trt_workbench.system.cards import architectures
+    from trt_workbench.verify.targets import check_targets
+
+    asked = architectures(gpu, SERVED)
+    facts = examine_model(model)
+    settings = with_batch_profile(model, _settings(profiles), max_batch)
+    check_request(model, facts, settings)
+    require_compiler()
+    notes = stderr_console()
+    with run_directory("check-target", output) as run:
+        with notes.status("Compiling") if notes.is_terminal else nullcontext() as waiting:
+            found, layers = check_targets(
+                model,
+                facts,
+                settings.profiles,
+                asked,
+                run.path / "logs",
+                time_limit_s=time_limit,
+                update=waiting.update if waiting else lambda _: None,
+            )
+        write_json(run.path / "check-target.json", found)
+        write_json(run.path / "layers.json", layers)
+        directory = run.commit("complete", passed=found.passed)
+    drawing = draw(write_report, directory, debug=debug)
+    if as_json:
+        print_json({**json_values(found), "directory": str(directory)})
+    else:
+        _show(found, directory)
+    if stopped := [target for target in found.targets if target.outcome != "built"]:
+        more = f" The same or another for {', '.join(one.name for one in stopped[1:])}." if stopped[1:] else ""
+        raise CheckFailed(
+            f"{model.name} was not built for {stopped[0].name}: {stopped[0].reason.rstrip('.')}.{more} "
+            f"All of it: {directory / 'report.html'}"
+        )
+    drawing.end()
+
+
+def _settings(profiles: tuple[str, ...] | None) -> BuildSettings:
+    from trt_workbench.engine.settings_file import load_settings
+
+    given = {"strongly_typed": True, **({"profiles": profiles} if profiles else {})}
+    return load_settings(None, given, spelled(BuildOptions).__getitem__)
+
+
+def _show(found: TargetCheck, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    say = partial(print_line, console)
+    mebibytes = found.model_size_bytes / 2**20
+    say(f"{Path(found.model).name}: {mebibytes:.1f} MiB, {found.graph_precision['text']}")
+    table = Table("architecture", "outcome", "engine, MiB", "layers compute in", "seconds")
+    for one in found.targets:
+        table.add_row(
+            one.name,
+            one.outcome,
+            "-" if one.engine_size_bytes is None else f"{one.engine_size_bytes / 2**20:.1f}",
+            one.precision["text"] if one.precision else "-",
+            "-" if one.build_s is None else f"{one.build_s:.1f}",
+        )
+    console.print(table)
+    for one in found.targets:
+        if one.reason:
+            say(f"{one.name}: {one.reason}")
+    say(f"Compiled by {found.compiler} {found.compiler_version or '(no answer)'}; nothing was run on a card.")
+    say(f"Run directory: {directory}")

@@ -1,0 +1,140 @@
+"""`trtw eval-stream`: a streaming model chunk by chunk beside its reference, by its contract."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trt_workbench.cli.common import (
+    DebugOption,
+    JsonOption,
+    OutputOption,
+    handled,
+    print_json,
+    print_line,
+    say,
+    stdout_console,
+)
+from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.errors import CheckFailed
+from trt_workbench.evaluate.stream_settings import StreamSettings
+from trt_workbench.system.settings import Setting
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trt_workbench.runs.stream import LaneMetrics, StreamMetrics
+
+# From so many chunks on, what a runtime takes at first is little beside what a leak would.
+_LONG = 1000
+
+
+@handled
+def eval_stream(
+    settings: StreamSettings,
+    *,
+    report: Annotated[bool, Setting("Write report.html and plots/.")] = True,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Check a streaming model chunk by chunk beside a reference.
+
+    Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
+    Exit code 1 if a gate fails; the message names chunk, tensor and gate.
+    """
+    metrics, directory = _evaluate(settings, output)
+    from trt_workbench.engine.documents import json_values
+    from trt_workbench.report.stream import write_report
+
+    drawing = draw(write_report, directory, debug=debug) if report else Drawing()
+    for note in metrics.notes:
+        say(f"note: {note}")
+    if as_json:
+        print_json({**json_values(metrics), "directory": str(directory)})
+    else:
+        _show(metrics, directory)
+    if metrics.failures:
+        more = len(metrics.failures) - 1
+        tail = f" (and {more} more)" if more else ""
+        raise CheckFailed(f"{metrics.failures[0]}{tail}. All of it: {directory / 'metrics.json'}")
+    drawing.end()
+
+
+def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetrics, Path]:
+    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.evaluate.stream import StreamEvaluation
+    from trt_workbench.evaluate.stream_opening import OpenedStream
+    from trt_workbench.runs.directory import run_directory
+
+    with OpenedStream(settings, say) as opened:
+        evaluation = StreamEvaluation(opened)
+        if settings.target is None:
+            say(f"Model: the embedded streaming encoder {opened.target}")
+        chosen = " (chosen by auto)" if settings.backend != opened.backend else ""
+        say(f"Backend: {opened.backend}{chosen}; contract: {opened.contract.name}")
+        with run_directory("eval-stream", output) as run:
+            with progress_bar("chunks") as start:
+                metrics = evaluation.run(run.path, start("Evaluating"))
+            return metrics, run.commit("complete", passed=metrics.passed, chunks=metrics.chunks)
+
+
+def _show(metrics: StreamMetrics, directory: Path) -> None:
+    from rich.table import Table
+
+    console = stdout_console(quiet=False)
+    line = partial(print_line, console)
+    seconds = "" if metrics.stream_seconds is None else f", {metrics.stream_seconds:.1f} s of audio"
+    line(f"{metrics.chunks} chunks{seconds}, {metrics.backend} beside {metrics.reference['name']}")
+    names = ("lane", "rel. L2", "largest", "growth", "head", "ms", "gates")
+    table = Table(*names, title="Beside the reference: median over chunks, largest, exponent of growth")
+    for lane in metrics.lanes:
+        table.add_row(*_row(lane))
+    console.print(table)
+    for precision, ratio in metrics.closed_over_functional.items():
+        line(f"{precision}: in closed loop the error is {ratio:.2f} times that with the reference's state")
+    if metrics.resident and metrics.chunks >= _LONG:
+        grown = metrics.resident
+        line(
+            f"Memory: {grown.last_bytes / 2**20:.0f} MiB, growing by {grown.bytes_per_chunk:.0f} bytes a chunk "
+            f"({grown.low:.0f} to {grown.high:.0f})"
+        )
+    if metrics.faults:
+        _show_faults(metrics, console)
+    for failure in metrics.failures:
+        line(f"FAILED {failure}")
+    line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")
+    if (directory / "report.html").is_file():
+        line(f"Report: {directory / 'report.html'}")
+
+
+def _show_faults(metrics: StreamMetrics, console: Console) -> None:
+    from rich.table import Table
+
+    assert metrics.faults is not None
+    table = Table("planted fault", "rel. L2", "largest", "head", "caught by", title="Self-test")
+    for one in metrics.faults.planted:
+        if one.lane is None:
+            table.add_row(one.fault, "-", "-", "-", f"not planted: {one.reason}")
+            continue
+        table.add_row(one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
+    console.print(table)
+
+
+def _row(lane: LaneMetrics) -> tuple[str, ...]:
+    growth = "-" if lane.drift is None else f"{lane.drift.exponent:+.2f}"
+    failed = [gate.gate for gate in lane.gates if gate.verdict == "failed"]
+    warned = [gate.gate for gate in lane.gates if gate.verdict == "warning"]
+    verdict = f"FAILED: {', '.join(failed)}" if failed else f"near: {', '.join(warned)}" if warned else "passed"
+    judged = "" if lane.judged_as == lane.precision else f" (as {lane.judged_as})"
+    return lane.name + judged, *_errors(lane), growth, _head(lane), f"{lane.latency_ms['total']['p50']:.2f}", verdict
+
+
+def _errors(lane: LaneMetrics) -> tuple[str, str]:
+    found = ["-" if error is None else f"{error:.1e}" for error in (lane.rel_l2_p50, lane.rel_l2_max)]
+    return found[0], found[1]
+
+
+def _head(lane: LaneMetrics) -> str:
+    return ", ".join(f"{share:.4f}" for share in lane.head_agreement.values()) or "-"

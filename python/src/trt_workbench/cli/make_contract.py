@@ -1,0 +1,61 @@
+"""`trtw make-contract`: a first contract of a streaming model, from its ONNX file."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from trt_workbench.cli.common import DebugOption, JsonOption, handled, print_json, print_line, stdout_console
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.input_files import refuse_special
+from trt_workbench.system.launcher import task
+from trt_workbench.system.settings import Setting
+
+
+@handled
+def make_contract(
+    model: Annotated[Path, Setting("ONNX model, or TensorRT plan.", argument=True, metavar="MODEL|PLAN")],
+    *,
+    output: Annotated[Path, Setting("Contract to write; an existing file is left alone.", flags="--output -o")],
+    first: Annotated[int | None, Setting("Frames of the first chunk, left context included.", min=1)] = None,
+    later: Annotated[int | None, Setting("Frames of a later chunk, left context included.", min=1)] = None,
+    left_context: Annotated[int | None, Setting("Frames of the chunk before that a chunk begins with.", min=0)] = None,
+    init: Annotated[float | None, Setting("Value of every state before the first chunk.")] = None,
+    batch: Annotated[int | None, Setting("Most streams of a call.", min=1)] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+) -> None:
+    """Write a streaming model's contract, as far as it says.
+
+    What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
+    `past` and `present`, `h` and `hn`) and equal shapes. `check-contract` refuses a contract as long as anything is
+    undecided.
+    """
+    from trt_workbench.engine.documents import write_json
+    from trt_workbench.pipeline.streaming.draft import Known, draft
+    from trt_workbench.pipeline.streaming.model_tensors import read_tensors
+    from trt_workbench.pipeline.streaming.reading import undecided
+
+    if output.exists():
+        raise UsageProblem(
+            f"There is something at the output already, which is left alone; choose another name: {output}"
+        )
+    refuse_special(output)
+    known = Known(first, later, left_context, init, None if batch is None else (1, batch, batch))
+    document = draft(model.stem, read_tensors(model), known)
+    write_json(output, document)
+    left = dict(undecided(document))
+    if as_json:
+        print_json({"contract": str(output), "undecided": left, "state": document["state"]})
+        return
+    say = partial(print_line, stdout_console(quiet=False))
+    for pair in document["state"]:
+        say(f"State: {pair['input']} takes {pair['output']}")
+    if not document["state"]:
+        say("No state was found by names and shapes.")
+    for place, words in left.items():
+        say(f"{place}: {words}")
+    after = task("check-contract", shlex.quote(str(output)), shlex.quote(str(model)))
+    say(f"Contract: {output} ({len(left)} to decide). When nothing is left: {after}")

@@ -1,0 +1,150 @@
+"""`check-contract`: a contract beside its model, and beside what the model does with streams on a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import AUTO, require_backend
+from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.documents import json_values
+from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.contract_holds import invariants, sizes, streams
+from trt_workbench.evaluate.contract_rows import batch, padding
+from trt_workbench.evaluate.contract_settings import ContractSettings
+from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
+from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
+from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.expressions import Uncomputable
+from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
+from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.runs.contract import Check, ContractCheck
+
+STATIC = "documents"
+# The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
+# judged beside their spread.
+_CHECKS: tuple[tuple[str, Callable[[Trial, Found], None]], ...] = (
+    ("invariants", invariants),
+    ("chunk sizes", sizes),
+    ("whole streams", streams),
+    ("reset", reset),
+    ("live state", live),
+    ("state shift", shift),
+    ("invalid part", garbage),
+    ("padding", padding),
+    ("batch", batch),
+    ("memory", memory),
+)
+
+
+def check_contract(
+    settings: ContractSettings, say: Callable[[str], None], note: Callable[[str], None]
+) -> ContractCheck:
+    """Check a contract.
+
+    Args:
+        settings: what is asked for.
+        say: called with the name of each check before it starts.
+        note: called with what a person should know.
+
+    Returns:
+        The document; `passed` is false where a dynamic check failed.
+
+    Raises:
+        Contradictions: the contract contradicts itself or the model.
+        UsageProblem: a file or option cannot be used.
+        ComponentMissing: the backend cannot serve here.
+        DeviceFailure: the device failed or is out of memory.
+    """
+    say(STATIC)
+    contract = read_contract(settings.contract, read_tensors(settings.target))
+    static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
+    if settings.static:
+        return _document(settings, contract, None, None, [static])
+    backend = require_backend(settings.backend, settings.target.suffix, note)
+    if settings.backend == AUTO:
+        note(f"Backend {backend.name} was chosen by auto.")
+    extra: dict[str, Any] = dict(settings.options)
+    if backend.plans:
+        extra.setdefault("device", settings.device)
+        if settings.target.suffix == MODEL_SUFFIX:
+            extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
+        else:
+            extra["trust"] = settings.trust
+    options = SessionOptions(precision=settings.precision, extra=extra, note=note)
+    with backend.load(settings.target, options) as session:
+        trial = Trial(
+            Stepper(contract, session, settings.contract.parent, settings.seed, _given(settings, contract)),
+            settings.chunks,
+            _tolerance(contract, session),
+            settings.seed,
+        )
+        checks = [static, *dynamic_checks(trial, say)]
+        return _document(settings, contract, backend.name, session, checks, trial)
+
+
+def dynamic_checks(trial: Trial, say: Callable[[str], None] = lambda _: None) -> list[Check]:
+    """Run a contract's model and return what was found; `say` is called with the name of each check."""
+    checks: list[Check] = []
+    for name, make in _CHECKS:
+        say(name)
+        found = Found(name)
+        try:
+            make(trial, found)
+        except CannotRun as error:
+            found.add(f"the model refuses what the contract promises it takes: {error}")
+        except Uncomputable as error:
+            found.add(str(error))
+        checks.append(found.check())
+        if name == _CHECKS[0][0] and found.findings and not found.cases:
+            break
+    return checks
+
+
+def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | None:
+    if settings.input is None:
+        return None
+    arrays = load_arrays(settings.input)
+    if len(arrays) != 1:
+        raise UsageProblem(f"--input is one array, this file has {len(arrays)}: {settings.input}")
+    name, signal = contract.signal
+    (array,) = arrays.values()
+    if str(array.dtype) != signal.dtype:
+        raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
+    return {name: array}
+
+
+def _tolerance(contract: Contract, session: Session) -> float:
+    """Return up to which relative L2 tensors count as equal: by the gate of what the session computes in."""
+    ran: Mapping[str, Any] = session.record()["precision_ran"] or {}
+    gates = contract.gates
+    by_type = {"fp32": gates.fp32, "tf32": gates.tf32, "fp16": gates.fp16, "fp64": gates.fp32}
+    limits = [by_type.get(name, gates.bf16).rel_l2_max for name in ran.get("shares") or ("fp32",)]
+    return max((limit for limit in limits if limit is not None), default=1e-5)
+
+
+def _document(
+    settings: ContractSettings,
+    contract: Contract,
+    backend: str | None,
+    session: Session | None,
+    checks: list[Check],
+    trial: Trial | None = None,
+) -> ContractCheck:
+    return ContractCheck(
+        contract=json_values(contract),
+        contract_sha256=hash_file(settings.contract),
+        target={"file": settings.target.name, "sha256": hash_model(settings.target)},
+        backend=backend,
+        session=json_values(session.record(), str) if session else None,
+        precision=settings.precision,
+        seed=settings.seed,
+        tolerance_rel_l2=trial.limit if trial else None,
+        chunks=trial.chunks if trial else 0,
+        checks=tuple(checks),
+        states=tuple(trial.states) if trial else (),
+        passed=all(check.verdict != "failed" for check in checks),
+    )

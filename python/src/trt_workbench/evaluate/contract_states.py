@@ -1,0 +1,156 @@
+"""Whether states carry what they should, are reset, and hold nothing that matters beyond their valid part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trt_workbench.evaluate.contract_steps import Arrays, Step, apart
+from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.pipeline.streaming.parts import State
+from trt_workbench.runs.contract import StateFact
+
+_MOST_MEMORY = 512
+# A state is alive where noise in it moves an output this many times further than a repetition does.
+_ABOVE_REPETITION = 10
+
+
+def reset(trial: Trial, found: Found) -> None:
+    """A stream that comes after another one equals the same stream on a fresh session."""
+    chunks = trial.schedule()
+    first = list(trial.stepper.run(chunks, trial.signal()))
+    for _ in trial.stepper.run(chunks, trial.signal(stream=1000)):
+        pass
+    for step, again in zip(first, trial.stepper.run(chunks, trial.signal()), strict=True):
+        for name, distance in trial.distances(again, step, trial.contract.outputs).items():
+            found.equal(distance, trial.limit, "differs from the same stream before another one", step.chunk, name)
+    trial.floor = found.worst or 0.0
+
+
+def live(trial: Trial, found: Found) -> None:
+    """A state carries something to later outputs, or is declared dead."""
+    if not trial.contract.state:
+        found.reason = "the contract has no state"
+        return
+    chunks = trial.schedule()
+    base = list(trial.stepper.run(chunks, trial.signal()))
+    for pair in trial.contract.state:
+        found.cases += 1
+        fact = _fact(trial, pair, base)
+        trial.states.append(fact)
+        if fact.live and pair.dead:
+            found.add(f"is declared dead and is alive: {fact.reason}", tensor=pair.input)
+        elif not fact.live and not pair.dead and trial.contract.gates.live_state:
+            found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=pair.input)
+
+
+def _fact(trial: Trial, pair: State, base: list[Step]) -> StateFact:
+    def said(live: bool, reason: str) -> StateFact:
+        return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
+
+    seen = [step.inputs[pair.input] for step in base]
+    if all(np.array_equal(seen[0], one, equal_nan=True) for one in seen[1:]):
+        return said(live=False, reason=f"it never leaves its initial value in {len(base)} chunks")
+    others = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
+    watched = others or [name for name in trial.contract.outputs if name != pair.output]
+    for at in sorted({1, len(base) // 2, len(base) - 2} & set(range(1, len(base)))):
+        noisy = _noisy(trial, pair, base[at], seen)
+        if noisy is None:
+            continue
+        held = {one.input: base[at].inputs[one.input] for one in trial.contract.state} | {pair.input: noisy}
+        chunks = [step.chunk for step in base[at:]]
+        for step, plain in zip(trial.stepper.run(chunks, trial.signal(), held), base[at:], strict=False):
+            for name, distance in trial.distances(step, plain, watched).items():
+                if distance > _ABOVE_REPETITION * trial.floor:
+                    return said(
+                        live=True,
+                        reason=f"noise in it before chunk {at} moves {name} in chunk {step.chunk.index} "
+                        f"(relative L2 {distance:.2g})",
+                    )
+    return said(live=False, reason=f"noise in it changes no output up to chunk {base[-1].chunk.index}")
+
+
+def _noisy(trial: Trial, pair: State, step: Step, seen: list[Any]) -> Any:
+    """Return other values for a state: noise of its own spread, or whole numbers that it has elsewhere."""
+    held = step.inputs[pair.input]
+    if held.dtype.kind in "fV":
+        spread = float(np.std(held.astype(np.float64))) or 1.0
+        return (held + spread * trial.rng.standard_normal(held.shape)).astype(held.dtype)
+    given = trial.contract.inputs[pair.input]
+    bounds = [bound.whole(step.values) for bound in getattr(given, "range", None) or ()]
+    choices = [np.full_like(held, bound) for bound in bounds] + seen
+    return next((one for one in choices if one.shape == held.shape and not np.array_equal(one, held)), None)
+
+
+def shift(trial: Trial, found: Found) -> None:
+    """What was in a state before a chunk has moved as its shift says."""
+    pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.moves]
+    if not pairs:
+        found.reason = "no state says by how much it moves (shift.moves)"
+        return
+    for step in trial.stepper.run(trial.schedule(), trial.signal()):
+        for pair in pairs:
+            assert pair.shift
+            assert pair.shift.moves
+            before, after, axis = step.inputs[pair.input], step.outputs[pair.output], pair.shift.axis
+            moved, size = pair.shift.moves.whole(step.values), step.inputs[pair.input].shape[pair.shift.axis]
+            if moved < size and after.shape == before.shape:
+                old, new = np.take(before, range(moved, size), axis), np.take(after, range(size - moved), axis)
+                words = f"does not hold what was there before, moved by {moved}"
+                found.equal(apart(new, old), trial.limit, words, step.chunk, pair.output)
+    if not found.cases:
+        found.reason = "a chunk replaces all of what was there"
+
+
+def garbage(trial: Trial, found: Found) -> None:
+    """Finite values in the invalid part of a state change no output."""
+    pairs = [pair for pair in trial.contract.state if pair.shift and pair.shift.by]
+    if not pairs:
+        found.reason = "no state has an invalid part (shift.by)"
+        return
+    base = list(trial.stepper.run(trial.schedule(), trial.signal()))
+    for step in base:
+        edits: Arrays = {}
+        for pair in pairs:
+            array, mask = step.inputs[pair.input], trial.valid_state(pair, step, step.inputs[pair.input])
+            if mask is not None and not mask.all():
+                spread = max(float(np.std(array.astype(np.float64))), 1.0)
+                noise = (10 * spread * trial.rng.standard_normal(array.shape)).astype(array.dtype)
+                edits[pair.input] = np.where(mask, array, noise)
+        if edits:
+            held = {one.input: step.inputs[one.input] for one in trial.contract.state}
+            dirty = trial.stepper.step(step.chunk, trial.signal(), held | edits)
+            words = f"is changed by what stands in the invalid part of {' and '.join(edits)}"
+            for name, distance in trial.distances(dirty, step, trial.contract.outputs).items():
+                found.equal(distance, trial.limit, words, step.chunk, name)
+    if not found.cases:
+        found.reason = "the states are valid as a whole in every chunk"
+
+
+def memory(trial: Trial, found: Found) -> None:
+    """A state of finite memory is forgotten after as many chunks as the contract says."""
+    memory = trial.contract.chunking.memory
+    if memory is None or memory.chunks is None:
+        found.reason = "the contract names no finite memory"
+        return
+    later = next(trial.contract.chunks(trial.contract.chunking.first.hop)).model_copy(
+        update={"size": trial.contract.chunking.later.size}
+    )
+    horizon = memory.chunks.whole(trial.contract.chunk_values(later, trial.stepper.streams, **trial.stepper.others))
+    if not 0 <= horizon <= _MOST_MEMORY:
+        found.reason = f"{horizon} chunks are more than the {_MOST_MEMORY} that are tried"
+        return
+    chunks = list(trial.contract.chunks(trial.frames(horizon + 4)))
+    trial.chunks = max(trial.chunks, len(chunks))
+    base = list(trial.stepper.run(chunks, trial.signal(chunks)))
+    held = {pair.input: base[2].inputs[pair.input] for pair in trial.contract.state}
+    for pair in trial.contract.state:
+        if held[pair.input].dtype.kind in "fV":
+            held[pair.input] = _noisy(trial, pair, base[2], [])
+    watched = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
+    for step in trial.stepper.run(chunks[2:], trial.signal(chunks), held):
+        if step.chunk.index >= 2 + horizon:
+            words = f"still holds something of a state {step.chunk.index - 2} chunks before"
+            for name, distance in trial.distances(step, base[step.chunk.index], watched).items():
+                found.equal(distance, trial.limit, words, step.chunk, name)

@@ -1,0 +1,208 @@
+"""Chunks of a stream, run one after the other on a session as a contract says, and how their tensors are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trt_workbench.backends.base import Session
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.expressions import Expression
+from trt_workbench.pipeline.streaming.feeding import fitted, numpy_type
+from trt_workbench.pipeline.streaming.parts import Chunk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Arrays = dict[str, Any]
+
+
+class CannotRun(Exception):
+    """The model refused inputs that the contract promises."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One chunk that ran.
+
+    Attributes:
+        chunk: which one.
+        values: of all symbols.
+        inputs: arrays by name.
+        outputs: arrays by name.
+    """
+
+    chunk: Chunk
+    values: Mapping[str, int]
+    inputs: Arrays
+    outputs: Arrays
+
+
+class Stepper:
+    """Runs chunks of a contract's model.
+
+    Attributes:
+        contract: it.
+        streams: rows of a call, unless another number is asked for: the fewest that a profile takes.
+        others: values of the free symbols besides time and batch.
+    """
+
+    def __init__(self, contract: Contract, session: Session, folder: Path, seed: int, given: Arrays | None) -> None:
+        """Take a session.
+
+        Args:
+            contract: what it is run by.
+            session: the loaded model.
+            folder: where the contract's files lie.
+            seed: of random signals.
+            given: a signal of the user's own, by name; None for random ones.
+        """
+        self.contract, self._session, self._folder, self._seed, self._given = contract, session, folder, seed, given
+        first, later = contract.chunking.first.size, contract.chunking.later.size
+        time, batch = contract.time_symbol, contract.batch_symbol
+        profiles = sorted(contract.profiles, key=lambda one: -one.covers({time: first}) - one.covers({time: later}))
+        fewest = [one.symbols[batch][0] for one in profiles if batch and one.covers({time: later})]
+        self.streams = min(fewest, default=1)
+        self.others = {name: best for name, (_, best, _) in profiles[0].symbols.items() if name not in (time, batch)}
+        axis = contract.signal[1].batch_axis
+        if batch is None and axis is not None:
+            self.streams = contract.signal[1].shape[axis].whole(contract.values({**self.others, time: later}))
+
+    def signal(self, frames: int, stream: int = 0, streams: int | None = None) -> NDArray[Any]:
+        """Return signals of `frames` frames: of each number `stream`, `stream` + 1, … its own, row by row."""
+        name, tensor = self.contract.signal
+        count, axis = streams or self.streams, tensor.batch_axis
+        chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
+        shape = list(self.contract.shape(name, self.contract.chunk_values(chunk, count, **self.others)))
+        shape[tensor.time_axis] = frames
+        if self._given is not None:
+            return self._from_given(name, shape, tensor.time_axis, axis, stream)
+        dtype = numpy_type(tensor.dtype)
+        if dtype.kind not in "fV":
+            raise UsageProblem(f"A random signal is one of real numbers, {name} is {dtype}; pass one with --input.")
+        if axis is None:
+            return self._drawn(shape, stream).astype(dtype)
+        row = [1 if place == axis else size for place, size in enumerate(shape)]
+        return np.concatenate([self._drawn(row, stream + index) for index in range(count)], axis).astype(dtype)
+
+    def _drawn(self, shape: Sequence[int], stream: int) -> NDArray[np.float32]:
+        # frame by frame in time, so that a longer signal begins like a shorter one
+        time = self.contract.signal[1].time_axis
+        drawn = np.random.default_rng([self._seed, stream]).standard_normal(
+            (shape[time], *shape[:time], *shape[time + 1 :]), dtype=np.float32
+        )
+        return np.moveaxis(drawn, 0, time)
+
+    def _from_given(self, name: str, shape: list[int], time: int, axis: int | None, stream: int) -> NDArray[Any]:
+        given = (self._given or {})[name]
+        if axis is not None and given.ndim == len(shape) - 1:
+            given = np.expand_dims(given, axis)
+        wanted = [size for place, size in enumerate(shape) if place not in (time, axis)]
+        if (
+            given.ndim != len(shape)
+            or not given.shape[time]
+            or wanted != [size for place, size in enumerate(given.shape) if place not in (time, axis)]
+        ):
+            raise UsageProblem(
+                f"--input is {list(given.shape)}, the contract's {name} for {shape[time]} frames {shape}."
+            )
+        # streams differ in where they begin; a short signal is repeated
+        frames = np.arange(shape[time]) + stream * 37
+        part: NDArray[Any] = np.take(given, frames % given.shape[time], time)
+        return part if axis is None else np.take(part, np.arange(shape[axis]) % part.shape[axis], axis)
+
+    def initial(self, chunk: Chunk, streams: int | None = None) -> Arrays:
+        """Return the state before the first chunk."""
+        return self.contract.initial_state(self._values(chunk, streams), self._folder)
+
+    def step(self, chunk: Chunk, signal: NDArray[Any], state: Arrays, edits: Arrays | None = None) -> Step:
+        """Run one chunk.
+
+        Args:
+            chunk: which one.
+            signal: the whole stream.
+            state: what the state inputs hold.
+            edits: inputs to put in place of those that follow from the stream.
+
+        Raises:
+            CannotRun: the model refused it.
+        """
+        axis = self.contract.signal[1].batch_axis
+        values = self._values(chunk, None if axis is None else signal.shape[axis])
+        inputs = {**self.contract.feed(chunk, signal, values), **state, **(edits or {})}
+        try:
+            outputs = self._session.run(fitted(inputs, self._session.inputs))
+        except UsageProblem as error:
+            raise CannotRun(str(error)) from error
+        wanted = {name: numpy_type(tensor.dtype) for name, tensor in self.contract.outputs.items()}
+        return Step(chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted})
+
+    def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[Step]:
+        """Yield the chunks of a stream, its state fed back; from the initial one unless another is given."""
+        axis = self.contract.signal[1].batch_axis
+        held = state or self.initial(chunks[0], None if axis is None else signal.shape[axis])
+        for chunk in chunks:
+            step = self.step(chunk, signal, held)
+            yield step
+            held = self.contract.next_state(step.outputs)
+
+    def _values(self, chunk: Chunk, streams: int | None) -> dict[str, int]:
+        return self.contract.chunk_values(chunk, streams or self.streams, **self.others)
+
+
+def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[dict[str, Any]]:
+    """Return for every row of a call what expressions may name: symbols, the chunk's numbers, tensors of one entry."""
+    arrays = {**step.inputs, **step.outputs}
+    counts = {
+        name: arrays[name].shape[axis]
+        for name in contract.tensors
+        if name in arrays and (axis := contract.batch_axis(name)) is not None and axis < arrays[name].ndim
+    }
+    rows = []
+    for row in range(max(counts.values(), default=1)):
+        known: dict[str, Any] = {**step.values, **step.chunk.names}
+        for name in names & arrays.keys():
+            flat = arrays[name].reshape(-1)
+            known[name] = flat[row if name in counts and len(flat) > row else 0].item() if len(flat) else 0
+        rows.append(known)
+    return rows
+
+
+def valid_part(array: NDArray[Any], axis: int, lengths: Sequence[int], batch: int | None, at: str) -> NDArray[np.bool_]:
+    """Return which entries of an array are valid: of each row, so many of an axis at its start or end."""
+    size = array.shape[axis]
+    places = np.arange(size)
+    mask = np.zeros(array.shape, bool)
+    for row, length in enumerate(lengths):
+        chosen = places < length if at == "start" else places >= size - length
+        where: list[Any] = [slice(None)] * array.ndim
+        if batch is not None:
+            where[batch] = slice(row, row + 1)
+        mask[tuple(where)] |= chosen.reshape([-1 if place == axis else 1 for place in range(array.ndim)])
+    return mask
+
+
+def lengths_by(expression: Expression, contract: Contract, step: Step) -> list[int]:
+    """Return a length by row."""
+    return [max(0, int(expression(known))) for known in row_values(contract, step, expression.names)]
+
+
+def apart(one: NDArray[Any], other: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> float:
+    """Return the relative L2 distance of two arrays that should be equal; infinity where they cannot be compared."""
+    if one.shape != other.shape:
+        return float("inf")
+    if mask is not None:
+        one, other = one[mask], other[mask]
+    if one.dtype.kind not in "fV":
+        return 0.0 if np.array_equal(one, other) else float("inf")
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    if np.array_equal(a, b, equal_nan=True):
+        return 0.0
+    size = max(float(np.linalg.norm(b)), 1e-30)
+    found = float(np.linalg.norm(a - b)) / size
+    return found if np.isfinite(found) else float("inf")

@@ -1,0 +1,158 @@
+"""The faults that a runner of streams can have, planted between a chunk's outputs and the next one's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trt_workbench.pipeline.streaming.contract import Contract
+
+State = dict[str, NDArray[Any]]
+_GAIN = 1 / 30_000
+
+
+class Update(NamedTuple):
+    """What happens to the state after a chunk: the one it left, the one it was fed, and that of a stream's start."""
+
+    chunk: int
+    now: State
+    before: State
+    initial: State
+
+
+Alter = Callable[[Update], State]
+"""Says what the next chunk is fed."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that can be planted. `reason` says why it cannot in this model; None where it can.
+
+    Attributes:
+        name: short, for tables.
+        text: what the runner does wrong.
+        alter: plants it; a new one for each stream.
+    """
+
+    name: str
+    text: str
+    alter: Alter | None
+    reason: str = ""
+
+
+def faults(contract: Contract, chunks: int) -> list[Fault]:
+    """Return every fault, for a stream of so many chunks; what happens once happens in the middle."""
+    live = {pair.input: pair for pair in contract.state if not pair.dead}
+    floats = [name for name in live if contract.inputs[name].dtype.startswith(("float", "bfloat"))]
+    lengths = [name for name in live if contract.inputs[name].dtype.startswith("int")]
+    middle = chunks // 2
+    shifted = next((name for name in floats if (shift := live[name].shift) and shift.by is None), None)
+    shifted = shifted or next((name for name in floats if live[name].shift), None)
+    layers = _layer_axes(contract, floats)
+
+    def where(condition: object, reason: str, alter: Alter) -> tuple[Alter | None, str]:
+        return (alter, "") if condition else (None, reason)
+
+    no_state, no_floats = "the contract has no live state", "no live state holds floats"
+    no_lengths = "no live state holds whole numbers"
+    rows: list[tuple[str, str, tuple[Alter | None, str]]] = [
+        ("stale state", "the state is never written", where(live, no_state, _stale)),
+        ("buffers not swapped", "each chunk reads the state of two chunks ago", where(live, no_state, _late())),
+        ("lengths stuck", "lengths stay what they were at the start", where(lengths, no_lengths, _stuck(lengths))),
+        ("length one short", "lengths are one too small", where(lengths, no_lengths, _short(lengths))),
+        (
+            "off by one",
+            f"{shifted} is moved by one frame",
+            where(shifted, "no live state has an axis along which it shifts", _rolled(contract, shifted)),
+        ),
+        (
+            "layers swapped",
+            "two layers read each other's state",
+            where(layers, "no axis of layers is common to the states", _swapped(layers)),
+        ),
+        ("update lost", f"the update after chunk {middle} is lost", where(live, no_state, _lost(middle))),
+        ("creeping gain", "state is scaled by 1 + chunk/30000", where(floats, no_floats, _gain(floats))),
+        (
+            "NaN",
+            f"one number of the state becomes NaN after chunk {middle}",
+            where(floats, no_floats, _nan(floats, middle)),
+        ),
+    ]
+    return [Fault(name, text, alter, reason) for name, text, (alter, reason) in rows]
+
+
+def _stale(update: Update) -> State:
+    return update.initial
+
+
+def _late() -> Alter:
+    kept: list[State] = []
+
+    def alter(update: Update) -> State:
+        kept.append(update.now)
+        return kept.pop(0) if len(kept) > 1 else update.initial
+
+    return alter
+
+
+def _stuck(names: list[str]) -> Alter:
+    return lambda update: {**update.now, **{name: update.initial[name] for name in names}}
+
+
+def _short(names: list[str]) -> Alter:
+    return lambda update: {**update.now, **{name: np.maximum(update.now[name] - 1, 0) for name in names}}
+
+
+def _rolled(contract: Contract, name: str | None) -> Alter:
+    axes = {pair.input: pair.shift.axis for pair in contract.state if pair.shift and pair.input == name}
+    return lambda update: {**update.now, **{name: np.roll(update.now[name], 1, axis) for name, axis in axes.items()}}
+
+
+def _swapped(axes: Mapping[str, int]) -> Alter:
+    def alter(update: Update) -> State:
+        order = {name: [1, 0, *range(2, update.now[name].shape[axis])] for name, axis in axes.items()}
+        return {**update.now, **{name: np.take(update.now[name], order[name], axis) for name, axis in axes.items()}}
+
+    return alter
+
+
+def _lost(chunk: int) -> Alter:
+    return lambda update: update.before if update.chunk == chunk else update.now
+
+
+def _gain(names: list[str]) -> Alter:
+    def alter(update: Update) -> State:
+        gain = 1 + update.chunk * _GAIN
+        return {**update.now, **{name: (update.now[name] * gain).astype(update.now[name].dtype) for name in names}}
+
+    return alter
+
+
+def _nan(names: list[str], chunk: int) -> Alter:
+    def alter(update: Update) -> State:
+        if update.chunk != chunk:
+            return update.now
+        spoilt = update.now[names[0]].copy()
+        spoilt.flat[-1] = np.nan  # the newest frame lies at the end
+        return {**update.now, names[0]: spoilt}
+
+    return alter
+
+
+def _layer_axes(contract: Contract, names: list[str]) -> dict[str, int]:
+    """Return by state the axis of its layers: one of the same size in all of them that is neither batch nor time."""
+    shifts = {pair.input: pair.shift.axis for pair in contract.state if pair.shift}
+    found: dict[str, dict[str, int]] = {}
+    for name in names:
+        sizes = list(enumerate(contract.inputs[name].shape))[:-1]  # the innermost one holds units
+        apart = (contract.batch_axis(name), shifts.get(name))
+        for axis, size in sizes:
+            if axis not in apart:
+                found.setdefault(size.text, {}).setdefault(name, axis)
+    common = [axes for size, axes in found.items() if len(axes) == len(names) and size != "1"]
+    # the first one: states have layers outermost
+    return min(common, key=lambda axes: sum(axes.values()), default={}) if names else {}

@@ -1,0 +1,247 @@
+"""What `eval-stream` runs: contract, target in each precision and mode, and the reference."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.registry import backend_names, require_backend
+from trt_workbench.engine.hashing import hash_file, hash_model
+from trt_workbench.engine.manifest import read_manifest
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.evaluate.stream_fixed import write_fixed
+from trt_workbench.evaluate.stream_input import Stream
+from trt_workbench.evaluate.stream_reference import LiveReference, RecordedReference, contract_hash
+from trt_workbench.evaluate.stream_settings import DEVICE, StreamSettings
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
+from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
+from trt_workbench.system.launcher import task
+from trt_workbench.verify.opening import own_model
+
+Say = Callable[[str], None]
+
+
+class OpenedStream:
+    """The sessions of an evaluation. A context manager that closes them.
+
+    Attributes:
+        settings: what is asked for.
+        target: the model or plan.
+        is_embedded: whether it is the embedded encoder, or a plan that was built from it.
+        contract: of the model.
+        contract_path: its file.
+        backend: that executes the target.
+        recorded: the reference, where it is an earlier run's.
+    """
+
+    def __init__(self, settings: StreamSettings, say: Say) -> None:
+        """Read the contract and open the reference; sessions of the target are opened when they are asked for.
+
+        Raises:
+            UsageProblem: a file cannot be used, contract and model contradict one another, or the reference is of
+                another model.
+            ComponentMissing: a backend cannot serve here.
+        """
+        self.settings, self._say = settings, say
+        self.target = settings.target or embedded_model(ENCODER)
+        if not self.target.is_file():
+            raise UsageProblem(f"The model or engine does not exist: {self.target}")
+        self._graph = settings.model or own_model(self.target)
+        self._model_sha256 = self._graph_hash()
+        self.is_embedded = self._model_sha256 == hash_model(embedded_model(ENCODER))
+        self.contract_path = self._contract_path()
+        self.contract: Contract = read_contract(self.contract_path, read_tensors(self.target))
+        backend = require_backend(settings.backend, self.target.suffix, say)
+        self.backend = backend.name
+        for precision in settings.precision:
+            backend.check_precision(precision)
+        if DEVICE in settings.mode:
+            self._check_device_mode(backend.state)
+        self.recorded = self._record()
+        self._sessions: dict[tuple[str, bool], Session] = {}
+        self._records: dict[int, dict[str, Any]] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._reference = None if self.recorded else self._open_reference()
+
+    @property
+    def is_compared_with_itself(self) -> bool:
+        """Whether the reference is the same file on the same backend."""
+        return self.settings.reference == self.backend and self._graph == self.target
+
+    def session(self, precision: str, *, on_device: bool = False) -> Session:
+        """Return the target's session of a precision; with its state on the device where that is asked for."""
+        key = (precision, on_device)
+        if key not in self._sessions:
+            backend = require_backend(self.backend, self.target.suffix)
+            extra = self.settings.backend_options(plans=backend.plans, is_plan=self.target.suffix != MODEL_SUFFIX)
+            if on_device:
+                extra["state"] = {pair.output: pair.input for pair in self.contract.state}
+            options = SessionOptions(precision=precision, extra=extra, shapes=self._shapes(), note=self._say)
+            self._sessions[key] = backend.load(self._loaded(), options)
+        return self._sessions[key]
+
+    def reference(self, initial: dict[str, NDArray[Any]]) -> LiveReference | RecordedReference:
+        """Return the reference at the start of a stream."""
+        if self.recorded:
+            return self.recorded.begin(self.contract, initial)
+        assert self._reference is not None
+        return LiveReference(self._reference, self.contract, initial)
+
+    def record(self, session: Session) -> dict[str, Any]:
+        """Return what a session of the target is, as JSON values."""
+        return self._records.setdefault(id(session), session.record())
+
+    def model_record(self) -> dict[str, Any]:
+        """Return which model it is."""
+        model = {"path": str(self.target), "sha256": hash_file(self.target), "size_bytes": self.target.stat().st_size}
+        return {**model, "graph_sha256": self._model_sha256, "embedded": self.is_embedded}
+
+    def reference_record(self) -> dict[str, Any]:
+        """Return what the target was compared with."""
+        if self.recorded:
+            index = self.recorded.index
+            return {
+                "name": f"record of {index.reference}",
+                "graph_sha256": index.model_sha256,
+                "provenance": index.provenance,
+                "record_sha256": index.sha256,
+            }
+        assert self._reference is not None
+        provenance = self._reference.record()
+        return {"name": self.settings.reference, "graph_sha256": self._model_sha256, "provenance": provenance}
+
+    def record_facts(self, stream: Stream) -> dict[str, Any]:
+        """Return what a record of the reference says of itself."""
+        made_by = self.reference_record()
+        return {
+            "model_sha256": made_by["graph_sha256"],
+            "contract_sha256": contract_hash(self.contract),
+            "reference": made_by["name"],
+            "provenance": made_by["provenance"],
+            "input": dict(stream.record),
+            "chunk": self.settings.chunk,
+        }
+
+    def close(self) -> None:
+        """Close every session."""
+        while self._sessions:
+            self._sessions.popitem()[1].close()
+        if self._reference:
+            self._reference.close()
+        if self._folder:
+            self._folder.cleanup()
+
+    def __enter__(self) -> OpenedStream:
+        """Return the sessions."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close them."""
+        self.close()
+
+    def _loaded(self) -> Path:
+        """Return the file that sessions load: where state stays on the device, a copy with its sizes as numbers."""
+        if DEVICE not in self.settings.mode or self.target.suffix != MODEL_SUFFIX:
+            return self.target
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="trtw-stream-")
+            write_fixed(self.target, self.contract, Path(self._folder.name))
+        return Path(self._folder.name) / self.target.name
+
+    def _graph_hash(self) -> str | None:
+        """Return the hash of the ONNX model that the target is, or was built from; None where nothing tells it."""
+        if self._graph:
+            return hash_model(self._graph)
+        manifest = read_manifest(self.target)
+        return manifest.model.sha256 if manifest else None
+
+    def _contract_path(self) -> Path:
+        if self.settings.contract:
+            return self.settings.contract
+        if not self.is_embedded:
+            raise UsageProblem(
+                f"A streaming model needs its contract (--contract); {task('make-contract')} writes a first one "
+                f"for {self.target}"
+            )
+        return embedded_contract()
+
+    def _check_device_mode(self, keeps_state: bool) -> None:
+        if not keeps_state:
+            raise UsageProblem(
+                f"Backend {self.backend} keeps no state on a device, so it has no mode device; leave it out of "
+                "--mode, or use trt or ort-cuda."
+            )
+        if not self.contract.state:
+            raise UsageProblem(f"The contract has no state that could stay on the device: {self.contract_path}")
+        if any(pair.init != 0.0 for pair in self.contract.state):
+            raise UsageProblem(
+                "State on a device starts from zeros, and the contract says another initial value; leave device out of "
+                f"--mode: {self.contract_path}"
+            )
+
+    def _record(self) -> RecordedReference | None:
+        asked = self.settings.reference
+        if asked in backend_names():
+            return None
+        if not Path(asked).is_dir():
+            require_backend(asked, MODEL_SUFFIX)  # says what there is
+        if self.settings.input is not None:
+            raise UsageProblem("A record brings its own stream; leave out --input, or name a backend with --reference.")
+        if self.settings.record:
+            raise UsageProblem("A record is there already; leave out --record, or name a backend with --reference.")
+        record = RecordedReference(Path(asked))
+        if self._model_sha256 != record.index.model_sha256:
+            raise UsageProblem(
+                f"The record is of another model ({record.index.model_sha256[:12]}); name its own with --model, or "
+                f"record again: {self._graph or self.target}"
+            )
+        if contract_hash(self.contract) != record.index.contract_sha256:
+            raise UsageProblem(
+                "The record was made by a contract with other tensors, states or chunks; record it again, or pass that "
+                f"one: {self.contract_path}"
+            )
+        if record.index.chunk != self.settings.chunk:
+            said = "the contract's" if record.index.chunk is None else f"--chunk {record.index.chunk}"
+            raise UsageProblem(f"The record has chunks of another size ({said}): {asked}")
+        return record
+
+    def _open_reference(self) -> Session:
+        asked = self.settings.reference
+        if self._graph is None:
+            raise UsageProblem(
+                f"The model of the plan is not at hand; name it with --model, or pass a record: {self.target}"
+            )
+        try:
+            return require_backend(asked, MODEL_SUFFIX).load(self._graph, SessionOptions())
+        except WorkbenchError as error:
+            raise type(error)(
+                f"The reference {asked} cannot be opened; choose another with --reference. {error}"
+            ) from error
+
+    def _shapes(self) -> Profile | None:
+        """Return the ranges that an engine is built for: the first profile that takes all chunks, at one stream."""
+        sizes = (
+            [self.settings.chunk]
+            if self.settings.chunk
+            else [self.contract.chunking.first.size, self.contract.chunking.later.size]
+        )
+        time = self.contract.time_symbol
+        fits = [one for one in self.contract.profiles if all(one.covers({time: size}) for size in sizes)]
+        if not fits or self.target.suffix != MODEL_SUFFIX:
+            return None
+        tensors = read_tensors(self._loaded()).inputs
+        ranges = self.contract.engine_profile(fits[0]).shapes
+        # an engine has ranges of what is dynamic in its model alone
+        dynamic = {
+            name for name, one in tensors.items() if not all(isinstance(dim, int) for dim in one.shape or (None,))
+        }
+        ranges = {name: sizes for name, sizes in ranges.items() if name in dynamic}
+        return Profile(shapes=ranges) if ranges else None

@@ -1,0 +1,89 @@
+"""What `eval-stream` can be asked for, as settings with their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from trt_workbench.errors import UsageProblem, did_you_mean
+from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust
+
+FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
+MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
+RANDOM, CODE = "random", "code"
+
+
+def _several(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageProblem(f"{option} takes different names with commas between them, not {text!r}.")
+    return names
+
+
+def read_modes(option: str, text: str) -> tuple[str, ...]:
+    """Return the modes of a list with commas, in their own order. Raises UsageProblem for another name."""
+    names = _several(option, text)
+    for name in names:
+        if name not in MODES:
+            raise UsageProblem(f"{option} has no mode {name!r}; {did_you_mean(name, MODES)}")
+    return tuple(mode for mode in MODES if mode in names)
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What is run on which stream, beside what, and by which gates."""
+
+    target: Annotated[
+        Path | None,
+        Setting("ONNX model or TensorRT plan; the embedded encoder by default.", argument=True, metavar="[MODEL|PLAN]"),
+    ] = None
+    contract: Annotated[Path | None, Setting("Contract of the model (`make-contract` writes a first one).")] = None
+    backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
+    precision: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Precisions that the backend is asked for, such as fp32,fp16.", kind=str, read=_several, default="fp32"
+        ),
+    ] = ("fp32",)
+    mode: Annotated[
+        tuple[str, ...],
+        Setting(
+            "functional: the reference's state is fed in; closed-loop: the target's own; device: it stays there.",
+            kind=str,
+            read=read_modes,
+            default=f"{FUNCTIONAL},{CLOSED_LOOP}",
+        ),
+    ] = (FUNCTIONAL, CLOSED_LOOP)
+    reference: Annotated[str, Setting("Reference: ort-cpu, torch, or the run directory of a --record.")] = "ort-cpu"
+    model: Annotated[
+        Path | None, Setting("ONNX model for the reference; the target's own, or its plan's, by default.")
+    ] = None
+    # None for the code that the embedded encoder reads, or for random features.
+    input: Annotated[
+        str | None,
+        Setting("FILE.npy of features, FILE.wav, random, or code (the embedded encoder's own; its default)."),
+    ] = None
+    chunks: Annotated[int, Setting("Chunks of the stream.", min=1, max=200_000)] = 300
+    chunk: Annotated[
+        int | None, Setting("Frames of a chunk, left context included; the contract's by default.", min=1)
+    ] = None
+    gates: Annotated[
+        Literal["contract", "checklist"],
+        Setting("Limits: the contract's (defaults by precision), or the checklist's absolute ones."),
+    ] = "contract"
+    faults: Annotated[bool, Setting("Plant known faults in the loop and show which gate catches each.")] = False
+    record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
+    options: BackendOptions = field(default_factory=dict)
+    trust: Trust = False
+    device: Device = 0
+    seed: Seed = 0
+
+    def backend_options(self, *, plans: bool, is_plan: bool) -> dict[str, Any]:
+        """Return the backend's options with what belongs to engines."""
+        found: dict[str, Any] = dict(self.options)
+        if plans:
+            found["device"] = self.device
+        if plans and is_plan:
+            found["trust"] = self.trust
+        return found

@@ -1,0 +1,162 @@
+"""What a model file, or the folder of a language model, is: read, never run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.backends.partitions import PartitionRequest, find_partitions
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.onnxtools.graph_types import read_precision
+from trt_workbench.onnxtools.llm_directory import examine_llm_directory
+from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, checked_on_error, read_model
+from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, ModelTensor, examine_model
+from trt_workbench.onnxtools.proto import STANDARD, operator_name
+from trt_workbench.pipeline.families import recognise
+from trt_workbench.system.input_files import open_regular, parse_json
+
+# Names of nodes that are listed of an operator; the rest is counted.
+_NAMED = 5
+_LONGEST_HEADER = 100_000_000  # bytes, safetensors' own limit
+_COUNTERS = ("INT64", "INT32", "UINT64", "UINT32", "BOOL", "STRING", "UNDEFINED")
+
+
+def model_facts(path: Path) -> dict[str, Any]:
+    """Return what an ONNX file says of itself; docs/guides/inspect.md describes the keys.
+
+    Raises:
+        UsageProblem: the file is absent or no sound ONNX, or its external data does not fit.
+    """
+    facts, model = examine_model(path), read_model(path)
+    with checked_on_error(path):
+        return _facts(path, facts, model)
+
+
+def _facts(path: Path, facts: ModelFacts, model: onnx.ModelProto) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "kind": "model",
+        "model": str(path),
+        "sha256": hash_model(path),
+        "size_bytes": sum(file.stat().st_size for file in (path, *facts.external_files)),
+        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
+        "ir_version": model.ir_version,
+        "opset": facts.opset,
+        "other_opsets": {entry.domain: entry.version for entry in model.opset_import if entry.domain not in STANDARD},
+        "inputs": [_tensor(tensor) for tensor in facts.inputs],
+        "outputs": [_tensor(tensor) for tensor in facts.outputs],
+        "detector": _detector(facts),
+        "precision": read_precision(path).document(),
+        "quantizers": {name: facts.operators[name] for name in sorted(QUANTIZERS & facts.operators.keys())},
+        "parameters": _parameters(model),
+        "nodes": sum(facts.operators.values()),
+        "operators": dict(sorted(facts.operators.items(), key=lambda one: (-one[1], one[0]))),
+        "tensorrt": _refused(path, model),
+        "external_files": [
+            {"file": name, "size_bytes": file.stat().st_size}
+            for name, file in zip(facts.external_locations, facts.external_files, strict=True)
+        ],
+        "metadata": facts.metadata,
+    }
+
+
+def language_model_facts(folder: Path) -> dict[str, Any]:
+    """Return what the folder of a causal language model says of itself; docs/guides/inspect.md describes the keys.
+
+    Raises:
+        UsageProblem: as `examine_llm_directory`, or a file of weights is damaged.
+        ComponentMissing: as `examine_llm_directory`.
+    """
+    found = examine_llm_directory(folder)
+    elements: dict[str, int] = {}
+    for file in found.weights:
+        for dtype, count in _stored(file):
+            elements[dtype] = elements.get(dtype, 0) + count
+    return {
+        "schema_version": 1,
+        "kind": "language model",
+        "model": str(folder),
+        "architecture": found.model_type,
+        "layers": found.layers,
+        "vocabulary": found.vocabulary,
+        "positions": found.positions,
+        "parameters": sum(elements.values()),
+        "parameters_by_type": elements,
+        "tokenizer": found.has_tokenizer,
+        "brings_code": found.brings_code,
+        "weights": [{"file": file.name, "size_bytes": file.stat().st_size} for file in found.weights],
+    }
+
+
+def _tensor(tensor: ModelTensor) -> dict[str, Any]:
+    shape = None if tensor.shape is None else list(tensor.shape)
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": shape}
+
+
+def _detector(facts: ModelFacts) -> dict[str, Any]:
+    """Return the family with what it makes of the model, or why there is none."""
+    inputs, outputs = ([_spec(tensor) for tensor in group] for group in (facts.inputs, facts.outputs))
+    try:
+        family = recognise(inputs, outputs, facts.metadata)
+        transform = family.transform()
+    except (UsageProblem, ComponentMissing) as problem:
+        return {"family": None, "reason": str(problem)}
+    return {
+        "family": family.name,
+        "classes": family.class_count,
+        "names": list(family.names) if family.names else None,
+        "input_size": [transform.height, transform.width],
+    }
+
+
+def _spec(tensor: ModelTensor) -> TensorSpec:
+    shape = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
+    return TensorSpec(tensor.name, tensor.dtype, shape)
+
+
+def _parameters(model: onnx.ModelProto) -> int:
+    """Return how many numbers the file holds that are no counters, such as shapes and indices."""
+    counters = {onnx.TensorProto.DataType.Value(name) for name in _COUNTERS}
+    held = (tensor for tensor in all_tensors(model, all_graphs(model)) if tensor.data_type not in counters)
+    return sum(math.prod(tensor.dims) for tensor in held)
+
+
+def _refused(path: Path, model: onnx.ModelProto) -> dict[str, Any]:
+    """Return the operators that TensorRT leaves out, as far as its parser's documents tell, and the basis of that."""
+    found = find_partitions(PartitionRequest(path, "ort-trt", predict=True))
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for node in found.nodes:
+        if node.reason:
+            nodes.setdefault((node.operator, node.reason), []).append(node.name)
+    rows = [
+        {"operator": operator, "reason": reason, "nodes": len(names), "named": names[:_NAMED]}
+        for (operator, reason), names in nodes.items()
+    ]
+    return {"basis": found.basis, "refused": rows, "nodes_inside_others": _inner(model)}
+
+
+def _inner(model: onnx.ModelProto) -> int:
+    """Return how many nodes lie in subgraphs and functions, of which nothing is predicted."""
+    graphs: Iterable[onnx.GraphProto] = list(all_graphs(model))[1:]
+    inside = [operator_name(node) for graph in graphs for node in graph.node]
+    return len(inside) + sum(len(function.node) for function in model.functions)
+
+
+def _stored(file: Path) -> Iterable[tuple[str, int]]:
+    """Yield type and elements of every tensor of a safetensors file, by its header."""
+    with open_regular(file) as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        text = opened.read(min(length, _LONGEST_HEADER))
+    try:
+        header = parse_json(text)
+        for name, entry in header.items():
+            if name != "__metadata__":
+                yield str(entry["dtype"]), math.prod(int(size) for size in entry["shape"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageProblem(f"The header of the weights is damaged ({error}): {file}") from error

@@ -1,0 +1,86 @@
+"""The arrays that a chunk of a stream is fed with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.streaming.expressions import Expression
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trt_workbench.pipeline.streaming.contract import Contract
+    from trt_workbench.pipeline.streaming.parts import Chunk, State
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """Return the dtype that arrays of a contract's `dtype` have."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        name = ml_dtypes.bfloat16
+    found: np.dtype[Any] = np.dtype(name)
+    return found
+
+
+def initial_value(contract: Contract, pair: State, values: Mapping[str, int], folder: Path | None) -> NDArray[Any]:
+    """Return what a state input holds before the first chunk.
+
+    Raises:
+        UsageProblem: the file of an initial value cannot be read, or does not fit.
+    """
+    tensor, shape = contract.inputs[pair.input], contract.shape(pair.input, values)
+    dtype = numpy_type(tensor.dtype)
+    if isinstance(pair.init, Expression):
+        return np.full(shape, pair.init.whole(values), dtype)
+    if isinstance(pair.init, float):
+        return np.full(shape, pair.init, dtype)
+    path = (folder or Path()) / pair.init.file
+    arrays = load_arrays(path)
+    if len(arrays) != 1:
+        raise UsageProblem(f"The initial value of {pair.input} is one array, this file has {len(arrays)}: {path}")
+    (array,) = arrays.values()
+    axis = contract.batch_axis(pair.input)
+    if axis is not None and array.ndim == len(shape) - 1:
+        array = np.expand_dims(array, axis)
+    wanted = tuple(1 if place == axis else size for place, size in enumerate(shape))
+    if array.shape not in (wanted, shape) or array.dtype != dtype:
+        raise UsageProblem(
+            f"The initial value of {pair.input} is {array.dtype} {list(array.shape)}, "
+            f"the contract says {dtype} {list(wanted)}: {path}"
+        )
+    return np.broadcast_to(array, shape).copy()
+
+
+def chunk_inputs(
+    contract: Contract, chunk: Chunk, signal: NDArray[Any], values: Mapping[str, int]
+) -> dict[str, NDArray[Any]]:
+    """Return every input of a chunk but the states; `signal` is the whole stream."""
+    name, tensor = contract.signal
+    axis = tensor.time_axis
+    frames = range(chunk.start - chunk.left_context, chunk.start + chunk.new)
+    part = np.take(signal, range(max(frames.start, 0), frames.stop), axis)
+    missing = [(0, 0)] * part.ndim
+    missing[axis] = (max(-frames.start, 0), chunk.hop - chunk.new)
+    dtype = numpy_type(tensor.dtype)
+    found = {name: np.pad(part, missing, constant_values=contract.chunking.left_fill).astype(dtype, copy=False)}
+    for other, given in contract.inputs.items():
+        shape = contract.shape(other, values)
+        if given.role == "length":
+            low, high = (bound.whole(values) for bound in given.range)
+            found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_type(given.dtype))
+        elif given.role == "constant":
+            found[other] = np.full(shape, given.value, numpy_type(given.dtype))
+    return found
+
+
+def fitted(inputs: Mapping[str, NDArray[Any]], specs: Iterable[TensorSpec]) -> dict[str, NDArray[Any]]:
+    """Return inputs in the types of a session: before TensorRT 10 an engine takes int32 where its model says int64."""
+    return {spec.name: inputs[spec.name].astype(spec.dtype, copy=False) for spec in specs}

@@ -1,0 +1,63 @@
+"""The tensors that a file has: an ONNX model's by its graph, an engine's by the manifest beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trt_workbench.engine.manifest import manifest_path, read_manifest
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+
+MODEL_SUFFIX = ".onnx"
+
+
+@dataclass(frozen=True)
+class ModelTensors:
+    """Inputs and outputs of a file, by name.
+
+    Attributes:
+        inputs: that it takes.
+        outputs: that it gives.
+        profiles: that an engine was built for.
+        narrows: whether whole numbers that the model has in 64 bits have 32 there, as engines before TensorRT 10 do.
+    """
+
+    inputs: Mapping[str, ModelTensor]
+    outputs: Mapping[str, ModelTensor]
+    profiles: tuple[Profile, ...] = ()
+    narrows: bool = False
+
+
+def read_tensors(path: Path) -> ModelTensors:
+    """Return what a model or engine takes and gives. Nothing is loaded for execution.
+
+    Raises:
+        UsageProblem: the file cannot be read, or an engine has no manifest.
+    """
+    if path.suffix == MODEL_SUFFIX:
+        facts = examine_model(path)
+        return ModelTensors({one.name: one for one in facts.inputs}, {one.name: one for one in facts.outputs})
+    if not path.is_file():
+        raise UsageProblem(f"The model or engine does not exist: {path}")
+    manifest = read_manifest(path)
+    if manifest is None:
+        raise UsageProblem(
+            f"What an engine takes stands in its manifest, {manifest_path(path).name}, and there is none. Build the "
+            f"engine with build-engine, or check the contract against its ONNX model: {path}"
+        )
+    inputs, outputs = (
+        {
+            one.name: ModelTensor(one.name, one.dtype, tuple(None if dim < 0 else dim for dim in one.shape))
+            for one in many
+        }
+        for many in (manifest.inputs, manifest.outputs)
+    )
+    try:
+        profiles = tuple(Profile.model_validate(text) for text in manifest.profiles)
+    except ValueError as error:
+        raise UsageProblem(f"The engine's manifest has a profile that is none: {manifest_path(path)}") from error
+    major = manifest.tensorrt_version.split(".")[0]
+    return ModelTensors(inputs, outputs, profiles, narrows=major.isdecimal() and int(major) < 10)

@@ -1,0 +1,82 @@
+"""Reading a contract: everything that is wrong with it is said at once, one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from trt_workbench.engine.documents import read_document
+from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.model_check import disagreements
+from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
+from trt_workbench.pipeline.streaming.static_check import contradictions
+
+# How a draft marks what has to be decided by a person.
+UNDECIDED = "TODO"
+_SHOWN = 20
+
+
+class Contradictions(UsageProblem):
+    """A contract that contradicts itself or a model.
+
+    Attributes:
+        problems: one sentence each.
+    """
+
+    def __init__(self, problems: list[str], path: Path) -> None:
+        """Make the message of the problems of the contract at `path`."""
+        self.problems = problems
+        shown = "; ".join(problems[:_SHOWN])
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__(f"{path.name} cannot be used, it has {count}: {shown}{more}. Contract: {path}")
+
+
+def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
+    """Return a contract that contradicts neither itself nor its model.
+
+    Args:
+        path: of the JSON document.
+        model: what it is compared with, as `read_tensors` returns it.
+
+    Raises:
+        Contradictions: it is a draft with undecided fields, or contradicts itself or the model.
+        UsageProblem: the file cannot be read.
+    """
+    document = read_document(path, dict[str, Any])
+    left = dict(undecided(document))
+    try:
+        contract = Contract.model_validate(document)
+    except ValidationError as error:
+        problems = [_sentence(one) for one in error.errors(include_url=False) if ".".join(_place(one)) not in left]
+        raise Contradictions([*(f"{place}: {text}" for place, text in left.items()), *problems], path) from error
+    problems = [f"{place}: {text}" for place, text in left.items()] + contradictions(contract)
+    problems += disagreements(contract, model) if model else []
+    if problems:
+        raise Contradictions(problems, path)
+    return contract
+
+
+def undecided(value: Any, *place: str) -> Iterator[tuple[str, str]]:
+    """Yield the places of a document that are still to be decided, with what stands there."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from undecided(part, *place, key)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from undecided(part, *place, str(index))
+    elif isinstance(value, str) and value.startswith(UNDECIDED):
+        yield ".".join(place), value
+
+
+def _place(error: Any) -> list[str]:
+    return [str(part) for part in error["loc"]]
+
+
+def _sentence(error: Any) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(_place(error)) or 'the document'}: {message[:1].lower()}{message[1:]}"

@@ -1,0 +1,83 @@
+"""The pictures of a predict run: every image, and every video, with the boxes that were found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.engine.files import write_bytes
+from trt_workbench.errors import UsageProblem
+from trt_workbench.report.boxes import DrawnBox, draw_boxes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trt_workbench.evaluate.image_sources import Picture
+    from trt_workbench.runs.predict import Found
+
+_QUALITY = 90
+
+
+class PredictedPictures(AbstractContextManager["PredictedPictures"]):
+    """Writes `00001-NAME.jpg` for an image and `00001-NAME.mp4` for a video, numbered in the order they are read."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write into `folder`, which is made."""
+        folder.mkdir()
+        self._folder, self._count = folder, 0
+        self._video: Any = None
+        self._source: Path | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the video that is being written."""
+        self._end()
+
+    def add(self, picture: Picture, found: Sequence[Found]) -> None:
+        """Draw into the picture and write it.
+
+        Raises:
+            UsageProblem: the video cannot be encoded here.
+            OSError: the folder is not writable or the disk is full.
+        """
+        import cv2
+
+        draw_boxes(picture.pixels, [_drawn(one) for one in found])
+        if picture.frame is None:
+            _, encoded = cv2.imencode(".jpg", picture.pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+            write_bytes(self._place(picture, ".jpg"), encoded.tobytes())
+            return
+        if picture.frame == 0:
+            self._begin(picture)
+        self._video.write(picture.pixels)
+
+    def _place(self, picture: Picture, suffix: str) -> Path:
+        self._end()
+        self._count += 1
+        # a name that is no text, or longer than a file system takes, is not carried on
+        stem = picture.path.stem.encode(errors="replace").decode()[:60]
+        return self._folder / f"{self._count:05}-{stem}{suffix}"
+
+    def _begin(self, picture: Picture) -> None:
+        import cv2
+
+        place, rate = self._place(picture, ".mp4"), picture.frames_per_s or 25.0
+        pixels: NDArray[np.uint8] = picture.pixels
+        video = cv2.VideoWriter(str(place), cv2.VideoWriter_fourcc(*"mp4v"), rate, pixels.shape[1::-1])  # type: ignore[attr-defined]
+        if not video.isOpened():
+            raise UsageProblem(f"OpenCV cannot encode a video here; leave out the pictures (--no-pictures): {place}")
+        self._video = video
+
+    def _end(self) -> None:
+        if self._video is not None:
+            self._video.release()
+            self._video = None
+
+
+def _drawn(found: Found) -> DrawnBox:
+    return DrawnBox(found["box"], f"{found['class_name']} {found['score']:.2f}", found["class_id"])

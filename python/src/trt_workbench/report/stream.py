@@ -1,0 +1,57 @@
+"""The report of an eval-stream run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from trt_workbench.engine.documents import read_document, read_lines
+from trt_workbench.engine.files import write_text
+from trt_workbench.report.page import image_url, render
+from trt_workbench.report.stream_plots import write_plots
+from trt_workbench.report.style import plots_folder
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.stream import ChunkRecord, Faults, StreamMetrics
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` and `plots/` into an eval-stream run directory. It can be called again at any time.
+
+    Args:
+        directory: holds metrics.json, records.jsonl and env.json.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    metrics = read_document(directory / "metrics.json", StreamMetrics)
+    records = read_lines(directory / "records.jsonl", ChunkRecord)
+    plots = write_plots(metrics, records, plots_folder(directory))
+    page = render(
+        "stream.html.j2",
+        metrics=metrics,
+        matrix=fault_matrix(metrics.faults) if metrics.faults else None,
+        plots={name: image_url(path) for name, path in plots.items()},
+        environment=read_environment(directory),
+    )
+    write_text(directory / "report.html", page)
+    return directory / "report.html"
+
+
+def fault_matrix(faults: Faults) -> dict[str, Any]:
+    """Return gates as columns and faults as rows; a cell is what the gate found."""
+    gates = list(dict.fromkeys(gate.gate for gate in faults.healthy.gates))
+    rows = [{"fault": "none", "text": "the same stream without a fault", "lane": faults.healthy, "missed": False}]
+    rows += [
+        {"fault": one.fault, "text": one.reason or one.text, "lane": one.lane, "missed": one.fault in faults.missed}
+        for one in faults.planted
+    ]
+    for row in rows:
+        found: dict[str, Any] = {}
+        for gate in row["lane"].gates if row["lane"] else ():  # type: ignore[attr-defined]
+            if gate.gate not in found or gate.verdict == "failed":
+                found[gate.gate] = gate
+        row["cells"] = [found.get(gate) for gate in gates]
+    return {"gates": gates, "rows": rows}

@@ -1,0 +1,120 @@
+"""Plots of an eval-stream run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
+from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Below it an error is shown as none: a logarithmic scale has no zero.
+_NOTHING = 1e-12
+_MOST_COLUMNS = 400
+
+
+def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path) -> dict[str, Path]:
+    """Write the plots that the run has figures for, as PNG. Returns their paths by name."""
+    lanes = {lane.name: [record for record in records if record.lane == lane.name] for lane in metrics.lanes}
+    lanes = {name: rows for name, rows in lanes.items() if rows}
+    if not lanes:
+        return {}
+    plots = {
+        "error": _error(metrics, lanes, folder / "error.png"),
+        "latency": _latency(metrics, folder / "latency.png"),
+    }
+    for name, rows in lanes.items():
+        plots[f"tensors {name}"] = _tensors(name, rows, folder / f"{file_stem('tensors', name)}.png")
+    return plots
+
+
+def _plain() -> Any:
+    """Return what writes ticks as 1e-06: our pictures have no formulas."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda value, _: f"{value:g}")
+
+
+def _errors(record: ChunkRecord) -> float:
+    return max((_NOTHING if one.rel_l2 is None else one.rel_l2 for one in record.tensors.values()), default=0.0)
+
+
+def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Path) -> Path:
+    """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
+    with figure(path, height=4.4) as axes:
+        limits: dict[float, str] = {}
+        for (name, rows), colour in zip(lanes.items(), PALETTE * 4, strict=False):
+            errors = [max(_errors(row), _NOTHING) for row in rows]
+            axes.plot([row.chunk + 1 for row in rows], errors, color=colour, linewidth=1.0, label=label(name))
+            lane = next(lane for lane in metrics.lanes if lane.name == name)
+            limits |= {gate.limit: lane.judged_as for gate in lane.gates if gate.gate == "rel_l2_max" and gate.limit}
+        for limit, kind in limits.items():
+            axes.axhline(limit, color="#c0392b", linestyle="--", linewidth=1.0)
+            axes.annotate(f"limit of {kind}", (1, limit), xytext=(2, 3), textcoords="offset points", fontsize=8)
+        if metrics.memory_chunks and metrics.memory_chunks < metrics.chunks:
+            axes.axvline(metrics.memory_chunks, color="#52606d", linestyle=":", linewidth=1.2)
+            low = axes.get_ylim()[0]
+            axes.annotate("memory", (metrics.memory_chunks, low), xytext=(3, 4), textcoords="offset points", fontsize=8)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(_plain())
+        if metrics.chunks > 1:
+            by_powers(axes, "x")
+        axes.set(title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2 of a tensor ({_NOTHING:g}: none)")
+        axes.legend(fontsize=8)
+    return path
+
+
+def _tensors(name: str, rows: list[ChunkRecord], path: Path) -> Path:
+    """Relative L2 of every tensor by chunk, as a heat map; columns are the worst of several chunks in a long run."""
+    import numpy as np
+    from matplotlib.colors import LogNorm
+
+    tensors = list(rows[0].tensors)
+    values = np.array([[_shown(row.tensors[tensor]) for row in rows] for tensor in tensors])
+    groups = np.array_split(np.arange(len(rows)), min(len(rows), _MOST_COLUMNS))
+    cells = np.stack([values[:, group].max(axis=1) for group in groups], axis=1)
+    with figure(path, height=max(2.0, 0.34 * len(tensors) + 1.3)) as axes:
+        drawn = axes.imshow(
+            np.maximum(cells, _NOTHING),
+            aspect="auto",
+            interpolation="nearest",
+            cmap="magma",
+            norm=LogNorm(_NOTHING, 1.0, clip=True),
+            extent=(0.5, len(rows) + 0.5, len(tensors) - 0.5, -0.5),
+        )
+        axes.set_yticks(range(len(tensors)), [label(tensor, 40) for tensor in tensors])
+        axes.grid(visible=False)
+        axes.set(title=label(f"Relative L2 by tensor: {name}"), xlabel="chunk")
+        axes.get_figure().colorbar(drawn, ax=axes, format=_plain())  # type: ignore[union-attr]
+    return path
+
+
+def _shown(one: Any) -> float:
+    """Whole numbers have no relative error: those that differ are shown as 1, like what is not finite."""
+    if one.rel_l2 is None or (one.rel_l2 == 0 and one.abs_max):
+        return 1.0
+    return float(one.rel_l2)
+
+
+def _latency(metrics: StreamMetrics, path: Path) -> Path:
+    """Median time of each part of a chunk, stacked, with the 99th percentile of the whole."""
+    with figure(path, height=max(2.2, 0.5 * len(metrics.lanes) + 1.4)) as axes:
+        for place, lane in enumerate(metrics.lanes):
+            _stack(axes, place, {part: lane.latency_ms[part]["p50"] for part in PARTS[:-1]}, first=place == 0)
+            p99 = lane.latency_ms["total"]["p99"]
+            axes.plot([p99], [place], marker="|", markersize=12, color="#1f2933", label="p99" if place == 0 else None)
+        axes.set_yticks(range(len(metrics.lanes)), [label(lane.name) for lane in metrics.lanes])
+        axes.invert_yaxis()
+        axes.set(title="Time of a chunk by part, median", xlabel="ms")
+        axes.legend(fontsize=8)
+    return path
+
+
+def _stack(axes: Axes, place: int, parts: dict[str, float], *, first: bool) -> None:
+    left = 0.0
+    for (part, value), colour in zip(parts.items(), PALETTE, strict=False):
+        axes.barh(place, value, left=left, color=colour, label=part if first else None)
+        left += value

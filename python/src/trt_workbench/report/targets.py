@@ -1,0 +1,60 @@
+"""The report of a check-target run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.files import write_text
+from trt_workbench.engine.rtx_layers import BuiltLayer, BuiltTensor
+from trt_workbench.report.page import render
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.targets import TargetCheck, TargetLayers
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` into a run directory of `check-target`. It can be called again at any time.
+
+    Args:
+        directory: holds check-target.json, layers.json and env.json.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    check = read_document(directory / "check-target.json", TargetCheck)
+    layers = read_document(directory / "layers.json", TargetLayers).layers
+    page = render(
+        "targets.html.j2",
+        check=check,
+        name=Path(check.model).name,
+        built=sum(target.outcome == "built" for target in check.targets),
+        largest=max((target.engine_size_bytes or 0 for target in check.targets), default=0),
+        layers={sm: rows(built) for sm, built in layers.items()},
+        environment=read_environment(directory),
+    )
+    write_text(directory / "report.html", page)
+    return directory / "report.html"
+
+
+def rows(layers: Sequence[BuiltLayer]) -> list[dict[str, str]]:
+    """Return what the page shows of every layer that reads or writes something."""
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "inputs": _types(layer.inputs),
+            "constants": _types(layer.constants),
+            "outputs": _types(layer.outputs),
+            "nodes": ", ".join(layer.nodes),
+        }
+        for layer in layers
+        if layer.inputs or layer.outputs
+    ]
+
+
+def _types(tensors: Sequence[BuiltTensor]) -> str:
+    return ", ".join(dict.fromkeys(one.type for one in tensors)) or "\N{EN DASH}"

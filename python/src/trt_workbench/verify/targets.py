@@ -1,0 +1,112 @@
+"""Whether a model can be compiled for cards that are not here: by TensorRT-RTX's compiler, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.engine.rtx import Compiled
+from trt_workbench.engine.rtx_layers import BuiltLayer, built_precision
+from trt_workbench.errors import ComponentMissing
+from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
+from trt_workbench.onnxtools.graph_types import read_precision
+from trt_workbench.onnxtools.preflight import ModelFacts
+from trt_workbench.runs.targets import CheckedTarget, TargetCheck, TargetLayers
+from trt_workbench.system.cards import Architecture
+from trt_workbench.system.interpreter import python_command
+
+COMMAND = tuple(python_command("-m", "trt_workbench.verify.target_worker"))
+
+
+def check_targets(
+    model: Path,
+    facts: ModelFacts,
+    profiles: Sequence[Profile],
+    asked: Sequence[Architecture],
+    logs: Path,
+    *,
+    time_limit_s: float,
+    update: Callable[[str], None] = lambda _: None,
+) -> tuple[TargetCheck, TargetLayers]:
+    """Compile `model` for each architecture.
+
+    Args:
+        model: the ONNX file.
+        facts: what `examine_model` found in it.
+        profiles: ranges of shapes of dynamic inputs.
+        asked: the architectures.
+        logs: folder to make, for what the compiler says.
+        time_limit_s: seconds that one build may take.
+        update: called with what is being done.
+
+    Raises:
+        ComponentMissing: the compiler's package cannot be opened.
+    """
+    graph = read_precision(model)
+    targets, layers, version = [], {}, None
+    logs.mkdir()
+    for one in asked:
+        update(f"Compiling for {one}")
+        compiled = _compiled(model, profiles, one.sm, logs / f"{one.sm}.log", time_limit_s)
+        targets.append(_target(one, compiled, calibrated=graph.calibrated))
+        if isinstance(compiled, Compiled):
+            version = compiled.version
+            if compiled.layers:
+                layers[one.sm] = compiled.layers
+    size = sum(path.stat().st_size for path in (model, *facts.external_files))
+    check = TargetCheck(
+        model=str(model),
+        model_sha256=hash_model(model, facts.external_locations),
+        model_size_bytes=size,
+        graph_precision=graph.document(),
+        compiler_version=version,
+        profiles=tuple(map(str, profiles)),
+        passed=all(target.outcome == "built" for target in targets),
+        targets=tuple(targets),
+    )
+    return check, TargetLayers(layers=layers)
+
+
+def _compiled(
+    model: Path, profiles: Sequence[Profile], sm: str, log: Path, time_limit_s: float
+) -> Compiled | WorkerFailure:
+    """Compile in a process of its own, so that nothing of one build reaches the next; a crash is returned."""
+    request = {"verb": "compile", "model": str(model.resolve()), "sm": sm, "profiles": list(map(str, profiles))}
+    try:
+        with WorkerProcess(log, COMMAND) as worker:
+            compiled = Compiled.model_validate(worker.ask(request, time_limit_s)["compiled"])
+    except WorkerFailure as failure:
+        if failure.kind == ComponentMissing.__name__:
+            raise ComponentMissing(str(failure)) from failure
+        return failure
+    with log.open("a", encoding="utf-8") as file:
+        file.writelines(f"{text}\n" for text in compiled.log)
+    return compiled
+
+
+def _target(asked: Architecture, compiled: Compiled | WorkerFailure, *, calibrated: bool) -> CheckedTarget:
+    if isinstance(compiled, WorkerFailure):
+        ended = {
+            "crash": "the compiler crashed: ",
+            "timeout": "the compiler was ended at its limit (--time-limit): ",
+        }
+        reason = f"{ended.get(compiled.kind, '')}{compiled}"
+        return CheckedTarget(sm=asked.sm, asked=asked.asked, outcome="failed", reason=reason)
+    return CheckedTarget(
+        sm=asked.sm,
+        asked=asked.asked,
+        outcome="refused" if compiled.refusal else "built",
+        reason=compiled.refusal.text if compiled.refusal else "",
+        refusal=compiled.refusal,
+        engine_size_bytes=compiled.engine_size_bytes,
+        build_s=compiled.build_s,
+        precision=_precision(compiled.layers, calibrated=calibrated),
+        layers=len(compiled.layers),
+    )
+
+
+def _precision(layers: Sequence[BuiltLayer], *, calibrated: bool) -> dict[str, object] | None:
+    return replace(built_precision(layers), calibrated=calibrated).document() if layers else None

@@ -1,0 +1,55 @@
+"""A contract beside an engine: by its manifest alone, and run by the backend `trt`, on the double of the core."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.engines.common import Trtw
+from tests.streaming_models import attention, contract_of, write_contract
+
+from trt_workbench.engine.manifest import manifest_path
+from trt_workbench.pipeline.streaming.contract import Contract
+
+
+@pytest.fixture
+def engine(trtw: Trtw, tmp_path: Path) -> Path:
+    contract, plan = Contract.model_validate(contract_of("attention")), tmp_path / "attention.plan"
+    profiles = [word for one in contract.profiles for word in ("--profile", str(contract.engine_profile(one)))]
+    done = trtw("build-engine", attention(tmp_path), *profiles, "-o", plan, "--verify", "off")
+    assert done.exit_code == 0, done.stderr
+    return plan
+
+
+def test_an_engine_keeps_its_contract(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    static = trtw("check-contract", contract, engine, "--static")
+    assert static.exit_code == 0, static.stderr
+    found = trtw("check-contract", contract, engine, "--backend", "trt", "--chunks", 5, "--json")
+    assert found.exit_code == 0, found.stderr
+    document = json.loads(found.stdout)
+    assert document["session"]["plan"] == str(engine)
+    assert {check["verdict"] for check in document["checks"]} == {"passed"}
+
+
+def test_a_model_is_built_for_the_profiles_of_its_contract(trtw: Trtw, tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    found = trtw("check-contract", contract, attention(tmp_path), "--backend", "trt", "--chunks", 5, "--json")
+    assert found.exit_code == 0, found.stderr
+
+
+def test_an_engine_for_other_sizes_is_refused(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["profiles"][1]["symbols"]["T"] = [3, 9, 21]
+    refused = trtw("check-contract", write_contract(tmp_path / "contract.json", document), engine, "--static")
+    assert refused.exit_code == 2
+    assert "the engine has no profile that accepts max of profile B (x 3x3x21, length 3" in refused.stderr
+
+
+def test_an_engine_of_tensorrt_8_takes_int32(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    manifest = json.loads(manifest_path(engine).read_text())
+    for tensor in (*manifest["inputs"], *manifest["outputs"]):
+        tensor["dtype"] = tensor["dtype"].replace("int64", "int32")
+    for version, code in (("8.6.0", 0), ("10.16.1", 2)):
+        manifest_path(engine).write_text(json.dumps({**manifest, "tensorrt_version": version}))
+        assert trtw("check-contract", contract, engine, "--static").exit_code == code

@@ -1,0 +1,188 @@
+"""`check-contract` and `make-contract`: exit codes, documents, and nothing half-written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.streaming_models import C, F, attention, contract_of, convolution, degenerate, write_contract
+from typer.testing import CliRunner, Result
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine.documents import read_document
+from trt_workbench.runs.contract import ContractCheck
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+
+def trtw(*words: object) -> Result:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_a_sound_model_keeps_its_contract(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("degenerate"))
+    result = trtw("check-contract", contract, degenerate(tmp_path), "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert "degenerate.onnx: KEEPS its contract (on ort-cpu, 12 chunks)" in result.stdout
+    assert "Dead state: cache_last_channel, cache_last_channel_len" in result.stdout
+    assert "Backend ort-cpu was chosen by auto." in result.stderr
+    found = read_document(tmp_path / "run" / "check.json", ContractCheck)
+    assert (found.passed, found.backend, found.target["file"]) == (True, "ort-cpu", "degenerate.onnx")
+    assert found.contract["name"].startswith("degenerate")
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"run.json", "env.json", "check.json", "report.html"}
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "degenerate.onnx keeps its contract" in page
+    assert "noise in it changes no output up to chunk 11" in page
+    (tmp_path / "run" / "report.html").unlink()
+    assert trtw("report", tmp_path / "run").exit_code == 0
+    assert (tmp_path / "run" / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_a_model_that_does_not_keep_it_is_exit_code_1(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    model = attention(tmp_path, ("cache_len_next = Min(longer, capacity)", "cache_len_next = Identity(cache_len)"))
+    result = trtw("check-contract", contract, model, "--backend", "ort-cpu", "--json", "--output", tmp_path / "run")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        "error: attention.onnx does not keep its contract: invariants: chunk 0, invariant len_out: "
+        "cache_len_next == min(cache_len + encoded_len, C) does not hold"
+    )
+    document = json.loads(result.stdout)
+    assert document["passed"] is False
+    assert document["directory"] == str(tmp_path / "run")
+    first = next(check for check in document["checks"] if check["verdict"] == "failed")["findings"][0]
+    assert (first["chunk"], first["invariant"]) == (0, "len_out")
+
+
+def test_contradictions_are_exit_code_2_all_at_once_and_leave_nothing(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["inputs"]["length"]["dtype"] = "int32"
+    document["state"].pop()
+    contract = write_contract(tmp_path / "contract.json", document)
+    words = ("check-contract", contract, attention(tmp_path), "--output", tmp_path / "run")
+    result = trtw(*words, "--json")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: contract.json cannot be used, it has 2 problems: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert json.loads(result.stdout) == {
+        "schema_version": 1,
+        "passed": False,
+        "problems": [
+            "input cache_len has the role state, and no state pair says which output it takes",
+            "length is int64 in the model and int32 in the contract",
+        ],
+    }
+    assert trtw(*words).stdout == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.onnx", "contract.json"]
+
+
+def test_static_compares_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trt_workbench.evaluate.contract_check.require_backend", None)
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    result = trtw("check-contract", contract, attention(tmp_path), "--static")
+    assert (result.exit_code, "(documents alone)" in result.stdout) == (0, True)
+
+
+def test_a_signal_of_the_user_s_own_has_to_fit(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("convolution"))
+    words = ("check-contract", contract, convolution(tmp_path), "--chunks", 4, "--input", tmp_path / "x.npy")
+    for shape, dtype, said in (
+        ((F, 40), np.float32, ""),
+        ((F + 1, 40), np.float32, "--input is [1, 4, 40]"),
+        ((F, 40), np.float64, "--input is float64, x is float32"),
+    ):
+        np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal(shape).astype(dtype))
+        result = trtw(*words)
+        assert (result.exit_code, said in result.stderr) == (2 if said else 0, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("absent.onnx", "does not exist"), ("absent.plan", "does not exist"), ("bare.plan", "stands in its manifest")],
+)
+def test_models_that_cannot_be_read(model: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "bare.plan").write_bytes(b"plan")
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    result = trtw("check-contract", contract, tmp_path / model)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+def _answer(document: Any, answers: dict[str, Any]) -> None:
+    for place, answer in answers.items():
+        *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+        held = document
+        for part in path:
+            held = held[part]
+        held[last] = answer
+
+
+def test_a_first_contract_is_whole_when_what_it_leaves_is_answered(tmp_path: Path) -> None:
+    model, contract = attention(tmp_path), tmp_path / "contract.json"
+    words = ("--first", 5, "--later", 9, "--left-context", 1, "--init", 0, "--batch", 3)
+    made = json.loads(trtw("make-contract", model, "-o", contract, *words, "--json").stdout)
+    assert made["state"] == [
+        {"output": "cache_next", "input": "cache", "init": 0},
+        {"output": "cache_len_next", "input": "cache_len", "init": 0},
+    ]
+    assert list(made["undecided"]) == ["inputs.length.range.0", "outputs.encoded.shape.2"]
+    refused = trtw("check-contract", contract, model)
+    assert refused.exit_code == 2
+    assert "outputs.encoded.shape.2: TODO: the model calls it N; an expression of the inputs' symbols" in refused.stderr
+    document = json.loads(contract.read_text())
+    _answer(document, {"inputs.length.range.0": 2, "outputs.encoded.shape.2": "(T - 1) / 2"})
+    document["outputs"]["encoded"]["valid"] = {"axis": 2, "by": "encoded_len"}
+    result = trtw("check-contract", write_contract(contract, document), model)
+    assert result.exit_code == 0, result.stderr
+    # nothing was guessed: sizes between 5 and 9 are those of the profile
+    assert document["profiles"] == [{"name": "all", "symbols": {"B": [1, 3, 3], "T": [5, 9, 9]}}]
+
+
+def test_what_nobody_said_is_left_undecided(tmp_path: Path) -> None:
+    result = trtw("make-contract", convolution(tmp_path), "-o", tmp_path / "contract.json")
+    assert result.exit_code == 0
+    assert "State: past takes present" in result.stdout
+    for place in ("state.0.init", "chunking.later.size", "chunking.first.left_context", "profiles.0.symbols.T"):
+        assert f"{place}: TODO" in result.stdout
+    assert f"C = {C}" not in result.stdout
+
+
+def test_a_contract_that_somebody_wrote_is_left_alone(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", {"mine": 1})
+    result = trtw("make-contract", convolution(tmp_path), "-o", contract)
+    assert result.exit_code == 2
+    assert json.loads(contract.read_text()) == {"mine": 1}
+
+
+HOSTILE: dict[str, tuple[str, Any]] = {
+    "code": ("symbols.N", "__import__('os').system('true')"),
+    "power": ("symbols.N", "9 ** 9 ** 9 ** 9"),
+    "deep": ("symbols.N", "(" * 400 + "T" + ")" * 90),
+    "huge size": ("profiles.1.symbols.T", [3, 9, 2**31 - 1]),
+    "huge number": ("symbols.C", "9" * 400),
+    "many": ("symbols", {f"s{number}": f"s{number + 1}" for number in range(100_000)}),
+    "markup": ("invariants.0.check", "value('[/red]\u202e') == 1"),
+    "file outside": ("state.0.init", {"file": "../../etc/passwd"}),
+    "not finite": ("chunking.left_fill", float("inf")),
+    "no text": ("name", "\udcff"),
+    "a list": ("inputs", []),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_contracts_that_cannot_be(hostile: str, tmp_path: Path) -> None:
+    place, value = HOSTILE[hostile]
+    document = contract_of("attention")
+    _answer(document, {place: value})
+    contract = write_contract(tmp_path / "contract.json", document)
+    result = trtw("check-contract", contract, attention(tmp_path), "--backend", "ort-cpu", "--chunks", 4)
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith("error: contract.json ")
+    assert result.stderr.rstrip("\n").isprintable()
+    assert len(result.stderr) < 7000

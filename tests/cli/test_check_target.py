@@ -1,0 +1,212 @@
+"""`trtw check-target` as a program, with the compiler where it is installed and its recorded answers elsewhere."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from tests.rtx_models import MODELS
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine import rtx
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY
+from trt_workbench.verify import targets
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = importlib.util.find_spec(rtx.MODULE) is not None
+# In place of the compiler's process. What it does is said by the name of the architecture.
+_WORKER = """
+import json, os, sys, time
+request = json.loads(sys.stdin.readline())
+sm = request["sm"]
+compiled = {"build_s": 0.5, "version": "1.7", "log": ["a warning"]}
+built = {"engine_size_bytes": 3 << 20, "layers": [{"name": "<l>", "kind": "gemm", "kernel": "", "nodes": ["mm"],
+    "inputs": [{"type": "int8", "shape": [-1, 4]}], "constants": [], "outputs": []}]}
+refused = {"refusal": {"reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]}}
+if sm == "sm80":
+    sys.stderr.write("a last word\\n")
+    sys.stderr.flush()
+    os.abort()
+if sm == "sm89":
+    time.sleep(60)
+if sm == "sm75":
+    print(json.dumps({"ok": False, "error": "no such library", "kind": "ComponentMissing", "exit_code": 3}))
+else:
+    print(json.dumps({"ok": True, "compiled": {**compiled, **(refused if sm == "sm86" else built)}}))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(MODELS["fp8"](), tmp_path / "m.onnx")
+    return tmp_path / "m.onnx"
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let a script answer in place of the compiler's process."""
+    (tmp_path / "worker.py").write_text(_WORKER)
+    monkeypatch.setattr(targets, "COMMAND", (sys.executable, str(tmp_path / "worker.py")))
+    monkeypatch.setattr(rtx, "MODULE", "json")
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["check-target", *map(str, words)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def document(model: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    code, out, err = run(model, "--max-batch", "4", "--json", "--output", model.parent / "run", *words)
+    return code, json.loads(out), err
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_model_that_is_built_passes(model: Path) -> None:
+    code, found, err = document(model, "--gpu", "rtx5090,sm121")
+    assert (code, err) == (0, "")
+    assert found["passed"]
+    assert found["profiles"] == ["x:1x16/4x16/4x16"]
+    assert [target["sm"] for target in found["targets"]] == ["sm120", "sm121"]
+    assert found["targets"][0]["asked"] == ["rtx5090"]
+    assert found["targets"][0]["engine_size_bytes"] == 3 << 20
+    assert found["targets"][0]["precision"]["label"] == "int8"
+    assert found["graph_precision"]["label"] == "fp8"
+    kept = {key: value for key, value in found.items() if key != "directory"}
+    assert json.loads((model.parent / "run" / "check-target.json").read_text()) == kept
+    page = (model.parent / "run" / "report.html").read_text()
+    assert "<b>2 of 2</b>" in page
+    assert "&lt;l&gt;" in page
+    assert (model.parent / "run" / "logs" / "sm120.log").read_text() == "a warning\n"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_ranges_from_noise_are_said_of_the_engine_too(model: Path) -> None:
+    made = onnx.load(model)
+    made.metadata_props.add(key=METADATA_KEY, value=json.dumps({"to": "fp8", "calibrated": False}))
+    onnx.save(made, model)
+    _, found, _ = document(model, "--gpu", "sm120")
+    assert found["graph_precision"]["label"] == "fp8 (not calibrated)"
+    assert found["targets"][0]["precision"]["label"] == "int8 (not calibrated)"
+    assert "int8 (not calibrated)" in (model.parent / "run" / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_one_refusal_fails_the_check_and_says_layer_and_type(model: Path) -> None:
+    code, found, err = document(model, "--gpu", "sm120,a10")
+    assert code == 1
+    assert not found["passed"]
+    assert [target["outcome"] for target in found["targets"]] == ["built", "refused"]
+    assert found["targets"][1]["refusal"] == {
+        "reason": "it cannot be", "layer": "mm", "operator": "MatMul", "types": ["fp8"]
+    }  # fmt: skip
+    assert err.startswith("error: m.onnx was not built for sm86 (a10): MatMul mm (fp8): it cannot be. All of it: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_crash_of_the_compiler_is_one_sentence_and_the_others_go_on(model: Path) -> None:
+    code, found, err = document(model, "--gpu", "a100,sm120")
+    assert code == 1
+    assert [target["outcome"] for target in found["targets"]] == ["failed", "built"]
+    assert "the compiler crashed: the process was killed by SIGABRT; its last words: a last word" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_build_that_does_not_end_is_ended(model: Path) -> None:
+    code, found, err = document(model, "--gpu", "l4", "--time-limit", "0.5")
+    assert code == 1
+    assert found["targets"][0]["outcome"] == "failed"
+    assert "ended at its limit (--time-limit): no answer within 0.5 s" in err
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_package_that_cannot_be_opened_is_a_missing_component(model: Path) -> None:
+    code, out, err = run(model, "--gpu", "t4", "--max-batch", "2", "--output", model.parent / "run")
+    assert (code, out) == (3, "")
+    assert err == "error: no such library\n"
+    assert not (model.parent / "run").exists()
+
+
+@pytest.mark.usefixtures("recorded")
+def test_the_report_can_be_made_again(model: Path) -> None:
+    document(model, "--gpu", "sm120")
+    page = model.parent / "run" / "report.html"
+    first = page.read_text()
+    page.unlink()
+    assert CliRunner().invoke(app, ["report", str(model.parent / "run")]).exit_code == 0
+    assert page.read_text() == first
+
+
+def test_without_the_package_the_command_that_installs_it_is_named(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rtx, "MODULE", "no_such_package")
+    code, _, err = run(model, "--max-batch", "1", "--output", model.parent / "run")
+    assert code == 3
+    assert "`pip install tensorrt-rtx==1.7.1.116`" in err or "setup-rtx`" in err
+    assert not (model.parent / "run").exists()
+
+
+def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
+    import tomllib
+
+    from trt_workbench.system import launcher
+
+    extras = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    tasks = tomllib.loads((ROOT / "pixi.toml").read_text())["tasks"]
+    for task, extra in (("setup-rtx", "rtx"), ("setup-ort-rtx", "ort-rtx")):
+        (requirement,) = extras[extra]
+        assert tasks[task]["cmd"] == f"python -m pip install {requirement}"
+        assert launcher._WITHOUT_TASKS[task] == f"pip install {requirement}"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "h200"], "not for sm90 (h200)"),
+        (["--gpu", "rtx9090"], "No card is known as 'rtx9090'"),
+        ([], "The model has dynamic inputs (x "),
+        (["--profile", "y:1x16"], "Profile 0 names y"),
+        (["--profile", "x:what"], "--profile"),
+        (["--max-batch", "2", "--profile", "x:1x16"], "Give either --max-batch or profiles"),
+    ],
+)
+def test_bad_usage_is_refused_before_anything_is_made(words: list[str], message: str, model: Path) -> None:
+    code, out, err = run(model, *words, "--output", model.parent / "run")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (model.parent / "run").exists()
+
+
+@pytest.mark.skipif(not INSTALLED, reason="TensorRT-RTX's package is not installed")
+@pytest.mark.parametrize(
+    ("name", "outcomes", "words"),
+    [
+        ("plain", ["built", "built"], ("--max-batch", "4")),
+        ("fp8", ["built", "refused"], ("--profile", "x:1x16/2x16/8x16")),
+        ("no such operator", ["refused", "refused"], ()),
+    ],
+)
+def test_the_real_compiler(name: str, outcomes: list[str], words: tuple[str, ...], tmp_path: Path) -> None:
+    onnx.save(MODELS[name](), tmp_path / "m.onnx")
+    code, out, _ = run(tmp_path / "m.onnx", "--gpu", "rtx5090,a10", "--json", "--output", tmp_path / "run", *words)
+    found = json.loads(out)
+    assert [target["outcome"] for target in found["targets"]] == outcomes
+    assert code == int("refused" in outcomes)
+    assert all(target["engine_size_bytes"] for target in found["targets"] if target["outcome"] == "built")
+    assert found["compiler_version"]
+
+
+@pytest.mark.skipif(not INSTALLED, reason="TensorRT-RTX's package is not installed")
+def test_external_weights_are_read_from_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(MODELS["plain"](), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=64)
+    monkeypatch.chdir("/")
+    code, out, _ = run(tmp_path / "m.onnx", "--max-batch", "2", "--json", "--output", tmp_path / "run")
+    assert code == 0
+    assert json.loads(out)["model_size_bytes"] > 64 * 128 * 4

@@ -1,0 +1,144 @@
+"""`trtw eval-stream` as a program: exit codes, files, its report."""
+
+import json
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.streaming_models import attention, contract_of, lstm, write_contract
+from typer.testing import CliRunner, Result
+
+from trt_workbench.cli.app import app
+from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, ["eval-stream", *map(str, words)], catch_exceptions=False)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> list[str]:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    return [str(attention(tmp_path)), "--contract", str(contract), "--backend", "ort-cpu"]
+
+
+def refused(result: Result, folder: Path, *texts: str, exit_code: int = 2) -> None:
+    assert result.exit_code == exit_code, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    for text in texts:
+        assert text in errors[0]
+    assert not list(folder.glob("**/run")) + list(folder.glob("**/.run*staging"))
+
+
+def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--chunks", 10, "--backend", "ort-cpu", "--mode", "closed-loop", "--faults", "--output", run)
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    assert "10 chunks, 5.6 s of audio, ort-cpu beside ort-cpu" in result.stdout
+    assert "Passed." in result.stdout
+    assert {path.name for path in run.iterdir()} == {
+        "env.json", "metrics.json", "plots", "records.jsonl", "report.html", "run.json",
+    }  # fmt: skip
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["input"]["kind"] == "code"
+    assert metrics["memory_chunks"] == 35
+    assert len(metrics["faults"]["planted"]) == 9
+    assert metrics["faults"]["missed"] == []
+    assert json.loads((run / "run.json").read_text())["passed"] is True
+    page = (run / "report.html").read_text()
+    for text in ("Planted faults by gate", "creeping gain", "cache_last_time_next", "data:image/png"):
+        assert text in page
+
+
+def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
+    assert invoke(*model, *words).exit_code == 0
+    assert not (run / "report.html").exists()
+    again = CliRunner().invoke(app, ["report", str(run), "--output", str(tmp_path / "all")])
+    assert again.exit_code == 0, again.output
+    assert "attention" in (run / "report.html").read_text()
+    assert "eval-stream" in (tmp_path / "all" / "overview.html").read_text()
+
+
+def test_json_is_one_document(model: list[str], tmp_path: Path) -> None:
+    result = invoke(*model, "--chunks", 20, "--no-report", "--json", "--output", tmp_path / "run")
+    document = json.loads(result.stdout)
+    assert document["directory"] == str(tmp_path / "run")
+    assert [lane["name"] for lane in document["lanes"]] == ["fp32 functional", "fp32 closed-loop"]
+
+
+def test_a_gate_that_fails_is_exit_code_1_with_chunk_tensor_and_gate(model: list[str], tmp_path: Path) -> None:
+    capped = ("cache_len_next = Min(longer, capacity)", "cache_len_next = Min(longer, two)")
+    wrong = attention(tmp_path, capped, name="x")
+    run = tmp_path / "run"
+    result = invoke(wrong, *model[1:], "--model", model[0], "--chunks", 20, "--no-report", "--output", run)
+    assert result.exit_code == 1, result.output
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert "gate integers: cache_len_next is not equal to the reference's from chunk" in error
+    assert str(run / "metrics.json") in error
+    assert json.loads((run / "run.json").read_text())["passed"] is False
+    assert "FAILED" in result.stdout
+
+
+def test_a_reference_of_another_run_and_of_another_model(model: list[str], tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    words = (*model, "--chunks", 12, "--no-report")
+    assert invoke(*words, "--record", "--output", record).exit_code == 0
+    assert invoke(*words, "--reference", record, "--output", tmp_path / "two").exit_code == 0
+    other = lstm(tmp_path)
+    contract = write_contract(tmp_path / "lstm.json", contract_of("lstm"))
+    result = invoke(other, "--contract", contract, "--reference", record, "--output", tmp_path / "run")
+    refused(result, tmp_path, "The record is of another model", str(other))
+
+
+def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 44_100, 0, "NONE", ""))
+        file.writeframes(b"\0" * 44_100)
+    result = invoke("--input", path, "--output", tmp_path / "run")
+    refused(result, tmp_path, "44100 samples a second, the contract says 16000", str(path))
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        (["--mode", "open-loop"], ["no mode 'open-loop'", "closed-loop"]),
+        (["--mode", "functional,functional"], ["different names"]),
+        (["--precision", "fp32,,fp16"], ["different names"]),
+        (["--precision", "fp16"], ["ort-cpu", "fp16"]),
+        (["--mode", "device"], ["keeps no state on a device"]),
+        (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
+        (["--chunk", "8"], ["does not fit the contract"]),
+        (["--chunk", "41"], ["outside every profile"]),
+        (["--reference", "nowhere"], ["no backend called 'nowhere'"]),
+        (["--contract", "nowhere.json"], ["nowhere.json"]),
+    ],
+)
+def test_bad_usage_leaves_nothing(words: list[str], texts: list[str], model: list[str], tmp_path: Path) -> None:
+    refused(invoke(*model, *words, "--output", tmp_path / "run"), tmp_path, *texts)
+
+
+def test_a_model_without_its_contract(model: list[str], tmp_path: Path) -> None:
+    refused(invoke(model[0], "--output", tmp_path / "run"), tmp_path, "--contract", "make-contract")
+
+
+def test_a_contract_with_a_state_pair_missing(tmp_path: Path, model: list[str]) -> None:
+    document = contract_of("attention")
+    document["state"] = document["state"][:1]
+    path = write_contract(tmp_path / "bad.json", document)
+    refused(invoke(model[0], "--contract", path, "--output", tmp_path / "run"), tmp_path, "cache_len", "no state pair")
+
+
+def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path) -> None:
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((80, 400)).astype(np.float32))
+    words = [embedded_model(ENCODER), "--input", tmp_path / "f.npy", "--backend", "ort-cpu", "--no-report"]
+    result = invoke(*words, "--chunk", 17, "--chunks", 30, "--output", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["contract"]["path"] == str(embedded_contract())
+    assert (metrics["chunks"], metrics["hop_seconds"]) == (30, 0.08)

@@ -1,0 +1,127 @@
+"""`trtw inspect` on models and folders; of plans, in tests/cli/engines/test_plans.py."""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tests.onnx_text import write_onnx
+from typer.testing import CliRunner, Result
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine.hashing import hash_model
+
+MODELS = Path(__file__).parents[2] / "models"
+QUANTISED = """g (float[N,4] x) => (float[N,2] y, float[found] z) {
+    q = QuantizeLinear(x, scale, zero)
+    d = DequantizeLinear(q, scale, zero)
+    v = DequantizeLinear(w, scale, zero)
+    y = MatMul(d, v)
+    [odd] z = Unique(y)
+}"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Quantised weights in a file of their own, and an operator that TensorRT's parser does not import."""
+    weights = {"w": np.ones((4, 2), np.int8), "scale": np.array(0.5, np.float32), "zero": np.array(0, np.int8)}
+    path = write_onnx(tmp_path / "q.onnx", QUANTISED, weights)
+    loaded = onnx.load(path)
+    loaded.producer_name, loaded.producer_version = "a [test]", "1.2"
+    onnx.save(loaded, path, save_as_external_data=True, location="q.data", size_threshold=1)
+    return path
+
+
+def inspect(*words: object) -> Result:
+    return CliRunner().invoke(app, ["inspect", *map(str, words)], catch_exceptions=False)
+
+
+def document(*words: object) -> dict[str, Any]:
+    shown = inspect(*words, "--json")
+    assert shown.exit_code == 0, shown.output
+    found: dict[str, Any] = json.loads(shown.stdout)
+    return found
+
+
+def test_a_model_is_told_whole(model: Path) -> None:
+    found = document(model)
+    assert (found["opset"], found["ir_version"], found["producer"]) == (17, 9, "a [test] 1.2")
+    assert found["sha256"] == hash_model(model)
+    assert found["inputs"] == [{"name": "x", "dtype": "float32", "shape": ["N", 4]}]
+    assert [tensor["name"] for tensor in found["outputs"]] == ["y", "z"]
+    assert found["operators"] == {"DequantizeLinear": 2, "MatMul": 1, "QuantizeLinear": 1, "Unique": 1}
+    assert found["nodes"] == 5
+    assert found["quantizers"] == {"DequantizeLinear": 2, "QuantizeLinear": 1}
+    assert (found["precision"]["label"], found["precision"]["unit"]) == ("int8", "arithmetic nodes")
+    assert found["parameters"] == 8 + 1 + 1
+    (external,) = found["external_files"]
+    assert external == {"file": "q.data", "size_bytes": (model.parent / "q.data").stat().st_size}
+    assert found["size_bytes"] == model.stat().st_size + external["size_bytes"]
+    (refused,) = found["tensorrt"]["refused"]
+    assert (refused["operator"], refused["nodes"], refused["named"]) == ("Unique", 1, ["odd"])
+    assert refused["reason"].startswith("operator")
+    assert found["detector"]["family"] is None
+    assert found["detector"]["reason"]
+
+
+def test_people_read_the_same(model: Path) -> None:
+    shown = inspect(model).stdout
+    for text in (
+        "a [test] 1.2",
+        "[N, 4]",
+        "2 DequantizeLinear, 1 QuantizeLinear",
+        "Unique",
+        "What TensorRT may refuse",
+    ):
+        assert text in shown
+    assert "Predicted by: operator table" in " ".join(shown.split())
+
+
+def test_a_detector_is_recognised_as_eval_coco_does() -> None:
+    found = document("shapes-yolov10")
+    assert found["model"] == str(MODELS / "shapes-yolov10" / "shapes-yolov10.onnx")
+    detector = found["detector"]
+    assert (detector["family"], detector["classes"], detector["input_size"]) == ("yolov10", 8, [320, 320])
+    assert len(detector["names"]) == 8
+    assert found["tensorrt"]["refused"] == []
+    assert "yolov10, 8 classes with names, input 320x320" in inspect("shapes-yolov10").stdout
+
+
+def test_nodes_inside_others_are_counted_and_not_judged(tmp_path: Path) -> None:
+    text = """g (bool c, float[2] x) => (float[2] y) {
+        y = If(c) <then_branch = t () => (float[2] a) { a = Unique(x) },
+                   else_branch = e () => (float[2] b) { b = Identity(x) }>
+    }"""
+    found = document(write_onnx(tmp_path / "if.onnx", text))
+    assert found["tensorrt"]["nodes_inside_others"] == 2
+    assert found["operators"]["Unique"] == 1
+
+
+def test_the_folder_of_a_language_model_is_told(tmp_path: Path) -> None:
+    found = document("tiny-lm")
+    config = json.loads((MODELS / "tiny-lm" / "config.json").read_text())
+    assert found["architecture"] == config["model_type"]
+    assert (found["layers"], found["vocabulary"]) == (config["num_hidden_layers"], config["vocab_size"])
+    # all of the file but its header is numbers of four bytes
+    (weights,) = found["weights"]
+    with (MODELS / "tiny-lm" / "model.safetensors").open("rb") as file:
+        header = 8 + struct.unpack("<Q", file.read(8))[0]
+    assert found["parameters_by_type"] == {"F32": (weights["size_bytes"] - header) // 4}
+    assert f"{found['parameters']:,}" in inspect("tiny-lm").stdout
+
+    shutil.copytree(MODELS / "tiny-lm", tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"\x10" + bytes(7) + b'{"a": {"shape": ')
+    refused = inspect(tmp_path / "broken")
+    assert refused.exit_code == 2
+    assert "header of the weights is damaged" in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["--trust", "--manifest-only", "--allow-host-code"])
+def test_what_is_for_engines_is_refused_on_a_model(model: Path, option: str) -> None:
+    refused = inspect(model, option)
+    assert refused.exit_code == 2
+    assert f"{option} is for engines" in refused.stderr

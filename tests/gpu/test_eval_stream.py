@@ -1,0 +1,45 @@
+"""`eval-stream` on a GPU: the embedded encoder passes, and state on the device equals state through the host."""
+
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.backends.ort_cuda import OrtCudaBackend
+from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.evaluate.stream import StreamEvaluation
+from trt_workbench.evaluate.stream_opening import OpenedStream
+from trt_workbench.evaluate.stream_settings import MODES, StreamSettings
+from trt_workbench.runs.stream import StreamMetrics
+
+pytestmark = pytest.mark.gpu
+BACKENDS = {"trt": TrtBackend, "ort-cuda": OrtCudaBackend}
+
+
+@pytest.fixture(autouse=True)
+def _outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+
+
+def evaluated(folder: Path, backend: str, *precisions: str, faults: bool = False) -> StreamMetrics:
+    found = BACKENDS[backend]().availability()
+    if not found.ok:
+        pytest.skip(f"{found.reason} {found.mend}")
+    asked = StreamSettings(backend=backend, precision=precisions, mode=MODES, chunks=120, faults=faults)
+    with OpenedStream(asked, lambda _: None) as opened:
+        return StreamEvaluation(opened).run(folder, lambda *_: None)
+
+
+@pytest.mark.parametrize(("backend", "precisions"), [("trt", ("fp32", "fp16")), ("ort-cuda", ("fp32",))])
+def test_the_embedded_encoder_passes_in_every_mode(backend: str, precisions: tuple[str, ...], tmp_path: Path) -> None:
+    found = evaluated(tmp_path, backend, *precisions)
+    assert found.failures == []
+    assert [lane.name for lane in found.lanes] == [f"{one} {mode}" for one in precisions for mode in MODES]
+    assert all(lane.bit_equal for lane in found.lanes if lane.mode == "device")
+    assert {lane.judged_as for lane in found.lanes if lane.precision == "fp32"} == {"fp32"}
+
+
+def test_every_planted_fault_is_caught_on_tensorrt(tmp_path: Path) -> None:
+    found = evaluated(tmp_path, "trt", "fp32", faults=True)
+    assert found.faults is not None
+    assert found.faults.missed == []
+    assert len([one for one in found.faults.planted if one.caught_by]) == 9

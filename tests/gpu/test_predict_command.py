@@ -1,0 +1,57 @@
+"""`predict` on TensorRT: the boxes that eval-coco scores on the same engine, and what `inspect` says of that engine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine.documents import read_lines
+from trt_workbench.runs.predict import Found
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
+LIMIT, CONF = 6, "0.01"
+
+
+def trtw(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def rows(found: list[Any]) -> list[tuple[Any, ...]]:
+    """Image, box as x, y, width, height, score: computed in float32 as eval-coco does."""
+    boxes = [np.array(one["box"], np.float32) for one in found]
+    return [
+        (Path(one["image"]).name, *box[:2].tolist(), *(box[2:] - box[:2]).tolist(), one["score"])
+        for one, box in zip(found, boxes, strict=True)
+    ]
+
+
+def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
+    from trt_workbench.evaluate.embedded import make_embedded_dataset
+
+    place = make_embedded_dataset()
+    listed = json.loads(place.annotations.read_text(encoding="utf-8"))["images"]
+    names = {one["id"]: one["file_name"] for one in sorted(listed, key=lambda one: one["id"])[:LIMIT]}
+    fixed = ("--backend", "trt", "--conf", CONF)
+    # one image a batch, as predict has: the same engine, and no row of a batch beside another
+    trtw("eval-coco", *fixed, "--batch", 1, "--limit", LIMIT, "--no-report", "--output", tmp_path / "scored")
+    images = [place.images / name for name in names.values()]
+    trtw("predict", "shapes-yolov10", *images, *fixed, "--output", tmp_path / "seen")
+
+    scored = json.loads((tmp_path / "scored" / "predictions.json").read_text(encoding="utf-8"))
+    found = read_lines(tmp_path / "seen" / "detections.jsonl", Found)
+    assert len(found) > LIMIT
+    assert rows(found) == [(names[one["image_id"]], *one["bbox"], one["score"]) for one in scored]
+    assert len(list((tmp_path / "seen" / "pictures").iterdir())) == LIMIT
+
+    metrics = json.loads((tmp_path / "scored" / "metrics.json").read_text(encoding="utf-8"))
+    document = json.loads((tmp_path / "seen" / "predict.json").read_text(encoding="utf-8"))
+    assert document["provenance"]["plan_sha256"] == metrics["provenance"]["plan_sha256"]
+    assert document["verification"]
+    plan = document["provenance"]["plan"]
+    assert trtw("inspect", plan, "--json") == trtw("inspect-engine", plan, "--json")

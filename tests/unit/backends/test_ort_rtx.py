@@ -1,0 +1,154 @@
+"""The backend ort-rtx as far as a machine without such a card allows: options, availability, errors."""
+
+import importlib.util
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trt_workbench.backends import ort_rtx
+from trt_workbench.backends.base import SessionOptions
+from trt_workbench.backends.ort_backend import LoadRequest
+from trt_workbench.backends.ort_rtx import LEFT_OUT, PROVIDER_OPTIONS, RTX_PROVIDER, OrtRtxBackend
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.errors import ComponentMissing, UsageProblem
+
+INSTALLED = importlib.util.find_spec(ort_rtx.PACKAGE) is not None
+SHAPES = {f"nv_profile_{end}_shapes": f"x:{size}x4" for end, size in (("min", 1), ("opt", 4), ("max", 8))}
+
+
+@pytest.fixture
+def model(onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    return onnx_models.linear(tmp_path / "m.onnx")
+
+
+def request(model: Path, precision: str = "fp32", shapes: Profile | None = None, **extra: Any) -> LoadRequest:
+    return OrtRtxBackend().request(model, SessionOptions(precision=precision, shapes=shapes, extra=extra))
+
+
+def test_options_reach_the_provider_and_only_it_is_accepted(model: Path) -> None:
+    values = {bool: True, int: 1, str: "words"}
+    given = {name: values[option.kind] for name, option in PROVIDER_OPTIONS.items() if isinstance(option.kind, type)}
+    made = request(model, **{**given, **SHAPES})
+    assert [name for name, _ in made.providers] == [RTX_PROVIDER, "CPUExecutionProvider"]
+    assert made.accepted == (RTX_PROVIDER,)
+    assert made.providers[0][1].keys() == PROVIDER_OPTIONS.keys()
+    assert made.providers[0][1]["enable_cuda_graph"] == "1"
+    assert made.providers[0][1]["nv_profile_max_shapes"] == "x:8x4"
+
+
+def test_what_is_not_asked_for_is_left_to_the_provider(model: Path) -> None:
+    assert request(model).providers[0][1] == {}
+
+
+def test_ranges_that_the_caller_will_use_are_built_for(model: Path) -> None:
+    asked = Profile.model_validate("x:1x4/2x4/8x4,y:3/3/3")
+    assert request(model, shapes=asked).providers[0][1] == {
+        "nv_profile_min_shapes": "x:1x4;y:3",
+        "nv_profile_opt_shapes": "x:2x4;y:3",
+        "nv_profile_max_shapes": "x:8x4;y:3",
+    }
+    assert request(model, shapes=asked, **SHAPES).providers[0][1] == SHAPES
+
+
+def test_fp16_is_another_graph(model: Path) -> None:
+    made = request(model, "fp16")
+    assert made.model != model
+    assert made.source == model
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"nv_max_workspace": 1}, "did you mean nv_max_workspace_size"),
+        ({"nv_profile_min_shapes": "x:1x4"}, "A profile needs .*; only nv_profile_min_shapes was given"),
+        ({"device_id": -1}, "device_id"),
+        ({"enable_cuda_graph": "perhaps"}, "true or false"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(model: Path, extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageProblem, match=message):
+        request(model, **extra)
+    with pytest.raises(UsageProblem, match=message):
+        OrtRtxBackend().check_options(SessionOptions(extra=extra))
+
+
+def test_without_a_gpu_that_is_the_reason(gpus: Callable[..., None], model: Path) -> None:
+    gpus()
+    with pytest.raises(ComponentMissing, match="Backend ort-rtx cannot serve here: No GPU can be used"):
+        OrtRtxBackend().load(model)
+
+
+@pytest.mark.parametrize("capability", ["7.5", "8.0", "9.0", "10.0"])
+def test_a_card_that_it_does_not_serve_is_named(gpus: Callable[..., None], capability: str) -> None:
+    gpus(capability)
+    found = OrtRtxBackend().availability()
+    assert not found.ok
+    assert re.search(rf"not .*\({re.escape(capability)}\)", found.reason)
+    assert "ort-cuda" in found.fix
+
+
+@pytest.mark.parametrize("capability", ["8.6", "8.9", "12.0", "12.1"])
+def test_without_the_package_the_command_that_installs_it_is_named(
+    gpus: Callable[..., None], capability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus("9.0", capability)  # one card of several will do
+    monkeypatch.setattr(ort_rtx, "PACKAGE", "no_such_package")
+    found = OrtRtxBackend().availability()
+    assert not found.ok
+    assert "onnxruntime-ep-nv-tensorrt-rtx is not installed" in found.reason
+    assert "setup-ort-rtx" in found.fix or "pip install onnxruntime-ep-nv-tensorrt-rtx==" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"plugin": "0.5.0", "error": "libcuda.so.1: cannot open"}, "cannot open the provider (libcuda.so.1"),
+        ({"plugin": "0.5.0", "devices": 0}, "sees no card that it serves"),
+        ({"error": "Segmentation fault"}, "cannot open the provider (Segmentation fault)"),
+        ({"plugin": "0.5.0", "devices": 1}, ""),
+    ],
+)
+def test_what_the_provider_answers_is_the_answer(
+    gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], reason: str
+) -> None:
+    gpus("12.0")
+    monkeypatch.setattr(ort_rtx, "PACKAGE", "json")
+    monkeypatch.setattr(ort_rtx, "probe_plugin", lambda: answer)
+    found = OrtRtxBackend().availability()
+    assert found.ok == (not reason)
+    assert reason in found.reason
+    assert found.ok or "doctor" in found.fix
+    assert found.versions.get("ort_rtx_plugin") == answer.get("plugin")
+
+
+def test_without_its_package_the_probe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_rtx, "_PROBE", "import no_such_package")
+    assert "no_such_package" in ort_rtx.probe_plugin.__wrapped__()["error"]
+
+
+@pytest.mark.skipif(not INSTALLED, reason="the provider's package is not installed")
+def test_the_options_are_those_of_the_providers_header() -> None:
+    folder = Path(importlib.util.find_spec(ort_rtx.PACKAGE).origin).parent  # type: ignore[union-attr, arg-type]
+    text = (folder / "tensorrt_rtx_provider_options.h").read_text()
+    options = text.split("namespace provider_option_names")[1].split("namespace env_config_names")[0]
+    names = set(re.findall(r'constexpr const char\* \w+ = "(\w+)";', options))
+    assert PROVIDER_OPTIONS.keys() | LEFT_OUT == names
+    assert not PROVIDER_OPTIONS.keys() & LEFT_OUT
+
+
+@pytest.mark.skipif(not INSTALLED, reason="the provider's package is not installed")
+def test_the_real_library_is_opened_or_says_why_not() -> None:
+    found = ort_rtx.probe_plugin.__wrapped__()
+    assert found["plugin"]
+    driver = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    if "libcuda.so.1" not in driver and not os.environ.get("LD_LIBRARY_PATH"):
+        assert "libcuda.so.1" in found["error"]
+    else:
+        assert "error" in found or found["devices"] >= 0

@@ -1,0 +1,131 @@
+"""Planted faults: each does to the state what it says, and nothing else."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.streaming_models import contract_of
+
+from trt_workbench.evaluate.stream_faults import Fault, State, Update, faults
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.system.embedded import embedded_contract
+
+NAMES = [
+    "stale state", "buffers not swapped", "lengths stuck", "length one short", "off by one", "layers swapped",
+    "update lost", "creeping gain", "NaN",
+]  # fmt: skip
+CHUNKS = 20
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    return read_contract(embedded_contract())
+
+
+def state(contract: Contract, seed: int) -> State:
+    values = contract.chunk_values(next(contract.chunks(10**4)))
+    random = np.random.default_rng(seed)
+    floats = {pair.input: random.standard_normal(contract.shape(pair.input, values)) for pair in contract.state}
+    return {
+        name: np.full(array.shape, 10 * (seed + 1), np.int64) if name.endswith("len") else array.astype(np.float32)
+        for name, array in floats.items()
+    }
+
+
+def altered(contract: Contract, name: str, chunk: int, seed: int = 1) -> State:
+    fault = by_name(faults(contract, CHUNKS))[name]
+    assert fault.alter is not None
+    return fault.alter(Update(chunk, state(contract, seed), state(contract, 0), state(contract, 9)))
+
+
+def by_name(found: list[Fault]) -> dict[str, Fault]:
+    return {fault.name: fault for fault in found}
+
+
+def changed(contract: Contract, found: State) -> set[str]:
+    now = state(contract, 1)
+    return {name for name in now if not np.array_equal(found[name], now[name])}
+
+
+def test_every_fault_can_be_planted_into_the_embedded_encoder(contract: Contract) -> None:
+    found = faults(contract, CHUNKS)
+    assert [fault.name for fault in found] == NAMES
+    assert all(fault.alter and not fault.reason for fault in found)
+
+
+def test_what_each_fault_changes(contract: Contract) -> None:
+    lengths, channel, time = "cache_last_channel_len", "cache_last_channel", "cache_last_time"
+    every = {lengths, channel, time}
+    touched = {name: changed(contract, altered(contract, name, CHUNKS // 2)) for name in NAMES}
+    assert touched == {
+        "stale state": every,
+        "buffers not swapped": every,
+        "lengths stuck": {lengths},
+        "length one short": {lengths},
+        "off by one": {time},
+        "layers swapped": {channel, time},
+        "update lost": every,
+        "creeping gain": {channel, time},
+        "NaN": {channel},
+    }
+
+
+def test_what_happens_once_happens_in_the_middle_alone(contract: Contract) -> None:
+    for name in ("update lost", "NaN"):
+        assert changed(contract, altered(contract, name, CHUNKS // 2 - 1)) == set()
+        assert changed(contract, altered(contract, name, CHUNKS // 2 + 1)) == set()
+    assert np.isnan(altered(contract, "NaN", CHUNKS // 2)["cache_last_channel"]).sum() == 1
+
+
+def test_unswapped_buffers_are_one_update_behind(contract: Contract) -> None:
+    alter = by_name(faults(contract, CHUNKS))["buffers not swapped"].alter
+    assert alter is not None
+    states = [state(contract, seed) for seed in range(4)]
+    fed = [alter(Update(chunk, now, now, state(contract, 9))) for chunk, now in enumerate(states)]
+    numbers = [int(one["cache_last_channel_len"][0]) for one in fed]
+    assert numbers == [100, 10, 20, 30]
+
+
+def test_layers_are_found_where_they_lie(contract: Contract) -> None:
+    first = contract.model_dump(mode="json")
+    for place in ("inputs", "outputs"):
+        for name, tensor in first[place].items():
+            if name.startswith(("cache_last_channel", "cache_last_time")) and "len" not in name:
+                shape = tensor["shape"]
+                tensor |= {"shape": [shape[1], shape[0], *shape[2:]], "batch_axis": 1}
+    turned = Contract.model_validate(first)
+    found, now = altered(turned, "layers swapped", 3), state(turned, 1)
+    for name in ("cache_last_channel", "cache_last_time"):
+        assert np.array_equal(found[name], now[name][[1, 0, 2]])
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("lstm", {"lengths stuck", "length one short", "off by one"}),
+        ("degenerate", {"lengths stuck", "length one short"}),
+    ],
+)
+def test_a_fault_that_a_model_cannot_have_says_why(name: str, missing: set[str]) -> None:
+    found = faults(Contract.model_validate(contract_of(name)), CHUNKS)
+    lacking = {fault.name: fault.reason for fault in found if fault.alter is None}
+    assert lacking.keys() >= missing
+    assert all(lacking.values())
+
+
+def test_dead_state_is_left_alone() -> None:
+    contract = Contract.model_validate(contract_of("degenerate"))
+    dead = {pair.input for pair in contract.state if pair.dead}
+    for fault in faults(contract, CHUNKS):
+        if fault.name in ("off by one", "creeping gain", "NaN", "layers swapped") and fault.alter:
+            states: list[Any] = [state(contract, seed) for seed in (1, 0, 9)]
+            found = fault.alter(Update(CHUNKS // 2, *states))
+            assert all(np.array_equal(found[name], states[0][name]) for name in dead)
+
+
+def test_a_model_without_live_state_has_no_faults() -> None:
+    document = contract_of("lstm")
+    document["state"] = [{**pair, "dead": True} for pair in document["state"]]
+    found = faults(Contract.model_validate(document), CHUNKS)
+    assert not [fault.name for fault in found if fault.alter]

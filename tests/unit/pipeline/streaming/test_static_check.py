@@ -1,0 +1,273 @@
+"""Every contradiction of a contract, with itself and with a model, is named in one sentence."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.streaming_models import MODELS, attention, contract_of, convolution, write_contract
+
+from trt_workbench.engine.profiles import Profile
+from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.preflight import ModelTensor
+from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
+from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
+
+Edit = Callable[[dict[str, Any]], Any]
+
+
+def problems(document: dict[str, Any], folder: Path, model: ModelTensors | None = None) -> list[str]:
+    try:
+        read_contract(write_contract(folder / "c.json", document), model)
+    except Contradictions as error:
+        return error.problems
+    return []
+
+
+def put(*path: Any) -> Edit:
+    """Return what puts the last of `path` at the place that the others lead to."""
+
+    def edit(document: Any) -> None:
+        for key in path[:-2]:
+            document = document[key]
+        document[path[-2]] = path[-1]
+
+    return edit
+
+
+def drop(*path: Any) -> Edit:
+    def edit(document: Any) -> None:
+        for key in path[:-1]:
+            document = document[key]
+        del document[path[-1]]
+
+    return edit
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sound_contracts_contradict_nothing(name: str, tmp_path: Path) -> None:
+    assert problems(contract_of(name), tmp_path, read_tensors(MODELS[name][0](tmp_path))) == []
+
+
+_PLANTED: dict[str, tuple[Edit, str]] = {
+    "no signal": (
+        put("inputs", "x", {"dtype": "float32", "shape": [], "role": "constant", "value": 1}),
+        "this one has 0",
+    ),
+    "time axis outside": (put("inputs", "x", "time_axis", 3), "time_axis 3 of x is outside its 3 dimensions"),
+    "time axis of fixed size": (put("inputs", "x", "time_axis", 1), "the time axis of x has the size F"),
+    "length of nothing": (put("inputs", "length", "of", "y"), "length is the length of y, which is no signal"),
+    "symbol of nothing": (put("symbols", "Q", None), "symbol Q is free (null), but no input has a dimension that is Q"),
+    "symbols in a ring": (
+        lambda one: one["symbols"].update(P="Q + 1", Q="P - 1"),
+        "P, Q are computed from one another",
+    ),
+    "taken name": (put("symbols", "hop", 3), "hop cannot be a symbol's name: it is taken"),
+    "unknown symbol": (
+        put("outputs", "encoded", "shape", 2, "No"),
+        "dimension 2 of encoded (No) names No, which the contract does not have there",
+    ),
+    "input and output": (
+        put("outputs", "x", {"dtype": "float32", "shape": ["B"]}),
+        "x is both an input and an output",
+    ),
+    "batch axis outside": (put("inputs", "cache", "batch_axis", 3), "batch_axis 3 of cache is outside"),
+    "batch axis elsewhere": (
+        put("inputs", "cache", "batch_axis", 1),
+        "the batch axis of cache has the size C, that of x B",
+    ),
+    "state without a batch": (put("inputs", "cache_len", "shape", [1]), "state cache_len has no batch axis"),
+    "no pair": (drop("state", 1), "input cache_len has the role state, and no state pair says which output"),
+    "pair of no input": (put("state", 0, "input", "cach"), "names no input of the contract (did you mean cache?)"),
+    "pair of no output": (put("state", 0, "output", "nothing"), "names no output of the contract"),
+    "pair of another role": (put("state", 0, "input", "length"), "ends in an input with the role length"),
+    "two pairs": (lambda one: one["state"].append(one["state"][0]), "input cache is in 2 state pairs"),
+    "types of a pair": (put("outputs", "cache_next", "dtype", "float16"), "goes from float16 to float32"),
+    "ranks of a pair": (put("outputs", "cache_next", "shape", ["B", "C"]), "goes from 2 dimensions to 3"),
+    "sizes of a pair": (put("outputs", "cache_next", "shape", ["B", "C + 1", "D"]), "cache_next is [1, 7, 4]"),
+    "batch axes of a pair": (
+        lambda one: (put("inputs", "cache", "batch_axis", 0)(one), put("outputs", "cache_next", "batch_axis", 1)(one)),
+        "goes from batch axis 1 to 0",
+    ),
+    "shift outside": (put("state", 0, "shift", "axis", 3), "the shift of cache is along axis 3, outside"),
+    "shift of nothing": (
+        put("state", 0, "shift", "by", "cache_length"),
+        "the valid part of cache (cache_length) names",
+    ),
+    "valid by nothing": (
+        put("outputs", "encoded", "valid", "by", "lens"),
+        "the valid part of encoded (lens) names lens",
+    ),
+    "moving the wrong way": (put("state", 0, "shift", "valid_at", "start"), "its valid part lies at the end"),
+    "range of reals": (put("inputs", "cache", "range", [0, 1]), "cache has a range, which inputs of whole numbers"),
+    "range the wrong way": (put("inputs", "cache_len", "range", ["C", 0]), "the range of cache_len is from 6 to 0"),
+    "two ids": (put("invariants", 1, "id", "valid_out"), "2 invariants have the id valid_out"),
+    "invariant of nothing": (put("invariants", 0, "check", "lenght > 0"), "names lenght, which the contract does not"),
+    "invariant of many": (put("invariants", 0, "check", "cache > 0"), "asks for cache, which has 24 entries a stream"),
+    "invariant of the chunks": (
+        put("invariants", 3, "check", "N * 8 == hop"),
+        "invariant hop (N * 8 == hop) does not hold at the first chunk: N is 2, hop is 4",
+    ),
+    "a total sometimes": (
+        put("invariants", 4, "when", "chunk > 0"),
+        "is about a whole stream and cannot have a `when`",
+    ),
+    "a total of a chunk": (
+        put("invariants", 1, "when", "total(new) > 0"),
+        "the `when` of len_out (total(new) > 0) asks for",
+    ),
+    "a total as a size": (put("symbols", "N", "total(T)"), "symbol N (total(T)) asks for a total"),
+    "no number": (put("inputs", "length", "range", ["T / 0", "T"]), "the range of length: T / 0 divides by zero"),
+    "memory without end": (
+        put("chunking", "memory", "kind", "infinite"),
+        "a memory that is infinite cannot have chunks",
+    ),
+    "no room": (put("chunking", "first", "left_context", 5), "the first chunk of 5 frames has no room beside"),
+    "chunk outside profiles": (
+        put("chunking", "later", "size", 17),
+        "the later chunk has T = 17, outside every profile (A 5 to 5, B 3 to 15)",
+    ),
+    "chunk of no whole size": (put("chunking", "later", "size", 8), "N = (T - 1) / 2 is 7/2, not a whole number"),
+    "chunk outside the length": (put("inputs", "length", "range", [6, "T"]), "the first chunk has 5 frames, outside"),
+    "profile without a symbol": (drop("profiles", 0, "symbols", "B"), "profile A lacks B"),
+    "profile of a derived symbol": (put("profiles", 0, "symbols", "N", [1, 1, 1]), "profile A has N, which is no free"),
+    "profile the wrong way": (put("profiles", 1, "symbols", "T", [9, 3, 15]), "which is not min <= opt <= max"),
+    "profile of no whole size": (put("profiles", 1, "symbols", "T", [4, 9, 15]), "at min of profile B N ="),
+    "profiles of one name": (put("profiles", 1, "name", "A"), "2 profiles are called A"),
+}
+
+
+@pytest.mark.parametrize("planted", _PLANTED)
+def test_a_contradiction_is_named(planted: str, tmp_path: Path) -> None:
+    edit, said = _PLANTED[planted]
+    document = contract_of("attention")
+    edit(document)
+    assert any(said in problem for problem in problems(document, tmp_path)), problems(document, tmp_path)
+
+
+def test_several_are_named_at_once(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    for planted in ("no pair", "time axis outside", "two ids", "moving the wrong way"):
+        _PLANTED[planted][0](document)
+    document["inputs"]["lenght"] = document["inputs"].pop("length")
+    found = problems(document, tmp_path, read_tensors(attention(tmp_path)))
+    for said in (
+        "role state",
+        "outside its 3 dimensions",
+        "2 invariants",
+        "at the end",
+        "the model has no input lenght",
+    ):
+        assert any(said in problem for problem in found), said
+
+
+_AGAINST: dict[str, tuple[Edit, str]] = {
+    "name": (
+        lambda one: one["outputs"].update(encode=one["outputs"].pop("encoded")),
+        "the model has no output encode (did you mean encoded?)",
+    ),
+    "lacking": (drop("outputs", "encoded"), "the contract lacks the model's output encoded"),
+    "type": (put("inputs", "length", "dtype", "int32"), "length is int64 in the model and int32 in the contract"),
+    "rank": (put("outputs", "encoded_len", "shape", ["B", 1]), "encoded_len has 1 dimensions in the model and 2"),
+    "size": (put("symbols", "F", 4), "dimension 1 of x is 3 in the model, the contract says F, which is 4 at min of"),
+    "one name": (
+        put("outputs", "encoded_len", "shape", ["N"]),
+        "the model calls dimension 0 of x and dimension 0 of encoded_len B, the contract says 1 and 2 at min of",
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", _AGAINST)
+def test_a_contradiction_with_the_model_is_named(planted: str, tmp_path: Path) -> None:
+    edit, said = _AGAINST[planted]
+    document = contract_of("attention")
+    edit(document)
+    found = problems(document, tmp_path, read_tensors(attention(tmp_path)))
+    assert any(said in problem for problem in found), found
+
+
+def test_a_model_with_a_fixed_size_takes_no_other(tmp_path: Path) -> None:
+    model = convolution(tmp_path, ("float[B,3,T] x", "float[1,3,T] x"))
+    found = problems(contract_of("convolution"), tmp_path, read_tensors(model))
+    assert "dimension 0 of x is 1 in the model, the contract says B, which is 4 at max of profile all" in found
+
+
+def engine(narrows: bool, *profiles: str) -> ModelTensors:
+    number = "int32" if narrows else "int64"
+    inputs = {
+        "x": ModelTensor("x", "float32", (None, 3, None)),
+        "length": ModelTensor("length", number, (None,)),
+        "cache": ModelTensor("cache", "float32", (None, 6, 4)),
+        "cache_len": ModelTensor("cache_len", number, (None,)),
+    }
+    outputs = {
+        "encoded": ModelTensor("encoded", "float32", (None, 4, None)),
+        "encoded_len": ModelTensor("encoded_len", number, (None,)),
+        "cache_next": ModelTensor("cache_next", "float32", (None, 6, 4)),
+        "cache_len_next": ModelTensor("cache_len_next", number, (None,)),
+    }
+    return ModelTensors(inputs, outputs, tuple(map(Profile.model_validate, profiles)), narrows)
+
+
+_WIDE = "x:1x3x3/2x3x9/3x3x15,length:1/2/3,cache:1x6x4/2x6x4/3x6x4,cache_len:1/2/3"
+
+
+def test_whole_numbers_have_32_bits_in_an_engine_before_tensorrt_10(tmp_path: Path) -> None:
+    assert problems(contract_of("attention"), tmp_path, engine(narrows=True)) == []
+    wide = engine(narrows=False)
+    narrow = {
+        name: ModelTensor(name, "int32", one.shape) if one.dtype == "int64" else one
+        for name, one in wide.inputs.items()
+    }
+    found = problems(contract_of("attention"), tmp_path, ModelTensors(narrow, wide.outputs))
+    assert "length is int32 in the model and int64 in the contract" in found
+
+
+def test_the_profiles_of_an_engine_accept_those_of_the_contract(tmp_path: Path) -> None:
+    assert problems(contract_of("attention"), tmp_path, engine(True, _WIDE)) == []
+    found = problems(contract_of("attention"), tmp_path, engine(True, _WIDE.replace("3x3x15", "3x3x11")))
+    assert found == [
+        "the engine has no profile that accepts max of profile B (x 3x3x15, length 3, cache 3x6x4, cache_len 3)"
+    ]
+
+
+_NUMBERS = "null true -1 0 2 2147483647 9223372036854775808 1e300 0.5"
+_TEXTS = "T N B Q T/0 x cache float32 int64 state signal constant total(T) T==3 -T 1/3"
+_STRANGE = [*_NUMBERS.split(), *(f'"{text}"' for text in ("", *_TEXTS.split()))]
+_STRANGE += ["[]", "{}", "[1]", '["T", "B"]', "[1, 1, 1]", '["B", "C", "D"]']
+
+
+def _places(value: Any, *path: Any) -> list[tuple[Any, ...]]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, part in parts for place in [(*path, key), *_places(part, *path, key)]]
+
+
+@given(st.data(), st.sampled_from(sorted(MODELS)))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_changed_is_sound_or_named(sound_models: dict[str, ModelTensors], data: Any, name: str) -> None:
+    """No change ends in anything but contradictions; a contract that passes both checks can be used."""
+    document = contract_of(name)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.sampled_from(_places(document)))
+        (drop(*place) if data.draw(st.booleans()) else put(*place, json.loads(data.draw(st.sampled_from(_STRANGE)))))(
+            document
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_contract(Path(folder) / "c.json", document)
+        try:
+            contract = read_contract(path, sound_models[name])
+        except UsageProblem:
+            return
+    chunk = next(contract.chunks(3))
+    values = contract.chunk_values(chunk, **{one: 1 for one in contract.free if one != contract.time_symbol})
+    assert contract.initial_state(values).keys() == {pair.input for pair in contract.state}
+
+
+@pytest.fixture(scope="module")
+def sound_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelTensors]:
+    folder = tmp_path_factory.mktemp("models")
+    return {name: read_tensors(make(folder)) for name, (make, _) in MODELS.items()}

@@ -1,0 +1,194 @@
+"""Every kind of report in a real browser: nothing fails, nothing is too wide, nothing covers anything else.
+
+`TRTW_SCREENSHOTS=DIR pytest tests/unit/report/test_in_a_browser.py` keeps a picture of each page at each width.
+"""
+
+import json
+import os
+import shutil
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.browser import CHROMIUM, Browser, browser
+from tests.onnx_text import write_onnx
+from tests.unit.report.test_decide import ROWS, decision
+from typer.testing import CliRunner
+
+from trt_workbench.cli.app import app
+from trt_workbench.engine.documents import write_json
+from trt_workbench.report import decide
+from trt_workbench.report.overview import write_overview
+from trt_workbench.report.rewrite import rewrite_report
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (apt install chromium)"),
+    pytest.mark.timeout(300),
+]
+RECORDS = Path(__file__).parents[3] / "docs" / "benchmarks"
+WIDTHS = (390, 1280)
+# What stands beside or below one another in a page, and must not lie on one another.
+FAULTS = """(() => {
+  const edge = document.documentElement.clientWidth, found = [];
+  const name = (one) => `${one.tagName} ${(one.textContent || one.alt || "").trim().slice(0, 40)}`;
+  const scrolls = (one) => {
+    for (let outer = one.parentElement; outer; outer = outer.parentElement)
+      if (["auto", "scroll", "hidden"].includes(getComputedStyle(outer).overflowX)) return true;
+    return false;
+  };
+  if (document.documentElement.scrollWidth > edge) found.push("the page scrolls sideways");
+  for (const one of document.querySelectorAll("body *")) {
+    const box = one.getBoundingClientRect();
+    if (box.width && box.right > edge + 1 && !scrolls(one)) found.push(`beyond the edge: ${name(one)}`);
+  }
+  for (const group of document.querySelectorAll("main, section, .cards, .plots, .plots > div")) {
+    const shown = [...group.children].filter((one) => one.getClientRects().length);
+    const boxes = shown.map((one) => [one, one.getBoundingClientRect()]);
+    boxes.forEach(([one, a], place) => boxes.slice(place + 1).forEach(([other, b]) => {
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (across > 1 && down > 1) found.push(`one lies on the other: ${name(one)} | ${name(other)}`);
+    }));
+  }
+  for (const image of document.images)
+    if (!image.complete || !image.naturalWidth) found.push(`no picture: ${image.alt} ${image.src.slice(0, 80)}`);
+  for (const link of document.links)
+    if (link.hash && !document.getElementById(decodeURIComponent(link.hash.slice(1))))
+      found.push(`no place: ${link.hash}`);
+  return found;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+def faults(page: Browser, path: Path, width: int) -> list[str]:
+    """Everything that is wrong with a page at a width."""
+    page.open(path, width)
+    found = [*page.ask(FAULTS), *page.complaints]
+    for link in page.ask("[...document.links].map((one) => one.href)"):
+        address = urllib.parse.urlsplit(link)
+        if address.scheme != "file" or not Path(urllib.parse.unquote(address.path)).exists():
+            found.append(f"a dead link: {link}")
+    if folder := os.environ.get("TRTW_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.picture(Path(folder) / f"{path.parent.name}-{width}.png")
+    return found
+
+
+def kept(record: str, folder: Path) -> Path:
+    """The report of a committed run, made again."""
+    place = folder / Path(record).name
+    shutil.copytree(RECORDS / record, place)
+    return rewrite_report(place)
+
+
+def run(folder: Path, *words: object, code: int = 0) -> Path:
+    done = CliRunner().invoke(app, [*map(str, words), "--output", str(folder)], catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return folder / "report.html"
+
+
+_MADE: dict[str, Path] = {}  # once: they take seconds, and no test changes them
+
+
+@pytest.fixture
+def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callable[..., None]) -> dict[str, Path]:
+    """A report of every kind: of committed records where there are some, else made by the command."""
+    if _MADE:
+        return _MADE
+    outside_backend("faulty", "tests.faulty_backend:FaultyBackend")
+    text = "g (float[batch,3] images) => (float[batch,4] output0) { output0 = MatMul(images, w) }"
+    model = write_onnx(
+        tmp_path / "a model with a name that is quite long.onnx", text, {"w": np.ones((3, 4), np.float32)}
+    )
+    verify = ("verify", model, "--backend", "faulty", "--quick", "--dim", "batch=1:2:2")
+    coco, bench = rewrite_report(make_run()), kept("bench-h200/yolov10m", tmp_path)
+    llm = kept("eval-llm/perplexity", tmp_path)
+    made = {
+        "eval-coco": coco,
+        "bench": bench,
+        "eval-llm": llm,
+        "eval-llm, speed": kept("eval-llm/gpt2-generate-b4", tmp_path),
+        "profile": run(tmp_path / "profiled", "profile", model, "--backend", "ort-cpu", "--iterations", 2),
+        "verify, wrong": run(tmp_path / "wrong", *verify, "--option", "fault=stuck", code=1),
+        "verify": run(tmp_path / "right", *verify),
+    }
+    made["overview"] = write_overview([one.parent for one in made.values()], tmp_path / "overview")
+    place = tmp_path / "decide"
+    place.mkdir()
+    write_json(place / "decision.json", decision(*ROWS))
+    command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
+    (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
+    made["decide"] = decide.write_report(place)
+    _MADE.update(made)
+    return made
+
+
+def test_every_report_is_sound_on_a_phone_and_on_a_screen(page: Browser, pages: dict[str, Path]) -> None:
+    found = {f"{kind} at {width}": faults(page, path, width) for kind, path in pages.items() for width in WIDTHS}
+    assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def test_reports_are_of_one_width(page: Browser, pages: dict[str, Path]) -> None:
+    widths = {}
+    for kind, path in pages.items():
+        page.open(path, 1600)
+        widths[kind] = page.ask("document.querySelector('main').getBoundingClientRect().width")
+    assert len(set(widths.values())) == 1, widths
+
+
+def test_pictures_of_accuracy_begin_in_one_line(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["eval-coco"], 1280)
+    tops = page.ask(
+        "[...document.querySelectorAll('.plots')[0].children].map((one) => one.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 2
+    assert len(set(tops)) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("<div style='width: 2000px'>x</div>", "scrolls sideways"),
+        ("<div style='position: absolute; left: 380px; width: 50px'>wide</div>", "beyond the edge: DIV wide"),
+        ("<div>one</div><div style='margin-top: -15px'>two</div>", "one lies on the other: DIV one | DIV two"),
+        ("<img src='gone.png' alt='it'>", "no picture: it"),
+        ("<a href='gone.html'>x</a>", "a dead link"),
+        ("<a href='#gone'>x</a>", "no place: #gone"),
+        ("<a href='https://example.com/'>x</a>", "a dead link"),
+        ("<script>null.x</script>", "TypeError"),
+        ("<script>console.error('complains')</script>", "complains"),
+        ("<img src='http://127.0.0.1:9/x.png'>", "asks the network"),
+    ],
+)
+def test_faults_are_found(page: Browser, tmp_path: Path, body: str, fault: str) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text(f"<!doctype html><title>bad</title><main>{body}</main>")
+    assert any(fault in one for one in faults(page, bad, 390))
+
+
+def test_a_picture_is_shown_whole_by_a_click(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["eval-coco"], 390)
+    page.ask("document.querySelector('figure img').click()")
+    shown = page.ask("[...document.querySelectorAll('dialog[open] img')].map((one) => [one.width, one.naturalWidth])")
+    assert [width for width, whole in shown] == [whole for width, whole in shown] != []
+    page.ask("document.querySelector('dialog[open] img').click()")
+    left = "document.querySelectorAll('dialog').length"
+    assert page.ask(f"new Promise((then) => setTimeout(() => then({left}), 50))") == 0
+
+
+def test_a_table_is_sorted_by_a_click(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["bench"], 1280)
+    column: Any = (
+        """[...document.querySelector("table.sortable").tBodies[0].rows].map((row) => row.cells[0].textContent)"""
+    )
+    before = page.ask(column)
+    page.ask("""document.querySelector("table.sortable").tHead.rows[0].cells[0].click()""")
+    assert page.ask(column) == sorted(before)
