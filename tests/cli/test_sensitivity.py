@@ -45,7 +45,7 @@ def test_a_search_writes_model_evidence_and_page(tmp_path: Path, words: list[Any
     result = trtw(*asked, "--keep-score", 0.001)
     assert result.exit_code == 0, result.output
     assert "cosine on 12 held-out samples: " in result.stdout
-    assert "Left as it was: 1 group: asked for" in result.stdout
+    assert "Left as it was: 1 group: chosen by the score" in result.stdout
     evidence = json.loads((tmp_path / "made.json").read_text())
     assert evidence["search"]["chosen"]["kept"] == 1
     search = tmp_path / "made.search"

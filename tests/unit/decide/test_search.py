@@ -41,7 +41,7 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
     found = one.run()
     assert found.candidate is not None
     evidence = read_document(tmp_path / "out" / "m.int8.json", Evidence)
-    assert set(evidence.kept) == {PLANTED}
+    assert evidence.kept == {PLANTED: "chosen by the score"}
     assert evidence.search == found.document.evidence
     chosen = found.document.evidence.chosen
     assert chosen is not None
@@ -96,6 +96,15 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     assert plain(again) == plain(found)
     search(tmp_path, score="top1").run()
     assert made[6:7] == [0]  # another score is another trial
+
+
+def test_other_data_are_other_trials(tmp_path: Path) -> None:
+    search(tmp_path).run()
+    trials = len(list((tmp_path / "out" / "m.int8.trials").iterdir()))
+    other = search(tmp_path)
+    np.save(other.calibration.calibration or "", np.load(other.calibration.calibration or "")[::-1])
+    other.run()
+    assert len(list(other.trials.iterdir())) == 2 * trials
 
 
 def test_nothing_is_written_where_nothing_keeps_the_bound(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def _search_words(found: SearchEvidence) -> str:
     """Say what the score is and what it can claim."""
     chosen = found.chosen
     assert chosen is not None  # as a candidate was made
-    words = f"{chosen.value:.4f}, {chosen.loss:.4f} below the float model's"
+    words = f"{chosen.value:.4f}, loss {chosen.loss:.4f}"
     if chosen.loss_ci95 is None:
         return words
     low, high = chosen.loss_ci95

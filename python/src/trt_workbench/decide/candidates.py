@@ -89,6 +89,8 @@ def make_candidate(
     method = method_of(to, placement)
     document, groups = prepare(model)
     kept = kept_groups(document, groups, to, placement, model)
+    if search:
+        kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))

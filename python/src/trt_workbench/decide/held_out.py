@@ -115,7 +115,7 @@ class _Likeness:
 
     @property
     def figure(self) -> str:
-        return {"top1": "top-1 agreement", "cosine": "cosine"}[self.kind]
+        return {"top1": "top-1 agreement", "cosine": "cosine", "perplexity": "perplexity"}[self.kind]
 
     def score(self, model: Path, folder: Path, baseline: Path | None) -> Scores:
         score_samples(model, self.data, folder, baseline, backend=REFERENCE)

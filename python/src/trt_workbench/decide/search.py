@@ -16,7 +16,7 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
-from trt_workbench.engine.hashing import hash_document, hash_model
+from trt_workbench.engine.hashing import hash_document, hash_file, hash_folder, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
@@ -111,6 +111,7 @@ class Search:
                 unit=self._scorer.unit,
                 samples=self._baseline.count,
                 baseline=self._baseline.value,
+                is_error=self._baseline.is_error,
                 weighed_by="arithmetic" if times is None else "time",
                 chosen=None if kept is None else self._tried[kept],
                 curve=tuple(self._tried[place] for place in sorted(self._tried)),
@@ -179,7 +180,9 @@ class Search:
     def _trial(self, kept: int, left: int) -> SearchPoint:
         """Return the score with the first `kept` groups left alone, an earlier one where nothing has changed since."""
         names = sorted(self._order[:kept])
-        scored = [self._baseline.samples, self._seen_baseline.samples]
+        data = Path(self.calibration.calibration or "")
+        scored = [hash_folder(data) if data.is_dir() else hash_file(data)]
+        scored += [self._baseline.samples, self._seen_baseline.samples]
         facts = {**self._facts(), "kept": str(names), "scored": str(scored), "figure": self._scorer.figure}
         facts["bound"] = str(self._bound)
         key = hash_document(facts)

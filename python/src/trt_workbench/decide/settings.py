@@ -71,9 +71,10 @@ class ScoreSettings:
         Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
     ] = None
     score: Annotated[
-        Literal["top1", "cosine"] | None,
+        Literal["top1", "cosine", "perplexity"] | None,
         Setting(
-            "Without --annotations: how often top-1, or how much the outputs, agree with the float model's.", _SCORE
+            "Without --annotations: top1 and cosine are with the float model's outputs; perplexity needs a text.",
+            _SCORE,
         ),
     ] = None
     score_samples: Annotated[

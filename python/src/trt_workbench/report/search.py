@@ -52,16 +52,15 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
         axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1.2, zorder=2)
         for point in points:
             if point.loss_ci95:
-                ends = [evidence.baseline - end for end in point.loss_ci95]
+                ends = [_after(evidence, end) for end in point.loss_ci95]
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
         if chosen := evidence.chosen:
             place = (100 * chosen.low_macs, chosen.value)
             axes.scatter(*place, 110, facecolors="none", edgecolors=PALETTE[3], linewidths=1.6, label="taken", zorder=4)
         axes.axhline(evidence.baseline, color=PALETTE[7], linewidth=1, label="float model")
-        axes.axhline(
-            evidence.baseline - evidence.bound, color=PALETTE[2], linewidth=1, linestyle="--", label="the bound"
-        )
+        bound = _after(evidence, evidence.bound)
+        axes.axhline(bound, color=PALETTE[2], linewidth=1, linestyle="--", label="the bound")
         axes.set(
             title=f"{evidence.figure} on {evidence.samples} held-out {evidence.unit}",
             xlabel=f"share of the arithmetic in {to}, % (axis not from zero)",
@@ -69,3 +68,8 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
         )
         axes.legend(loc="lower left")
     return path
+
+
+def _after(evidence: SearchEvidence, loss: float) -> float:
+    """Return the score at which so much is lost."""
+    return evidence.baseline * (1 + loss) if evidence.is_error else evidence.baseline - loss

@@ -86,6 +86,7 @@ class SearchEvidence(_Part):
         unit: what a sample is, in the plural.
         samples: how many were scored; ranges were found on others.
         baseline: score of the float model.
+        is_error: whether less is better, as of a perplexity; a loss is then the share by which it grows.
         weighed_by: what a group costs that is left alone.
         chosen: the candidate that was taken; None where none keeps the bound.
         curve: all that were scored, fewest left alone first.
@@ -97,6 +98,7 @@ class SearchEvidence(_Part):
     unit: str
     samples: int
     baseline: float
+    is_error: bool
     weighed_by: Literal["arithmetic", "time"]
     chosen: SearchPoint | None
     curve: tuple[SearchPoint, ...]
