@@ -49,10 +49,10 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
     points = sorted(evidence.curve, key=lambda point: point.low_macs)
     shares = [100 * point.low_macs for point in points]
     with figure(path) as axes:
-        axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1.2, zorder=2)
+        axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1, linestyle=":", zorder=2)
         for point in points:
             if point.loss_ci95:
-                ends = [_after(evidence, end) for end in point.loss_ci95]
+                ends = [max(_after(evidence, end), 0.0) for end in point.loss_ci95]
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
         if chosen := evidence.chosen:
