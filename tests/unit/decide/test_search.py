@@ -122,6 +122,14 @@ def test_noise_gives_no_score(tmp_path: Path) -> None:
         one.run()
 
 
+def test_the_output_is_looked_at_first(tmp_path: Path) -> None:
+    one = search(tmp_path)
+    one.output = one.model
+    with pytest.raises(UsageProblem, match="would replace the model"):
+        one.run()
+    assert not one.trials.exists()
+
+
 def test_groups_are_ranked_by_noise_for_their_cost() -> None:
     groups = [
         GroupLoss(name=name, op_type="Conv", macs_share=share, weights_share=0, noise=noise, sqnr_db=None)

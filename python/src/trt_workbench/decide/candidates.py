@@ -85,7 +85,7 @@ def make_candidate(
         OSError: the output cannot be written.
     """
     placement = placement or PlacementSettings()
-    _check_output(model, output)
+    check_output(model, output)
     method = method_of(to, placement)
     document, groups = prepare(model)
     kept = kept_groups(document, groups, to, placement, model)
@@ -202,7 +202,7 @@ def evidence_path(model: Path) -> Path:
     return model.with_suffix(".json")
 
 
-def _check_output(model: Path, output: Path) -> None:
+def check_output(model: Path, output: Path) -> None:
     """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")

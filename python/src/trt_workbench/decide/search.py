@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
-from trt_workbench.decide.candidates import Candidate
+from trt_workbench.decide.candidates import Candidate, check_output
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
@@ -85,6 +85,7 @@ class Search:
             CheckFailed: a candidate returns NaN or infinite values.
             OSError: the output cannot be written.
         """
+        check_output(self.model, self.output)  # before what takes minutes
         with tempfile.TemporaryDirectory() as name:
             self._folder = Path(name)
             self._scorer, self._seen = (
