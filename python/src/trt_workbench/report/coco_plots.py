@@ -138,6 +138,6 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
             text = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
         by_powers(axes, "x")
-        axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")
+        axes.set(xlabel="time per image, ms", ylabel="images")
         axes.set_title("Where the time goes, per image and stage")
         legend_below(axes)

@@ -14,7 +14,7 @@ from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindi
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
 _COLOURS = {
-    "right": ("#2b8a57", "#ffffff", "\N{CHECK MARK}"),
+    "right": ("#26804f", "#ffffff", "\N{CHECK MARK}"),
     "right within": ("#9fd3a8", "#1f2933", "\N{CHECK MARK}"),
     "consistent": ("#7fb2e5", "#1f2933", "="),
     "unverified": ("#d5dae0", "#1f2933", "\N{EN DASH}"),
