@@ -90,8 +90,8 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
         axes.set(xlabel="predicted", ylabel="ground truth")
         score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
         left_out = len(run.confusion["labels"]) - len(labels)
-        what = f"Confusion matrix: the {_MATRIX_CLASSES} most confused classes\n" if left_out else "Confusion matrix "
-        axes.set_title(f"{what}(score ≥ {score}, IoU ≥ {iou})")
+        which = f": the {_MATRIX_CLASSES} most confused classes" if left_out else ""
+        axes.set_title(f"Confusion matrix{which}\n(score ≥ {score}, IoU ≥ {iou})")
         axes.grid(visible=False)
         axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label="share of the row")
 
