@@ -72,12 +72,16 @@ class Browser:
         """Open a file in a window of this width, and wait until all of it is loaded."""
         self.complaints.clear()
         self._loaded = False
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", features=scheme)
+        self.show(width, dark=dark)
         self.call("Page.navigate", url=page.absolute().as_uri())
         while not self._loaded:
             self._note(self._read())
+
+    def show(self, width: int, *, dark: bool = False, media: str = "screen") -> None:
+        """Show the page in a window of this width, in a colour scheme, on a screen or as print lays it out."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=scheme)
 
     def ask(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, or of the promise that it is."""

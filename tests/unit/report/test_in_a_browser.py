@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from tests.browser import CHROMIUM, Browser, browser
 from tests.onnx_text import write_onnx
+from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.report.test_decide import ROWS, decision
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import write_json
-from trt_workbench.report import decide
+from trt_workbench.report import decide, targets
 from trt_workbench.report.overview import write_overview
 from trt_workbench.report.rewrite import rewrite_report
 
@@ -61,6 +62,35 @@ FAULTS = """(() => {
   return found;
 })()"""
 
+# Text that cannot be told from its ground: below the contrast of WCAG 2.1's success criterion 1.4.3.
+FAINT = """(() => {
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => parts(colour).slice(0, 3).map((one) => one / 255)
+    .map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0);
+  const ground = (one) => {
+    if (one instanceof SVGTextElement && one.previousElementSibling?.tagName === "rect")
+      return getComputedStyle(one.previousElementSibling).fill;
+    for (; one; one = one.parentElement) {
+      const colour = getComputedStyle(one).backgroundColor;
+      if (parts(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = new Set(), texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const one = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
+    if (!text || !one.getClientRects().length) continue;
+    const style = getComputedStyle(one);
+    const [a, b] = [light(one instanceof SVGElement ? style.fill : style.color), light(ground(one))];
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) found.add(`faint (${contrast.toFixed(1)}): ${one.tagName} ${text.slice(0, 40)}`);
+  }
+  return [...found];
+})()"""
+# Pixels of CSS between the margins of a sheet of A4.
+PAPER = 700
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
@@ -71,7 +101,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def faults(page: Browser, path: Path, width: int) -> list[str]:
     """Everything that is wrong with a page at a width."""
     page.open(path, width)
-    found = [*page.ask(FAULTS), *page.complaints]
+    found = [*page.ask(FAULTS), *page.ask(FAINT), *page.complaints]
     for link in page.ask("[...document.links].map((one) => one.href)"):
         address = urllib.parse.urlsplit(link)
         if address.scheme != "file" or not Path(urllib.parse.unquote(address.path)).exists():
@@ -80,6 +110,14 @@ def faults(page: Browser, path: Path, width: int) -> list[str]:
         Path(folder).mkdir(parents=True, exist_ok=True)
         page.picture(Path(folder) / f"{path.parent.name}-{width}.png")
     return found
+
+
+def faults_when(page: Browser, path: Path, name: str, width: int, **shown: Any) -> list[str]:
+    """Everything that is wrong with the page that is open, when it is dark or on paper."""
+    page.show(width, **shown)
+    if folder := os.environ.get("TRTW_SCREENSHOTS"):
+        page.picture(Path(folder) / f"{path.parent.name}-{width}-{name}.png")
+    return [f"{name}: {fault}" for fault in (*page.ask(FAULTS), *page.ask(FAINT))]
 
 
 def kept(record: str, folder: Path) -> Path:
@@ -93,6 +131,15 @@ def run(folder: Path, *words: object, code: int = 0) -> Path:
     done = CliRunner().invoke(app, [*map(str, words), "--output", str(folder)], catch_exceptions=False)
     assert done.exit_code == code, done.output
     return folder / "report.html"
+
+
+def checked_target(folder: Path) -> Path:
+    """The report of a committed check, which keeps neither the layers nor the environment."""
+    folder.mkdir()
+    shutil.copy(RECORDS / "check-target/records/vit_b_16.mxfp8.json", folder / "check-target.json")
+    write_json(folder / "layers.json", {"schema_version": 1, "layers": {}})
+    write_json(folder / "env.json", {"schema_version": 1, "command_line": ["trtw", "check-target", "m.onnx"]})
+    return targets.write_report(folder)
 
 
 _MADE: dict[str, Path] = {}  # once: they take seconds, and no test changes them
@@ -127,13 +174,37 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
     (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
     made["decide"] = decide.write_report(place)
+    made["eval-stream"] = kept("eval-stream/encoder-ort", tmp_path)
+    made["check-target"] = checked_target(tmp_path / "target")
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    made["check-contract"] = run(tmp_path / "contract", "check-contract", contract, attention(tmp_path))
     _MADE.update(made)
     return made
 
 
-def test_every_report_is_sound_on_a_phone_and_on_a_screen(page: Browser, pages: dict[str, Path]) -> None:
-    found = {f"{kind} at {width}": faults(page, path, width) for kind, path in pages.items() for width in WIDTHS}
+def test_every_report_is_sound_on_a_phone_and_on_a_screen_and_on_paper(page: Browser, pages: dict[str, Path]) -> None:
+    found: dict[str, list[str]] = {}
+    for kind, path in pages.items():
+        for width in WIDTHS:
+            found[f"{kind} at {width}"] = faults(page, path, width)
+            found[f"{kind} at {width}"] += faults_when(page, path, "dark", width, dark=True)
+        found[f"{kind} in print"] = faults_when(page, path, "print", PAPER, media="print")
     assert {place: faults for place, faults in found.items() if faults} == {}
+
+
+def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]) -> None:
+    ends = {}
+    # one has its answer as title, the others none
+    for kind in pages.keys() - {"check-contract", "overview", "eval-llm, speed"}:
+        page.open(pages[kind], 1280)
+        ends[kind] = page.ask("document.querySelector('.verdict .first').getBoundingClientRect().bottom")
+    assert {kind: end for kind, end in ends.items() if end > 800} == {}
+
+
+def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, Path]) -> None:
+    page.open(pages["eval-coco"], 1280, dark=True)
+    filters = "[...document.images].map((one) => [one.src.slice(5, 15), getComputedStyle(one).filter !== 'none'])"
+    assert set(map(tuple, page.ask(filters))) == {("image/png;", True), ("image/jpeg", False)}
 
 
 def test_reports_are_of_one_width(page: Browser, pages: dict[str, Path]) -> None:
@@ -163,6 +234,7 @@ def test_pictures_of_accuracy_begin_in_one_line(page: Browser, pages: dict[str, 
         ("<a href='gone.html'>x</a>", "a dead link"),
         ("<a href='#gone'>x</a>", "no place: #gone"),
         ("<a href='https://example.com/'>x</a>", "a dead link"),
+        ("<p style='color: #999'>x</p>", "faint (2.8): P x"),
         ("<script>null.x</script>", "TypeError"),
         ("<script>console.error('complains')</script>", "complains"),
         ("<img src='http://127.0.0.1:9/x.png'>", "asks the network"),

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.report.style import file_stem, label, plots_folder
+from trt_workbench.report.style import figure, file_stem, label, plots_folder
 
 NAMES = st.text(st.sampled_from("aB0-_=. /\\\x00\ud800é"), max_size=12)
 
@@ -34,3 +34,19 @@ def test_a_file_in_the_place_of_the_pictures(tmp_path: Path) -> None:
     (tmp_path / "plots").write_text("")
     with pytest.raises(UsageProblem, match="no folder"):
         plots_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scale", "limits", "said"),
+    [
+        ("linear", (0, 1), ("x", "y")),
+        ("linear", (-1, 1), ("x", "y")),
+        ("linear", (5, 9), ("x", "y, does not begin at 0")),
+        ("linear", (9, 5), ("x", "y, does not begin at 0")),
+        ("log", (1, 9), ("x, logarithmic", "y, logarithmic")),
+    ],
+)
+def test_axes_say_what_they_are(tmp_path: Path, scale: str, limits: tuple[float, float], said: tuple[str, str]) -> None:
+    with figure(tmp_path / "f.png", width=1, height=1) as axes:
+        axes.set(xscale=scale, yscale=scale, xlim=(1, 2), ylim=limits, xlabel="x", ylabel="y")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == said

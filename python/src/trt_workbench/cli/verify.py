@@ -122,13 +122,11 @@ def verify(
 def _show(document: dict[str, Any], directory: Path) -> None:
     from rich.table import Table
 
+    from trt_workbench.report.verify import headline
+
     console = stdout_console(quiet=False)
     say = partial(print_line, console)
-    beside = f"beside {document['reference']}" if document["reference"] else "by properties alone"
-    say(
-        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
-        f"({document['precision']}), {document['cases_tried']} shapes {beside}"
-    )
+    say(headline(document))
     table = Table("shapes", "output", "inputs", "verdict", "relative L2", "explained by precision", "why")
     rows = [(case, row) for case in document["cases"] for row in case["outputs"] or [{}]]
     shown = [pair for pair in rows if pair[1].get("verdict") == "wrong"] or _worst_of_each(rows)

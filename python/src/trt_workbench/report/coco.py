@@ -8,7 +8,7 @@ from typing import Any
 from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
-from trt_workbench.report.coco_plots import write_plots
+from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
 from trt_workbench.report.page import image_url, render
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
@@ -44,6 +44,7 @@ def write_report(directory: Path) -> Path:
         latency=_latency_table(run),
         latency_columns=_LATENCY_COLUMNS,
         minimum_samples=MINIMUM_SAMPLES,
+        readable=READABLE_CLASSES,
         plots={name: image_url(path) for name, path in plots.items()},
         gallery=gallery,
         environment=run.environment,

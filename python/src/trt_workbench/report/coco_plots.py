@@ -76,10 +76,11 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
     labels = [label(name, LONGEST_NAME) for name in names]
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     few = len(labels) <= READABLE_CLASSES + 1
-    size = 2.6 + (0.45 if few else 0.34) * len(labels)
-    with figure(path, width=size + 0.8, height=size) as axes:
+    # small cells of many classes: the text can be read where two pictures stand side by side
+    size = 2.6 + 0.45 * len(labels) if few else 1.5 + 0.21 * len(labels)
+    with figure(path, width=size + (0.8 if few else 0), height=size + (0 if few else 0.5)) as axes:
         image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-        fontsize = 8 if few else 7
+        fontsize = 8 if few else 6
         axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=fontsize)
         axes.set_yticks(range(len(labels)), labels, fontsize=fontsize)
         for row, column in np.argwhere(counts > 0):
@@ -89,10 +90,10 @@ def _confusion_matrix(run: CocoArtefacts, path: Path) -> None:
         axes.set(xlabel="predicted", ylabel="ground truth")
         score, iou = run.confusion["score_threshold"], run.confusion["iou_threshold"]
         left_out = len(run.confusion["labels"]) - len(labels)
-        what = f"Confusion matrix: the {_MATRIX_CLASSES} most confused classes\n" if left_out else "Confusion matrix "
-        axes.set_title(f"{what}(score ≥ {score}, IoU ≥ {iou})")
+        which = f": the {_MATRIX_CLASSES} most confused classes" if left_out else ""
+        axes.set_title(f"Confusion matrix{which}\n(score ≥ {score}, IoU ≥ {iou})")
         axes.grid(visible=False)
-        axes.figure.colorbar(image, ax=axes, shrink=0.7, label="share of the row")
+        axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=40, label="share of the row")
 
 
 def most_confused(labels: Sequence[str], counts: NDArray[np.float64]) -> tuple[list[str], NDArray[np.float64]]:
@@ -137,6 +138,6 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
             text = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)
         by_powers(axes, "x")
-        axes.set(xlabel="time per image in ms (logarithmic)", ylabel="images")
+        axes.set(xlabel="time per image, ms", ylabel="images")
         axes.set_title("Where the time goes, per image and stage")
         legend_below(axes)

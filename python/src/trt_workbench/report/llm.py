@@ -49,6 +49,7 @@ def summarise(metrics: LlmMetrics) -> list[str]:
     sentences = []
     rows = metrics["backends"]
     if rows:
+        sentences += [row["failure"] for row in rows if row["failure"]] or ["Every backend passes the gate."]
         sentences.append(
             f"{model} has a perplexity of {rows[0]['perplexity']:.4f} over {metrics['tokens']} tokens with PyTorch in "
             f"fp32, the reference."
@@ -60,8 +61,6 @@ def summarise(metrics: LlmMetrics) -> list[str]:
                 f"The largest increase is that of {worst['backend']}:{worst['precision']}, {increase:+.4%}; its "
                 f"likeliest token is the reference's at {worst['top1_agreement']:.3%} of the tokens."
             )
-        failures = [row["failure"] for row in rows if row["failure"]]
-        sentences += failures or ["Every backend passes the gate."]
     generated = metrics.get("generation", [])
     if generated:
         right = [row for row in generated if not row["failure"]]

@@ -60,7 +60,7 @@ def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
         for (names, tokens, curve), colour in zip(lines, PALETTE * 3, strict=False):
             text = "\n".join(wrap(", ".join(names), _WIDE))
             axes.plot(tokens, curve, label=text, color=colour, linewidth=1.6)
-        axes.set(xlabel="tokens scored", ylabel="perplexity (the axis does not begin at 0)")
+        axes.set(xlabel="tokens scored", ylabel="perplexity")
         together = "; those within 0.1 % share a line" if len(lines) < len(_series(windows)) else ""
         axes.set_title(f"Perplexity up to each window{together}")
         legend_below(axes)

@@ -171,10 +171,10 @@ def side_views(sides: Mapping[Side, SideFacts], records: Sequence[ProfileLine]) 
 
 def summary(sides: Sequence[SideView], groups: Sequence[Group]) -> list[str]:
     """Return what stands out, in sentences."""
-    sentences = [" ".join(_of_side(side)) for side in sides]
-    if len(sides) > 1:
-        sentences = [_who_is_faster(sides[0], sides[1]), *sentences, *_of_difference(sides[0], sides[1], groups)]
-    return sentences
+    if len(sides) == 1:
+        return _of_side(sides[0])
+    each = [" ".join(_of_side(side)) for side in sides]
+    return [_who_is_faster(sides[0], sides[1]), *each, *_of_difference(sides[0], sides[1], groups)]
 
 
 def _who_is_faster(target: SideView, against: SideView) -> str:

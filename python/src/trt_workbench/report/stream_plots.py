@@ -81,7 +81,7 @@ def _tensors(name: str, rows: list[ChunkRecord], path: Path) -> Path:
             np.maximum(cells, _NOTHING),
             aspect="auto",
             interpolation="nearest",
-            cmap="magma",
+            cmap="Reds",
             norm=LogNorm(_NOTHING, 1.0, clip=True),
             extent=(0.5, len(rows) + 0.5, len(tensors) - 0.5, -0.5),
         )

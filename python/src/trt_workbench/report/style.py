@@ -122,7 +122,22 @@ def legend_below(axes: Axes) -> None:
     axes.figure.legend(handles, texts, loc="outside lower left", ncols=columns, fontsize=8)
 
 
+def _mark_axes(drawing: Figure) -> None:
+    """Say of every axis that is logarithmic, and of every vertical one that does not begin at zero, that it is so."""
+    for axes in drawing.axes:
+        low, high = sorted(axes.get_ylim())
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                mark = "logarithmic"
+            elif axis is axes.yaxis and (low > 0 or high < 0):
+                mark = "does not begin at 0"
+            else:
+                continue
+            axis.set_label_text(", ".join(filter(None, (axis.get_label_text(), mark))))
+
+
 def _write(drawing: Figure, path: Path) -> None:
+    _mark_axes(drawing)
     with atomic_writer(path) as file:
         drawing.savefig(file, format="png")
 

@@ -14,7 +14,7 @@ from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindi
 
 # From the best to the worst: fill, ink and mark of a cell. Colour alone is not read by everyone.
 _COLOURS = {
-    "right": ("#2b8a57", "#ffffff", "\N{CHECK MARK}"),
+    "right": ("#26804f", "#ffffff", "\N{CHECK MARK}"),
     "right within": ("#9fd3a8", "#1f2933", "\N{CHECK MARK}"),
     "consistent": ("#7fb2e5", "#1f2933", "="),
     "unverified": ("#d5dae0", "#1f2933", "\N{EN DASH}"),
@@ -43,6 +43,7 @@ def write_report(directory: Path) -> Path:
     page = render(
         "verify.html.j2",
         document=document,
+        said=[headline(document), *([f"Wrong {document['where']}."] if document["where"] else [])],
         fix=read_document(fix, FixFindings) if fix.is_file() else None,
         name=Path(document["target"]).name,
         grid=grid(document["cases"]),
@@ -55,6 +56,15 @@ def write_report(directory: Path) -> Path:
     )
     write_text(directory / "report.html", page)
     return directory / "report.html"
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """Say the verdict of a verification in one line."""
+    beside = f"beside {document['reference']}" if document["reference"] else "by properties alone"
+    return (
+        f"{Path(document['target']).name}: {document['verdict'].upper()} on {document['backend']} "
+        f"({document['precision']}), {document['cases_tried']} shapes {beside}"
+    )
 
 
 def grid(cases: list[CaseFindings]) -> dict[str, Any]:
