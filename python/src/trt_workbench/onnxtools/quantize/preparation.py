@@ -15,7 +15,7 @@ from trt_workbench.onnxtools.preflight import QUANTIZERS, examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.groups import Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.sanitize_graph import constants, set_constant, use_counts
+from trt_workbench.onnxtools.sanitize_graph import bypass, constants, set_constant, use_counts
 
 # Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
 OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
@@ -46,6 +46,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     with checked_on_error(path):
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
+        _pass_identities(model)
         _fold_transposed(model)
         groups = quantisable(model)
     if not any(group.weight for group in groups):
@@ -88,6 +89,14 @@ def _drop_defaults(model: onnx.ModelProto) -> None:
     for value in [one for one in model.graph.input if one.name in weights]:
         model.graph.input.remove(value)
         model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
+
+
+def _pass_identities(model: onnx.ModelProto) -> None:
+    """Let readers of a weight's second name read the weight itself: exporters give one to layers that share it."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for node in [one for one in model.graph.node if one.op_type == "Identity"]:
+        if node.input[0] in weights and bypass(model.graph, node):
+            model.graph.node.remove(node)
 
 
 def _fold_transposed(model: onnx.ModelProto) -> None:
