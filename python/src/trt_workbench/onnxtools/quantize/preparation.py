@@ -11,7 +11,7 @@ from onnx import numpy_helper, version_converter
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.preflight import QUANTIZERS, examine_model
+from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.groups import Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
@@ -39,9 +39,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
     """
     facts = examine_model(path)
-    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
-    if found:
-        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
+    refuse_quantised(facts, path)
     model = load_model(path)
     with checked_on_error(path):
         _drop_defaults(model)
@@ -61,6 +59,13 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
             f"float32: {path}"
         )
     return model, groups
+
+
+def refuse_quantised(facts: ModelFacts, path: Path) -> None:
+    """Raise UsageProblem for a model that is quantised already."""
+    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
+    if found:
+        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
 
 
 def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
