@@ -269,3 +269,9 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     found = made(path, CalibrationSettings(calibration="random")).evidence
     assert found.kept == {"left": "its constant comes first", "made": "its weights are computed"}
     assert found.low_macs == pytest.approx(1 / 3)
+
+
+def test_ranges_of_zeros_alone_are_told(model: Path) -> None:
+    np.save(model.with_name("zeros.npy"), np.zeros((8, 20, 6, 6), np.float32))
+    notes = made(model, CalibrationSettings(calibration=str(model.with_name("zeros.npy")))).evidence.notes
+    assert any(note.startswith("0 in all calibration samples") and "x" in note for note in notes)

@@ -121,7 +121,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *notes, *_notes(to, opset(made.model), calibration)),
+        notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -237,6 +237,13 @@ def _calibrated(
     if calibration.source_sha256 != hash_model(model):
         raise UsageProblem(f"The ranges were found on another model: {model}")
     return calibration
+
+
+def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
+    """Say which activations have no range to speak of."""
+    zeros = [name for name, found in ranges.items() if not found.largest]
+    named = f"{', '.join(zeros[:5])}{f' and {len(zeros) - 5} more' if zeros[5:] else ''}"
+    return (f"0 in all calibration samples, so that their range means nothing: {named}.",) if zeros else ()
 
 
 def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:
