@@ -112,7 +112,8 @@ class _Rewriter:
         nodes: list[onnx.NodeProto] = []
         for node, known in zip(list(graph.node), inferred.node, strict=True):
             for inner, facts in zip(subgraphs(node), subgraphs(known), strict=True):
-                self.graph(inner, facts)
+                with self._writer.graph():
+                    self.graph(inner, facts)
             self._node(node)
             nodes += self._writer.nodes
             self._writer.nodes.clear()
@@ -131,7 +132,6 @@ class _Rewriter:
         values = {name: self._folded.pop(name) for name in sorted(folded)}
         tensors += [numpy_helper.from_array(value, name) for name, value in values.items() if name in read]
         tensors += self._writer.initializers
-        self._writer.reset()
         del graph.initializer[:], graph.node[:], graph.value_info[:]
         graph.initializer.extend(tensors)
         graph.node.extend(nodes)
