@@ -281,6 +281,7 @@ def test_a_weight_behind_an_identity_is_a_weight(tmp_path: Path) -> None:
 def test_a_weight_that_is_an_output_is_a_weight(tmp_path: Path) -> None:
     text = "g (float[N,4] x) => (float[N,4] y, float[4,4] w) { [a] y = MatMul(x, w) }"
     path = write_onnx(tmp_path / "output.onnx", text, {"w": np.eye(4, dtype=np.float32)})
+    assert [group.macs for group in prepare(path)[1]] == [16]
     assert feeders(quantised(path, compact=True))["a"] == ["DequantizeLinear", "DequantizeLinear"]
 
 

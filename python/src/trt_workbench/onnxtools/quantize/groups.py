@@ -245,6 +245,7 @@ def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
                 dim.dim_value = _SIZE if axis else 1
-    for value in light.graph.output:
+    weights = {tensor.name for tensor in light.graph.initializer}
+    for value in (one for one in light.graph.output if one.name not in weights):
         value.type.tensor_type.ClearField("shape")
     return GraphIndex(onnx.shape_inference.infer_shapes(light, data_prop=True)).tensors
