@@ -134,6 +134,7 @@ COMMANDS = {
     "partitions": ("--predict",),
     "sanitize-onnx": ("-o", "OUT"),
     "quantize": ("--to", "int8", "--calibration", "random", "-o", "OUT"),
+    "sensitivity": ("--to", "int8", "--calibration", "random", "--output", "OUT"),
     "build-engine": ("--dry-run",),
     "check-target": ("--gpu", "sm120"),
 }

@@ -155,6 +155,7 @@ _VALUES = [
 _OPTIONS = {
     "sanitize-onnx": ("--only", "--also", "--skip", "--dim", "--shape", "--size", "--rtol", "--atol", "--seed"),
     "quantize": ("--method", "--samples", "--percentile", "--keep", "--imgsz", "--window", "--family", "--seed"),
+    "sensitivity": ("--to", "--method", "--samples", "--score", "--score-samples", "--worst", "--keep", "--seed"),
     "infer-engine": (
         "--backend",
         "--precision",
@@ -284,6 +285,12 @@ def _quantize(rng: Rng) -> _Recipe:
     data = rng.choice(("random", "arrays", "arrays/both.npz", "arrays/x.npy", "images"))
     to = rng.choice(("int8", "fp8", "fp16"))
     return _Recipe(["quantize", model, "--to", to, "--calibration", data, "-o", "out/made.onnx"], files)
+
+
+def _sensitivity(rng: Rng) -> _Recipe:
+    recipe = _quantize(rng)
+    more = rng.choice(([], ["--score", "cosine"], ["--worst", "0"]))
+    return _Recipe(["sensitivity", *recipe.words[1:-2], "--output", "out/made", *more], recipe.files)
 
 
 def _infer(rng: Rng, backend: str = "ort-cpu") -> _Recipe:
@@ -475,6 +482,7 @@ _RECIPES: dict[str, tuple[float, Callable[[Rng], _Recipe]]] = {
     "make-contract": (3, _make_contract),
     "eval-stream": (6, _eval_stream),
     "quantize": (8, _quantize),
+    "sensitivity": (4, _sensitivity),
     "infer": (14, _infer),
     "infer-torch": (3, partial(_infer, backend="torch")),
     "infer-plan": (5, _infer_plan),

@@ -33,6 +33,7 @@ from trt_workbench.cli import (
     refit_engine,
     report,
     sanitize_onnx,
+    sensitivity,
     setup_tensorrt,
     verify,
 )
@@ -108,6 +109,7 @@ app.command("partitions", cls=PanelCommand)(partitions.partitions)
 app.command("check-target", cls=PanelCommand)(check_target.check_target)
 app.command("sanitize-onnx", cls=PanelCommand)(sanitize_onnx.sanitize_onnx)
 app.command("quantize", cls=PanelCommand)(quantize.quantize)
+app.command("sensitivity", cls=PanelCommand)(sensitivity.sensitivity)
 app.command("setup-tensorrt", cls=PanelCommand)(setup_tensorrt.setup_tensorrt)
 app.command("make-contract", cls=PanelCommand)(make_contract.make_contract)
 app.command("check-contract", cls=PanelCommand)(check_contract.check_contract)

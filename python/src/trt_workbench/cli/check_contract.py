@@ -34,7 +34,7 @@ def check_contract(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Check a streaming model against its contract: names, sizes, states, chunks, invariants.
+    """Check a streaming model against its contract.
 
     First the documents: every contradiction of the contract with itself or the model is named, exit code 2. Then the
     model runs: invariants at every chunk size, live and dead states, reset, padding, batches; exit code 1 names chunk,

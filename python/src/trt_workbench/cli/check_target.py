@@ -44,9 +44,10 @@ def check_target(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Compile a model ahead of time with TensorRT-RTX for each architecture. Needs neither a GPU nor a driver.
+    """Compile a model for RTX cards that are not here.
 
-    Exit code 1 if one of them refuses the model: the layer and the type that stop it are named.
+    TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
+    refuses the model: the layer and the type that stop it are named.
     """
     from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json

@@ -40,9 +40,10 @@ def decide(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Make a model in every precision, score and measure each on every runtime, and recommend one.
+    """Score and time every precision of a model; recommend one.
 
-    The exit code is 1 if no lower precision that ran for real keeps the score within --max-loss.
+    Candidates are made in every precision and run on every runtime that can serve here. The exit code is 1 if no lower
+    precision that ran for real keeps the score within --max-loss.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
     from trt_workbench.cli.progress import progress_bar
@@ -89,7 +90,7 @@ def _show(decision: Decision, directory: Path) -> None:
     from rich.table import Table
 
     say_line = partial(print_line, stdout_console(quiet=False))
-    columns = ("precision", "runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
+    columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row))
@@ -97,8 +98,9 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
-    reasons = {f"{row.label} did not run: {row.reason}": None for row in decision.rows if row.score is None}
-    for sentence in [*reasons, *decision.left_out, *decision.notes]:
+    unmeasured = [row for row in decision.rows if row.state != "measured" and not (row.simulated and row.score)]
+    reasons = {f"{row.label} {'has no latency' if row.score else 'did not run'}: {row.reason}" for row in unmeasured}
+    for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     say_line(f"Run directory: {directory}")
     if (directory / "report.html").is_file():
@@ -110,8 +112,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     return (
-        row.precision,
-        row.backend,
+        f"{row.precision} on {row.backend}",
         f"{score.value:.4f}" if score else "-",
         f"{score.loss:.4f}" if score else "-",
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",

@@ -42,10 +42,10 @@ def eval_llm(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Compare a language model on runtimes: perplexity, generation.
+    """Compare a language model's answers on several runtimes.
 
-    Both are held against PyTorch's in fp32, perplexity with a gate. Without a model, an embedded one is evaluated on an
-    embedded text that it has never seen.
+    Perplexity, with a gate, and generated tokens are held against PyTorch's in fp32. Without a model, an embedded one
+    is evaluated on an embedded text that it has never seen.
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=settings.allow_unverified)

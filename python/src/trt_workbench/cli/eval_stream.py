@@ -39,9 +39,10 @@ def eval_stream(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Run a streaming model chunk by chunk beside its reference, with the reference's state and with its own.
+    """Check a streaming model chunk by chunk beside a reference.
 
-    Without a model, an embedded encoder runs. Exit code 1 if a gate fails; the message names chunk, tensor and gate.
+    Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
+    Exit code 1 if a gate fails; the message names chunk, tensor and gate.
     """
     metrics, directory = _evaluate(settings, output)
     from trt_workbench.engine.documents import json_values

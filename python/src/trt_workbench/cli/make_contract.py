@@ -27,10 +27,11 @@ def make_contract(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write what the model says of itself; what it does not say is left as TODO, and listed.
+    """Write a streaming model's contract, as far as it says.
 
-    States are found by their names (`cache` and `cache_next`, `past` and `present`, `h` and `hn`) and equal shapes.
-    `check-contract` refuses a contract as long as anything is undecided.
+    What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
+    `past` and `present`, `h` and `hn`) and equal shapes. `check-contract` refuses a contract as long as anything is
+    undecided.
     """
     from trt_workbench.engine.documents import write_json
     from trt_workbench.pipeline.streaming.draft import Known, draft

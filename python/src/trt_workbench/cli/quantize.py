@@ -15,13 +15,18 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    say,
     stdout_console,
 )
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.cli.drawing import Drawing, draw
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
+from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 
 if TYPE_CHECKING:
     from trt_workbench.decide.candidates import Candidate
+    from trt_workbench.decide.search import Search
+    from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 
 
 @handled
@@ -34,28 +39,69 @@ def quantize(
     ] = None,
     calibration: CalibrationSettings,
     placement: PlacementSettings,
+    searching: SearchSettings,
     as_json: JsonOption = False,
-    debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
+    debug: DebugOption = False,
 ) -> None:
-    """Make a model in a lower precision: an ONNX file that every runtime reads, with the evidence of how it was made.
+    """Make a model in a lower precision, with its evidence.
 
-    Ranges of activations are found on --calibration, prepared as inference prepares it.
+    Ranges of activations are found on --calibration, prepared as inference prepares it. With --keep-score only one half
+    of it gives ranges; on the other, groups are left alone until the loss of the score is small enough. The exit code
+    is 1 if it never is.
     """
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.decide.candidates import evidence_path, make_candidate
+    from trt_workbench.decide.search import Search
     from trt_workbench.system.workspace import output_root
 
+    _require_a_bound(searching)
     output = output or output_root() / "quantize" / f"{model.stem}.{to}.onnx"
-    with progress_bar("samples") as start:
-        on_progress = start("Calibrating") if to in CALIBRATED else None
-        candidate = make_candidate(
-            model, to, output, calibration=calibration, placement=placement, on_progress=on_progress
-        )
+    drawing = Drawing()
+    with progress_bar("steps") as start:
+        if searching.keep_score is not None:
+            candidate, drawing = _searched(
+                Search(model, to, output, calibration, placement, searching, say, start), debug=debug
+            )
+        else:
+            on_progress = start("Calibrating") if to in CALIBRATED else None
+            candidate = make_candidate(
+                model, to, output, calibration=calibration, placement=placement, on_progress=on_progress
+            )
     if as_json:
         document = candidate.evidence.model_dump(mode="json")
         print_json({**document, "output": str(output), "evidence": str(evidence_path(output))})
     else:
         _show(candidate)
+    drawing.end()
+
+
+def _require_a_bound(settings: SearchSettings) -> None:
+    """Raise UsageProblem where something of a search is asked for, but none."""
+    given = {"--annotations": settings.annotations, "--score": settings.score, "--profile": settings.profile}
+    if settings.keep_score is None and (names := [name for name, value in given.items() if value is not None]):
+        raise UsageProblem(f"{', '.join(names)} needs --keep-score, the loss of the score that is allowed.")
+
+
+def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
+    """Return what a search made, with its run directory drawn. Raises CheckFailed where nothing keeps the bound."""
+    from trt_workbench.engine.documents import write_json
+    from trt_workbench.report.search import write_report
+    from trt_workbench.runs.directory import run_directory
+
+    with run_directory("quantize", search.output.with_suffix(".search")) as run:
+        found = search.run()
+        write_json(run.path / "search.json", found.document)
+        directory = run.commit("complete")
+    drawing = draw(write_report, directory, debug=debug)
+    say(f"Search: {directory}")
+    if found.candidate is None:
+        evidence, groups = found.document.evidence, len(found.document.order)
+        last = evidence.curve[-1]
+        raise CheckFailed(
+            f"Nothing in {search.to} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of {groups} "
+            f"groups left alone the loss is {last.loss:.4f}. No model was written."
+        )
+    return found.candidate, drawing
 
 
 def _show(candidate: Candidate) -> None:
@@ -68,6 +114,8 @@ def _show(candidate: Candidate) -> None:
     tell(f"In {candidate.to}: {evidence.low_macs:.1%} of the arithmetic, {evidence.low_weights:.1%} of the weights")
     for reason, count in Counter(evidence.kept.values()).most_common():
         tell(f"Left as it was: {count} group{'s' * (count > 1)}: {reason}")
+    if found := evidence.search:
+        tell(f"{found.figure} on {found.samples} held-out {found.unit}: {_search_words(found)}")
     if data := evidence.calibration:
         of = f"of {data.available}" if data.kind == "data" else "of noise: NOT CALIBRATED"
         tell(f"Ranges: by {evidence.method} from {data.samples} samples {of}, seed {data.seed}")
@@ -80,3 +128,17 @@ def _show(candidate: Candidate) -> None:
         tell(f"note: {note}")
     tell(f"Written: {candidate.path}")
     tell(f"Evidence: {evidence_path(candidate.path)}")
+
+
+def _search_words(found: SearchEvidence) -> str:
+    """Say what the score is and what it can claim."""
+    chosen = found.chosen
+    assert chosen is not None  # as a candidate was made
+    words = f"{chosen.value:.4f}, loss {chosen.loss:.4f}"
+    if chosen.loss_ci95 is None:
+        return words
+    low, high = chosen.loss_ci95
+    words += f" (95 %: {low:.4f} to {high:.4f})"
+    return (
+        words if high <= found.bound else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"
+    )

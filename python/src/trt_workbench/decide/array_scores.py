@@ -60,30 +60,50 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         UsageProblem: the samples do not fit the model.
         CheckFailed: an output is NaN or infinite.
     """
-    folder, baseline = Path(request["folder"]), request["baseline"]
     asked = request["data"]
     settings = CalibrationSettings(**{**asked, "tokenizer": asked["tokenizer"] and Path(asked["tokenizer"])})
-    data = calibration_data(Path(request["source"]), settings)
-    backend = require_backend(request["backend"])
-    extra = {"max_batch": request["batch"]} if backend.plans else {}
-    options = SessionOptions(precision=request["precision"], extra=extra)
-    model = Path(request["model"])
-    with backend.load(model, options) as session:
+    return score_samples(
+        Path(request["model"]),
+        calibration_data(Path(request["source"]), settings),
+        Path(request["folder"]),
+        None if request["baseline"] is None else Path(request["baseline"]),
+        backend=request["backend"],
+        precision=request["precision"],
+        batch=request["batch"],
+        allow_unverified=request["allow_unverified"],
+    )
+
+
+def score_samples(
+    model: Path,
+    data: CalibrationData,
+    folder: Path,
+    baseline: Path | None,
+    *,
+    backend: str,
+    precision: str = "fp32",
+    batch: int = 1,
+    allow_unverified: bool = False,
+) -> dict[str, Any]:
+    """Do as `score_arrays`, on samples that are there. Raises as it does."""
+    runtime = require_backend(backend)
+    extra = {"max_batch": batch} if runtime.plans else {}
+    with runtime.load(model, SessionOptions(precision=precision, extra=extra)) as session:
         fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
-        batches = list(_batches(data, fixed or request["batch"]))
+        batches = list(_batches(data, fixed or batch))
         shapes = {tuple((name, array.shape) for name, array in inputs.items()) for inputs, _ in batches}
         require_verified(
             session.provenance,
             model,
             [dict(one) for one in shapes],
-            allow_unverified=request["allow_unverified"],
+            allow_unverified=allow_unverified,
             note=lambda _: None,
         )
         outputs = _run(session, batches)
         provenance = session.record()
     if baseline is None:
         write_outputs(folder / _OUTPUTS, outputs)
-    expected = outputs if baseline is None else read_outputs(Path(baseline) / _OUTPUTS)
+    expected = outputs if baseline is None else read_outputs(baseline / _OUTPUTS)
     ids = [inputs["input_ids"][:count] for inputs, count in batches if "input_ids" in inputs]
     write_json(folder / _SAMPLES, _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None))
     return {"provenance": provenance}

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
-from trt_workbench.decide.data import CalibrationData, calibration_data
+from trt_workbench.decide.data import CalibrationData, Half, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
@@ -45,24 +45,32 @@ class Calibrated:
         source_sha256: of the model.
         histograms: by activation.
         evidence: of the data.
+        known: ranges that were chosen before.
     """
 
     source_sha256: str
     histograms: Mapping[str, Histogram]
     evidence: CalibrationEvidence
+    known: dict[tuple[str, Method, To], TensorRange] = field(default_factory=dict, repr=False)
 
     def ranges(self, tensors: Sequence[str], method: Method, to: To) -> dict[str, TensorRange]:
         """Return the ranges of activations by one method."""
-        return {name: self.histograms[name].range(method, to, self.evidence.percentile) for name in tensors}
+        for name in tensors:
+            if (name, method, to) not in self.known:
+                self.known[name, method, to] = self.histograms[name].range(method, to, self.evidence.percentile)
+        return {name: self.known[name, method, to] for name in tensors}
 
 
-def calibrate(model: Path, settings: CalibrationSettings, on_progress: Progress | None = None) -> Calibrated:
+def calibrate(
+    model: Path, settings: CalibrationSettings, on_progress: Progress | None = None, half: Half | None = None
+) -> Calibrated:
     """Run a float model over calibration data and count the values of its activations.
 
     Args:
         model: the ONNX file.
         settings: which data.
         on_progress: called with the samples done and their total.
+        half: of the data, as of `calibration_data`.
 
     Raises:
         UsageProblem: the model cannot be quantised or run, the data do not fit it, or an activation is NaN or infinite;
@@ -70,7 +78,7 @@ def calibrate(model: Path, settings: CalibrationSettings, on_progress: Progress 
         ComponentMissing: ONNX Runtime is absent, or transformers for a text.
     """
     document, groups = prepare(model)
-    data = calibration_data(model, settings)
+    data = calibration_data(model, settings, half)
     tensors = ranged_tensors(document, groups, every_choice=True)
     histograms = {name: Histogram() for name in tensors}
     parts = _parts(document, tensors)
@@ -120,7 +128,7 @@ def _runs(
         path = Path(folder) / model.name
         _save_with_outputs(document, part, path)
         with require_backend(REFERENCE).load(path, options) as session:
-            for names, inputs in _batches(data, _fixed_batch(model)):
+            for names, inputs in batches(data, fixed_batch(model)):
                 yield names, inputs, {**inputs, **session.run(inputs)}
 
 
@@ -138,13 +146,13 @@ def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: 
         del graph.output[before:]
 
 
-def _fixed_batch(model: Path) -> int:
+def fixed_batch(model: Path) -> int:
     """Return the batch of the model's inputs; 1 where it is open."""
     first = {tensor.shape[0] for tensor in examine_model(model).inputs if tensor.shape}
     return max((size for size in first if isinstance(size, int)), default=1)
 
 
-def _batches(data: CalibrationData, size: int) -> Iterator[tuple[list[str], dict[str, Array]]]:
+def batches(data: CalibrationData, size: int) -> Iterator[tuple[list[str], dict[str, Array]]]:
     """Yield samples as batches; an incomplete last one is filled with its own samples, which changes no range."""
     samples = zip(data.names, data.read(), strict=True)
     while taken := list(itertools.islice(samples, size)):

@@ -24,7 +24,7 @@ from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
-from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, TensorRange
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, outsiders, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
@@ -61,6 +61,7 @@ def make_candidate(
     *,
     calibration: CalibrationSettings | Calibrated | None = None,
     placement: PlacementSettings | None = None,
+    search: SearchEvidence | None = None,
     on_progress: Progress | None = None,
 ) -> Candidate:
     """Make `model` in the format `to` and write it with its evidence, whole or not at all.
@@ -73,6 +74,7 @@ def make_candidate(
             scales found while running (mxfp8, nvfp4) and those of weights alone need none.
         placement: what stays as it is, and how ranges are chosen; by default the format's own method, with what is
             known to be sensitive left alone.
+        search: how `placement.keep` was chosen, where that was by a score.
         on_progress: called with the samples done and their total while ranges are found.
 
     Returns:
@@ -84,10 +86,12 @@ def make_candidate(
         OSError: the output cannot be written.
     """
     placement = placement or PlacementSettings()
-    _check_output(model, output)
-    method = _method(to, placement)
+    check_output(model, output)
+    method = method_of(to, placement)
     document, groups = prepare(model)
     kept = kept_groups(document, groups, to, placement, model)
+    if search:
+        kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
     others = {} if to in _HALVES else outsiders(document)  # which take every node
     kept |= {name: one.reason for name, one in others.items()}
@@ -97,7 +101,7 @@ def make_candidate(
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
-    made = _lowered(document, low, to, ranges, placement)
+    made = lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
@@ -122,6 +126,7 @@ def make_candidate(
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
+        search=search,
         source=model.name,
         source_sha256=hash_model(model),
         versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
@@ -162,7 +167,7 @@ def kept_groups(
     return kept
 
 
-def _lowered(
+def lowered(
     document: onnx.ModelProto,
     low: Sequence[Group],
     to: To,
@@ -206,7 +211,7 @@ def evidence_path(model: Path) -> Path:
     return model.with_suffix(".json")
 
 
-def _check_output(model: Path, output: Path) -> None:
+def check_output(model: Path, output: Path) -> None:
     """Refuse an output that is no ONNX file, or that would take the place of the model, its weights or a device."""
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageProblem(f"The output is an ONNX file, NAME.onnx: {output}")
@@ -218,7 +223,8 @@ def _check_output(model: Path, output: Path) -> None:
             raise UsageProblem(f"The output would replace the model or its weights; give it another name: {file}")
 
 
-def _method(to: To, placement: PlacementSettings) -> Method:
+def method_of(to: To, placement: PlacementSettings) -> Method:
+    """Return how ranges are chosen. Raises UsageProblem where the format has no such method."""
     method = placement.method or _METHODS.get(to, "max")
     if placement.method and to not in CALIBRATED:
         raise UsageProblem(f"{to} has no ranges to find, so there is no method to choose.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from trt_workbench.pipeline.calibration import calibration_images, image_transfo
 from trt_workbench.system.input_files import read_text
 
 Sample = Mapping[str, NDArray[Any]]
+Half = Literal[0, 1]
 # Of noise: more of the same tells no more.
 _RANDOM_SAMPLES = 16
 _TEXT = (".txt",)
@@ -51,8 +52,13 @@ class CalibrationData:
     read: Callable[[], Iterator[Sample]]
 
 
-def calibration_data(model: Path, settings: CalibrationSettings) -> CalibrationData:
+def calibration_data(model: Path, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:
     """Return the samples that settings ask for.
+
+    Args:
+        model: the ONNX file.
+        settings: which data.
+        half: draw from one half alone of what there is, split by the seed; the other half holds none of its samples.
 
     Raises:
         UsageProblem: there is no such data, it does not fit the model, or is too little.
@@ -68,12 +74,12 @@ def calibration_data(model: Path, settings: CalibrationSettings) -> CalibrationD
         return _random(model, inputs, settings)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
-        return _text(model, path, inputs, settings)
+        return _text(model, path, inputs, settings, half)
     images = calibration_images(model, path, settings.family, settings.imgsz)
     if images is None:
-        return _arrays(model, path, inputs, settings)
+        return _arrays(model, path, inputs, settings, half)
     files = calibration_files(path)
-    chosen = [files[place] for place in _drawn(len(files), settings, path)]
+    chosen = [files[place] for place in _drawn(len(files), settings, path, half)]
     read_image = images.read
 
     def read() -> Iterator[Sample]:
@@ -85,22 +91,28 @@ def calibration_data(model: Path, settings: CalibrationSettings) -> CalibrationD
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
 
 
-def _drawn(available: int, settings: CalibrationSettings, path: Path) -> list[int]:
+def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
     """Return which of the samples are used, in order. Raises UsageProblem if they are too few."""
-    if available < FEWEST_SAMPLES:
+    places = np.arange(available)
+    if half is not None:
+        places = np.random.default_rng([settings.seed, available]).permutation(available)[half::2]
+    if len(places) < FEWEST_SAMPLES:
+        of = f", {len(places)} in the half of them that is used" if half is not None else ""
         raise UsageProblem(
-            f"The calibration data hold {available} sample{'s' * (available != 1)}, and ranges from fewer than "
+            f"The calibration data hold {available} sample{'s' * (available != 1)}{of}, and ranges from fewer than "
             f"{FEWEST_SAMPLES} mean nothing; give more: {path}"
         )
-    count = min(available, settings.samples)
-    return sorted(np.random.default_rng(settings.seed).choice(available, count, replace=False).tolist())
+    count = min(len(places), settings.samples)
+    return sorted(np.random.default_rng(settings.seed).choice(places, count, replace=False).tolist())
 
 
-def _arrays(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+def _arrays(
+    model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+) -> CalibrationData:
     files = [file for file in calibration_files(path) if not holds_images(file)]
     names = [tensor.name for tensor in inputs]
     places = [(file, row) for file in files for row in range(count_rows(file))]
-    chosen = [places[place] for place in _drawn(len(places), settings, path)]
+    chosen = [places[place] for place in _drawn(len(places), settings, path, half)]
 
     def read() -> Iterator[Sample]:
         opened: Path | None = None
@@ -155,7 +167,9 @@ def _fed(transform: ImageTransform) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def _text(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
+def _text(
+    model: Path, path: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings, half: Half | None
+) -> CalibrationData:
     known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
     names = {tensor.name for tensor in inputs}
     if "input_ids" not in names or names - known:
@@ -172,7 +186,7 @@ def _text(model: Path, path: Path, inputs: Sequence[ModelTensor], settings: Cali
     fixed = shape[1] if len(shape) > 1 else None
     window = fixed if isinstance(fixed, int) else settings.window
     starts = range(0, len(ids) - window + 1, window)
-    chosen = [starts[place] for place in _drawn(len(starts), settings, path)]
+    chosen = [starts[place] for place in _drawn(len(starts), settings, path, half)]
 
     def read() -> Iterator[Sample]:
         for start in chosen:

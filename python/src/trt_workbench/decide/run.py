@@ -246,7 +246,7 @@ class DecideRun:
             timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model, files=files)},
             runtimes=runtimes,
-            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch)},
+            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self.subject.task.sizes())},
         )
 
     def _left(self) -> float | None:

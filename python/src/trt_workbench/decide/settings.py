@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trt_workbench.evaluate.coco_settings import read_size
 from trt_workbench.onnxtools.quantize.kinds import Method
@@ -14,6 +14,7 @@ FEWEST_SAMPLES = 8
 """Ranges from fewer are refused."""
 _DATA = "Calibration"
 _PLACEMENT = "What is quantised"
+_SCORE = "What is scored"
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,36 @@ class PlacementSettings:
     compact: Annotated[
         bool, Setting("Keep int8 weights as integers, a quarter of the size; TensorRT 8.6 refuses them.", _PLACEMENT)
     ] = False
+
+
+@dataclass(frozen=True)
+class ScoreSettings:
+    """What candidates are scored by, on the half of the calibration data on which no ranges are found."""
+
+    annotations: Annotated[
+        Path | None, Setting("COCO annotation file of the calibration images: the score is AP.", _SCORE)
+    ] = None
+    score: Annotated[
+        Literal["top1", "cosine", "perplexity"] | None,
+        Setting(
+            "Without --annotations: top1 and cosine are with the float model's outputs; perplexity needs a text.",
+            _SCORE,
+        ),
+    ] = None
+    score_samples: Annotated[
+        int, Setting("Score at most so many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
+    ] = 500
+
+
+@dataclass(frozen=True)
+class SearchSettings(ScoreSettings):
+    """How much of the score may be lost; then the groups that are left alone are searched for."""
+
+    profile: Annotated[
+        Path | None,
+        Setting("Weigh groups by the times in this run directory of `profile`, not by their arithmetic.", _SCORE),
+    ] = None
+    keep_score: Annotated[
+        float | None,
+        Setting("Leave alone as little as keeps the score within this loss on a half of the data.", _SCORE, min=0.0),
+    ] = None

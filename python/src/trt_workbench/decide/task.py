@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.decide.array_scores import Figure, array_scores
+from trt_workbench.decide.data import calibration_data
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
+from trt_workbench.onnxtools.preflight import examine_model
 
 _SAMPLES = 64
 
@@ -49,6 +51,9 @@ class Task(Protocol):
 
     def scores(self, one: Tried, seed: int) -> Scores:
         """Return the score that the worker has written. Raises UsageProblem."""
+
+    def sizes(self) -> dict[str, Any]:
+        """Return what a timed call needs beside its batch: fields of the bench's `ScenarioEntry`."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,10 @@ class Detection:
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
 
+    def sizes(self) -> dict[str, Any]:
+        """Return the size of the images that a model of any size takes."""
+        return {"imgsz": self.imgsz} if self.imgsz else {}
+
 
 @dataclass(frozen=True)
 class Likeness:
@@ -149,3 +158,13 @@ class Likeness:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)
+
+    def sizes(self) -> dict[str, Any]:
+        """Return the dynamic dimensions of a sample."""
+        sample = next(iter(calibration_data(self.model, self.samples).read()))
+        found = {}
+        for tensor in examine_model(self.model).inputs:
+            for axis, dim in enumerate(tensor.shape or ()):
+                if axis and not isinstance(dim, int):
+                    found[dim or f"{tensor.name}.{axis}"] = sample[tensor.name].shape[axis - 1]
+        return {"dims": found}

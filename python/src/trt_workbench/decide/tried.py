@@ -12,7 +12,7 @@ from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.decision import BASELINE, State
 
 # Types as graphs name them, where they are not the precision's own name.
-_TYPES = {"mxfp8": "fp8", "nvfp4": "fp4", "int4-weights": "int4"}
+_TYPES = {"int4-weights": "int4"}
 
 
 @dataclass

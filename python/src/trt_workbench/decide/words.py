@@ -115,8 +115,9 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     simulated = [row for row in rows if row.simulated and row.meets]
     if simulated:
         named = ", ".join(row.precision for row in simulated[:_MOST])
+        keeps = "keep" if len(simulated) > 1 else "keeps"
         doubts.append(
-            f"In simulation {named} keeps the score, too; only hardware that computes in it can tell its speed."
+            f"In simulation {named} {keeps} the score, too; only hardware that computes in it can tell its speed."
         )
     return doubts
 

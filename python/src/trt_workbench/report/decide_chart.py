@@ -54,8 +54,8 @@ class _Plot:
         scored = [row for row in decision.rows if row.score]
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
-        self.strip = (100.0 if width > 500 else 78.0) if self.others else 0.0
-        self.left, self.top, self.bottom = 58.0, 20.0, self.height - 50
+        self.strip = (40.0 + 60.0 * len(self.others) if width > 500 else 78.0) if self.others else 0.0
+        self.left, self.top, self.bottom = 58.0, 30.0, self.height - 50
         self.right = width - 14 - self.strip
         backends = dict.fromkeys(row.backend for row in scored)
         self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}
@@ -177,7 +177,7 @@ def _ground(plot: _Plot) -> Iterator[str]:
         )
         what = "simulated" if all(row.simulated for row in plot.others) else "no latency"
         x = plot.right + plot.strip / 2
-        yield f'<text class="tick" x="{x:.1f}" y="{plot.top - 6:.1f}" text-anchor="middle">{what}</text>'
+        yield f'<text class="tick" x="{x:.1f}" y="{plot.top - 14:.1f}" text-anchor="middle">{what}</text>'
 
 
 def _frontier(points: Sequence[_Point]) -> Iterator[str]:
@@ -271,7 +271,7 @@ def _free(plot: _Plot, point: _Point, length: float, taken: Sequence[_Box]) -> _
 
 def _inside(plot: _Plot, box: _Box) -> bool:
     return (
-        box.left >= plot.left and box.right <= plot.width - 4 and box.top >= plot.top - 8 and box.bottom <= plot.bottom
+        box.left >= plot.left and box.right <= plot.width - 4 and box.top >= plot.top - 10 and box.bottom <= plot.bottom
     )
 
 

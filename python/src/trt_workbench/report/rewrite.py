@@ -32,7 +32,19 @@ def command_of(directory: Path) -> str:
 
 def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
     """Return what writes the reports of a command. Raises UsageProblem for one that has none."""
-    from trt_workbench.report import bench, coco, contract, decide, llm, profile, stream, targets, verify
+    from trt_workbench.report import (
+        bench,
+        coco,
+        contract,
+        decide,
+        llm,
+        profile,
+        search,
+        sensitivity,
+        stream,
+        targets,
+        verify,
+    )
 
     writers: dict[str, Callable[[Path], Path]] = {
         "bench": bench.write_report,
@@ -43,6 +55,8 @@ def writer_of(command: str, directory: Path) -> Callable[[Path], Path]:
         "eval-llm": llm.write_report,
         "eval-stream": stream.write_report,
         "profile": profile.write_report,
+        "quantize": search.write_report,
+        "sensitivity": sensitivity.write_report,
         "verify": verify.write_report,
     }
     if command not in writers:

@@ -53,6 +53,58 @@ class CalibrationEvidence(_Part):
     percentile: float
 
 
+class SearchPoint(_Part):
+    """One candidate that a search scored.
+
+    Attributes:
+        kept: how many groups it leaves alone.
+        low_macs: share of the multiply-accumulates that are in the format, 0 to 1.
+        value: its score.
+        loss: the float model's score minus it.
+        loss_ci95: ends of the 95 % interval of the loss over resamples of the samples, drawn for both models together.
+        seen_loss: the same loss on the samples that ranges were found on; None where `loss` is beyond the bound anyway.
+    """
+
+    kept: int
+    low_macs: float
+    value: float
+    loss: float
+    loss_ci95: tuple[float, float] | None
+    seen_loss: float | None = None
+
+    def keeps(self, bound: float) -> bool:
+        """Whether the loss is within a bound on both halves of the data: on one alone, that is often chance."""
+        return self.loss <= bound and self.seen_loss is not None and self.seen_loss <= bound
+
+
+class SearchEvidence(_Part):
+    """How the groups that are left alone were chosen.
+
+    Attributes:
+        bound: loss of the score that was allowed.
+        figure: name of the score.
+        unit: what a sample is, in the plural.
+        samples: how many were scored; ranges were found on others.
+        baseline: score of the float model.
+        is_error: whether less is better, as of a perplexity; a loss is then the share by which it grows.
+        weighed_by: what a group costs that is left alone.
+        chosen: the candidate that was taken; None where none keeps the bound.
+        curve: all that were scored, fewest left alone first.
+        seed: of everything drawn.
+    """
+
+    bound: float
+    figure: str
+    unit: str
+    samples: int
+    baseline: float
+    is_error: bool
+    weighed_by: Literal["arithmetic", "time"]
+    chosen: SearchPoint | None
+    curve: tuple[SearchPoint, ...]
+    seed: int
+
+
 class Evidence(_Part):
     """How a candidate was made.
 
@@ -68,6 +120,7 @@ class Evidence(_Part):
         opset: operator set of the candidate.
         source_opset: of the source model.
         notes: what a person should know, in sentences.
+        search: how the groups left alone were chosen; None where that was not by a score.
         source: file name of the source model.
         source_sha256: its hash, external data included.
         versions: of onnx, onnxruntime, numpy and this package.
@@ -85,13 +138,14 @@ class Evidence(_Part):
     opset: int
     source_opset: int
     notes: tuple[str, ...] = ()
+    search: SearchEvidence | None = None
     source: str
     source_sha256: str
     versions: dict[str, str]
 
     def short(self) -> str:
-        """Return the JSON that the ONNX file carries: without what may be long: ranges, names of groups, notes."""
-        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes"})
+        """Return the JSON that the ONNX file carries: without what may be long."""
+        return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes", "search"})
 
 
 def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:

@@ -85,7 +85,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
         if name == AUTO or name not in backend_names():
             raise UsageProblem(f"There is no backend {name!r} for --backends; {did_you_mean(name, backend_names())}")
         choices.append(BackendChoice(name, precision or "fp32"))
-        check_precision(choices[-1])
+        check_precision(choices[-1], candidates=True)
     if not choices or len(set(choices)) < len(choices):
         raise UsageProblem(f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}.")
     return tuple(choices)
@@ -100,11 +100,16 @@ def check_graphs(graphs: Path | None, choices: Sequence[BackendChoice]) -> None:
         )
 
 
-def check_precision(choice: BackendChoice) -> None:
-    """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for."""
+def check_precision(choice: BackendChoice, *, candidates: bool = False) -> None:
+    """Raise UsageProblem if a backend cannot run any language model in the precision that it is asked for.
+
+    Args:
+        choice: what is asked for.
+        candidates: whether graphs can be made in other formats.
+    """
     backend = get_backend(choice.name)
     known = [name for name in backend.precisions if name != _WITH_SCALES]
-    if _takes_candidates(choice.name):
+    if candidates and _takes_candidates(choice.name):
         known += get_args(To)
     if not known:
         backend.check_precision(choice.precision)
@@ -123,7 +128,7 @@ def open_logits(choice: BackendChoice, source: ModelSource, batch: int, length: 
         CheckFailed: the exported graph does not compute what PyTorch computes.
         DeviceFailure: there is not enough memory.
     """
-    check_precision(choice)
+    check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
     if isinstance(traits, TorchBackend):
         return _open_torch(choice, source, compiled=traits.compiled)
@@ -143,7 +148,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     Raises:
         As `open_logits`.
     """
-    check_precision(choice)
+    check_precision(choice, candidates=source.candidate is not None)
     traits = get_backend(choice.name)
     if isinstance(traits, TorchBackend):
         return _open_torch(choice, source, compiled=traits.compiled)
@@ -191,10 +196,8 @@ def _takes_candidates(backend: str) -> bool:
 def _in_format(choice: BackendChoice, source: ModelSource, graph: ExportedGraph) -> ExportedGraph:
     """Return the graph that a backend loads for a precision."""
     to = next((name for name in get_args(To) if name == choice.precision), None)
-    if to is None or not _takes_candidates(choice.name):
+    if to is None or source.candidate is None or not _takes_candidates(choice.name):
         return graph
-    if source.candidate is None:
-        raise UsageProblem(f"{choice} needs a model in {to}, which is made in eval-llm alone.")
     source.say(f"Making the {graph.kind} graph in {to}")
     return replace(graph, path=source.candidate(graph.path, to), data=None)
 

@@ -1,0 +1,75 @@
+"""The report of a search for the groups to leave alone, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.files import write_text
+from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
+from trt_workbench.report.page import image_url, render
+from trt_workbench.report.sensitivity import draw_groups
+from trt_workbench.report.style import ACCENT, PALETTE, figure, plots_folder
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.search import SearchDocument
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` and `plots/` into the run directory of a search. It can be called again at any time.
+
+    Args:
+        directory: holds search.json and env.json.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    found = read_document(directory / "search.json", SearchDocument)
+    folder = plots_folder(directory)
+    pictures = {
+        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "curve.png"),
+        "groups": draw_groups(found.sensitivity, folder / "groups.png"),
+    }
+    text = render(
+        "search.html.j2",
+        found=found,
+        evidence=found.evidence,
+        name=Path(found.sensitivity.model).name,
+        pictures={name: image_url(path) for name, path in pictures.items()},
+        environment=read_environment(directory),
+    )
+    write_text(directory / "report.html", text)
+    return directory / "report.html"
+
+
+def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
+    """Draw the score against the share of the arithmetic in the format, with the bound and the candidate taken."""
+    points = sorted(evidence.curve, key=lambda point: point.low_macs)
+    shares = [100 * point.low_macs for point in points]
+    with figure(path) as axes:
+        axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1, linestyle=":", zorder=2)
+        for point in points:
+            if point.loss_ci95:
+                ends = [max(_after(evidence, end), 0.0) for end in point.loss_ci95]
+                axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
+        axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
+        if chosen := evidence.chosen:
+            place = (100 * chosen.low_macs, chosen.value)
+            axes.scatter(*place, 110, facecolors="none", edgecolors=PALETTE[3], linewidths=1.6, label="taken", zorder=4)
+        axes.axhline(evidence.baseline, color=PALETTE[7], linewidth=1, label="float model")
+        bound = _after(evidence, evidence.bound)
+        axes.axhline(bound, color=PALETTE[2], linewidth=1, linestyle="--", label="the bound")
+        axes.set(
+            title=f"{evidence.figure} on {evidence.samples} held-out {evidence.unit}",
+            xlabel=f"share of the arithmetic in {to}, % (axis not from zero)",
+            ylabel=evidence.figure,
+        )
+        axes.legend(loc="lower left")
+    return path
+
+
+def _after(evidence: SearchEvidence, loss: float) -> float:
+    """Return the score at which so much is lost."""
+    return evidence.baseline * (1 + loss) if evidence.is_error else evidence.baseline - loss

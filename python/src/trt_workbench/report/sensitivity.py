@@ -1,0 +1,57 @@
+"""The report of a sensitivity run, made from the files of its run directory alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.files import write_text
+from trt_workbench.report.page import image_url, render
+from trt_workbench.report.style import ACCENT, PALETTE, figure, label, plots_folder
+from trt_workbench.runs.artefacts import read_environment
+from trt_workbench.runs.sensitivity import Sensitivity
+
+# Bars that can be read; the table has all groups.
+_BARS = 30
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` and `plots/` into a run directory of sensitivity. It can be called again at any time.
+
+    Args:
+        directory: holds sensitivity.json and env.json.
+
+    Returns:
+        The path of report.html, one file that needs no other.
+
+    Raises:
+        UsageProblem: a file is missing, cut short or of another schema version.
+    """
+    found = read_document(directory / "sensitivity.json", Sensitivity)
+    picture = draw_groups(found, plots_folder(directory) / "groups.png")
+    text = render(
+        "sensitivity.html.j2",
+        found=found,
+        name=Path(found.model).name,
+        picture=image_url(picture),
+        environment=read_environment(directory),
+    )
+    write_text(directory / "report.html", text)
+    return directory / "report.html"
+
+
+def draw_groups(found: Sensitivity, path: Path) -> Path:
+    """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
+    shown = found.groups[:_BARS]
+    total = sum(group.noise for group in found.groups) or 1.0
+    with figure(path, height=1.2 + 0.2 * len(shown)) as axes:
+        places = range(len(shown))
+        axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
+        shares = [100 * group.macs_share for group in shown]
+        axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
+        axes.set_yticks(places, [label(group.name, 34) for group in shown])
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share of all groups, %")
+        axes.set_xlim(left=0)
+        axes.legend(loc="lower right")
+    return path

@@ -1,0 +1,76 @@
+"""Sensitivity: the noise of each group alone; a planted one comes first, and formats without ranges need none."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.decide.planted import PLANTED, planted_data, planted_model
+
+from trt_workbench.decide.calibrate import calibrate
+from trt_workbench.decide.data import calibration_data
+from trt_workbench.decide.sensitivity import measure_sensitivity
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
+from trt_workbench.decide.worst import with_scores
+from trt_workbench.errors import UsageProblem
+from trt_workbench.runs.sensitivity import Sensitivity
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return planted_model(tmp_path / "m.onnx")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> CalibrationSettings:
+    return planted_data(tmp_path)
+
+
+def measured(model: Path, data: CalibrationSettings, **placement: object) -> Sensitivity:
+    settings = PlacementSettings(**placement)  # type: ignore[arg-type]
+    return measure_sensitivity(model, "int8", calibrate(model, data), data, settings)
+
+
+def test_the_planted_group_makes_nearly_all_noise(model: Path, data: CalibrationSettings) -> None:
+    found = measured(model, data)
+    assert found.groups[0].name == PLANTED
+    assert found.groups[0].noise > 100 * found.groups[1].noise > 0
+    # noise adds up, which is what ranking one group at a time rests on
+    assert np.isclose(sum(group.noise for group in found.groups), found.noise, rtol=0.3)
+    assert found.sqnr_db == pytest.approx(-10 * np.log10(found.noise))
+    assert sum(group.macs_share for group in found.groups) == pytest.approx(1)
+    assert found.tensors == ["z"]
+
+
+def test_it_is_the_same_again(model: Path, data: CalibrationSettings) -> None:
+    first, second = (measured(model, data).model_copy(update={"wall_s": 0.0}) for _ in range(2))
+    assert first == second
+
+
+def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings) -> None:
+    found = measured(model, data, keep=("planted", "fir*"))
+    assert found.left_out == {"planted": "asked for", "first": "asked for"}
+    assert {group.name for group in found.groups} == {"second", "last"}
+    with pytest.raises(UsageProblem, match="nothing to measure"):
+        measured(model, data, keep=("*",))
+
+
+def test_a_half_precision_needs_no_ranges(model: Path, data: CalibrationSettings) -> None:
+    found = measure_sensitivity(model, "fp16", None, data, PlacementSettings())
+    assert len(found.groups) == 4
+    assert all(0 < group.noise < 1e-5 for group in found.groups)
+    assert (found.method, found.data_sha256) == (None, None)
+
+
+def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSettings) -> None:
+    ranges, held_out = (set(calibration_data(model, data, half).names) for half in (0, 1))
+    assert len(ranges) == len(held_out) == 12
+    assert not ranges & held_out
+    calibrated = calibrate(model, data, half=0)
+    found = measure_sensitivity(model, "int8", calibrated, data, PlacementSettings(), half=0)
+    scored = with_scores(found, calibrated, data, PlacementSettings(), ScoreSettings(score="cosine"), 2)
+    assert [group.score is not None for group in scored.groups] == [True, True, False, False]
+    worst, second = (group.score for group in scored.groups[:2])
+    assert worst is not None
+    assert second is not None
+    assert worst.loss > 0.01 > second.loss > 0
+    assert (scored.figure, scored.scored, scored.baseline) == ("cosine", 12, 1.0)

@@ -1,0 +1,42 @@
+"""What is scored, and whether a row runs what it is called."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.onnx_text import write_onnx
+
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.task import Detection, Likeness
+from trt_workbench.decide.tried import Tried
+
+
+def test_a_timed_call_has_the_dimensions_of_a_sample(tmp_path: Path) -> None:
+    text = "g (int64[batch,sequence] ids, float[batch,3] x) => (int64[batch,sequence] y) { y = Abs(ids) }"
+    model = write_onnx(tmp_path / "m.onnx", text)
+    np.savez(tmp_path / "a.npz", ids=np.zeros((9, 17), np.int64), x=np.zeros((9, 3), np.float32))
+    task = Likeness(model, CalibrationSettings(calibration=str(tmp_path / "a.npz")), "cosine")
+    assert task.sizes() == {"dims": {"sequence": 17}}
+    assert Detection(tmp_path, tmp_path, imgsz=(64, 96)).sizes() == {"imgsz": (64, 96)}
+    assert Detection(tmp_path, tmp_path).sizes() == {}
+
+
+@pytest.mark.parametrize(
+    ("precision", "shares", "weights", "misses"),
+    [
+        ("int8-mixed", {"int8": 0.8, "fp32": 0.2}, {}, False),
+        ("fp16", {"fp32": 1.0}, {}, True),
+        ("nvfp4", {"nvfp4": 0.7, "fp32": 0.3}, {}, False),
+        ("int4-weights", {"fp32": 1.0}, {"int4": 0.9}, False),
+        ("fp32", {"fp16": 1.0}, {}, False),
+    ],
+)
+def test_what_a_graph_does_not_compute_in_is_no_candidate_of_it(
+    precision: str, shares: dict[str, float], weights: dict[str, float], misses: bool
+) -> None:
+    ran: dict[str, Any] = {"source": "graph", "shares": shares, "weight_shares": weights}
+    assert Tried(precision, "ort-cpu", provenance={"precision_ran": ran}).misses is misses
+    # of an engine TensorRT chooses the kernels: that it took others is told, and is no fault
+    engine = {**ran, "source": "engine layers"}
+    assert not Tried(precision, "trt", provenance={"precision_ran": engine}).misses
