@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends import ort_cpu
 from trt_workbench.backends.base import SessionOptions, TensorSpec
@@ -265,3 +266,24 @@ def test_one_index_of_an_output(model: Path) -> None:
             session.run_at({"x": x.astype(np.float64)}, "y", 0)
     with pytest.raises(UsageProblem, match="closed"):
         session.run_at({"x": x}, "y", 0)
+
+
+@pytest.mark.parametrize("product", ["MatMul(wide, weight)", "Add(one_more, again)"])
+def test_int8_products_do_not_saturate(tmp_path: Path, product: str) -> None:
+    """The largest codes throughout: sums of two of their products leave 16 bits, in which AVX2 without VNNI adds."""
+    shared = "turned = Neg(wide) again_codes = QuantizeLinear(turned, one, zero)"
+    shared += " again_wide = DequantizeLinear(again_codes, one, zero) again = MatMul(again_wide, weight)"
+    shared += " one_more = MatMul(wide, weight)"
+    text = f"""g (float[N,32] x) => (float[N,32] y) {{
+      codes = QuantizeLinear(x, one, zero)
+      wide = DequantizeLinear(codes, one, zero)
+      weight = DequantizeLinear(weight_codes, one, zero)
+      {shared if "again" in product else ""}
+      product = {product}
+      y = Abs(product)
+    }}"""
+    weights = {"one": np.float32(1), "zero": np.int8(0), "weight_codes": np.full((32, 32), 127, np.int8)}
+    path = write_onnx(tmp_path / "int8.onnx", text, weights)
+    with OrtCpuBackend().load(path, SessionOptions()) as session:
+        made = session.run({"x": np.full((4, 32), 127, np.float32)})["y"]
+    np.testing.assert_array_equal(made, np.float32(0 if "again" in product else 127 * 127 * 32))

@@ -258,3 +258,20 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
     path = write_onnx(tmp_path / "old.onnx", text, arrays, 8)
     with pytest.raises(UsageProblem, match=r"int8 needs operator set 13, the model has 8.*export it with opset 13"):
         made(path, CalibrationSettings(calibration="random"))
+
+
+def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
+    """The share of the arithmetic is of all of it, and what stays is named."""
+    text = """g (float[n,8,8] x) => (float[n,8,8] y) {
+      turned = Sin(w) [left] a = MatMul(w, x) [right] b = MatMul(a, w) [made] y = MatMul(b, turned)
+    }"""
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    found = made(path, CalibrationSettings(calibration="random")).evidence
+    assert found.kept == {"left": "its constant comes first", "made": "its weights are computed"}
+    assert found.low_macs == pytest.approx(1 / 3)
+
+
+def test_ranges_of_zeros_alone_are_told(model: Path) -> None:
+    np.save(model.with_name("zeros.npy"), np.zeros((8, 20, 6, 6), np.float32))
+    notes = made(model, CalibrationSettings(calibration=str(model.with_name("zeros.npy")))).evidence.notes
+    assert any(note.startswith("0 in all calibration samples") and "x" in note for note in notes)

@@ -1,5 +1,6 @@
 """A decision about runs that are there already."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def test_without_a_bench_there_are_scores_alone(evaluated: Make, tmp_path: Path)
     assert [row.state for row in made.rows] == ["scored", "scored"]
     assert made.recommended is None
     assert decision_about(runs[1:], [], 0.1, tmp_path) is None
+
+
+def test_what_is_not_calibrated_is_not_recommended(evaluated: Make, bench: Path, tmp_path: Path) -> None:
+    noise = evaluation(evaluated, "low", "int8 (not calibrated)", "b" * 64, 0.02)
+    metrics = json.loads((noise / "metrics.json").read_text())
+    metrics["precision_ran"]["calibrated"] = False
+    (noise / "metrics.json").write_text(json.dumps(metrics))
+    made = decision_about([evaluation(evaluated, "float", "fp32", "a" * 64), noise], [bench], 0.1, tmp_path)
+    assert made is not None
+    assert not made.rows[1].calibrated
+    assert made.rows[1].label == "int8 (not calibrated) on ort-cpu"
+    assert made.recommended == made.rows[0]
 
 
 def test_two_files_of_one_precision_keep_their_names(evaluated: Make, tmp_path: Path) -> None:

@@ -96,3 +96,9 @@ def test_without_a_baseline_nothing_is_recommended() -> None:
     found = recommendation([failed, FP16], task(), 0.005, 100)
     assert found.precision is None
     assert found.sentence == "Nothing can be recommended: fp32 has no score: the process was killed."
+
+
+def test_outputs_that_nothing_was_compared_with_are_a_doubt() -> None:
+    alone = row("fp16", 0.0001, 0.001, speed(5, 1, outputs="not compared"))
+    doubts = recommendation([BASE, alone], task(), 0.005, 100).doubts
+    assert "Its outputs were not compared with those of the same file on the reference." in doubts

@@ -15,6 +15,7 @@ from trt_workbench.backends.ort_common import (
     LEVELS,
     MINIMUM_VERSION,
     check_counts,
+    cpu_session,
     release,
     session_config,
     tensor_spec,
@@ -93,7 +94,7 @@ class OrtCpuBackend(OrtBackend):
         config, record = session_config(ort, options, level, allow_spinning=spinning)
         provenance = {**record, **request.provenance}
         try:
-            session = ort.InferenceSession(request.model, config, providers=[CPU_PROVIDER])
+            session = cpu_session(ort, request.model, config)
         except Exception as error:
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions, TensorSpec
 from trt_workbench.backends.ort_backend import OrtBackend
-from trt_workbench.backends.ort_common import CPU_PROVIDER, session_config, tensor_spec, translated
+from trt_workbench.backends.ort_common import CPU_PROVIDER, cpu_session, session_config, tensor_spec, translated
 from trt_workbench.backends.ort_preload import preload
 from trt_workbench.errors import ComponentMissing
 
@@ -52,7 +52,10 @@ def profiled_runs(
     if backend.provider != CPU_PROVIDER:
         preload(ort)
     try:
-        session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
+        if backend.provider == CPU_PROVIDER:
+            session = cpu_session(ort, request.model, config)
+        else:
+            session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
         if missing := [name for name, _ in request.providers if name not in session.get_providers()]:
             raise ComponentMissing(
                 f"ONNX Runtime did not load {', '.join(missing)}; `trtw backends` says what is missing: {model}"

@@ -19,7 +19,7 @@ from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.workspace import output_root
 
 # Raised when the way of simulating changes, so that files made before are not taken again.
-_RECIPE = 1
+_RECIPE = 2
 
 
 def runnable_model(model: Path, facts: ModelFacts) -> tuple[Path, dict[str, Any]]:

@@ -25,7 +25,7 @@ from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, quantisable
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, outsiders, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -35,6 +35,7 @@ from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
 _METHODS: dict[To, Method] = {"int8": "mse", "fp8": "max"}
+_HALVES: tuple[To, ...] = ("fp16", "bf16")
 _BLOCKED: tuple[To, ...] = ("mxfp8", "nvfp4", "int4-weights")
 
 
@@ -92,6 +93,8 @@ def make_candidate(
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
+    others = {} if to in _HALVES else outsiders(document)  # which take every node
+    kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
@@ -101,10 +104,16 @@ def make_candidate(
     made = lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
-    others = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
+    notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
     # weights of 4 bits are widened in front of the products
-    macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [group.macs for group in groups])
+    macs = (
+        0.0
+        if to == "int4-weights"
+        else _share(
+            [group.macs for group in low], [*(group.macs for group in groups), *(one.macs for one in others.values())]
+        )
+    )
     evidence = Evidence(
         to=to,
         method=method if calibrated else None,
@@ -116,7 +125,7 @@ def make_candidate(
         low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
-        notes=(*made.notes, *others, *_notes(to, opset(made.model), calibration)),
+        notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
         search=search,
         source=model.name,
         source_sha256=hash_model(model),
@@ -166,7 +175,7 @@ def lowered(
     placement: PlacementSettings,
 ) -> Lowered:
     """Return the model with groups in a format."""
-    if to in ("fp16", "bf16"):
+    if to in _HALVES:
         names = {name for group in low for name in group.nodes}
         products = {name for group in quantisable(document) for name in group.nodes}
         return cast_model(document, to, products - names)
@@ -234,6 +243,13 @@ def _calibrated(
     if calibration.source_sha256 != hash_model(model):
         raise UsageProblem(f"The ranges were found on another model: {model}")
     return calibration
+
+
+def _zeros(ranges: Mapping[str, TensorRange]) -> tuple[str, ...]:
+    """Say which activations have no range to speak of."""
+    zeros = [name for name, found in ranges.items() if not found.largest]
+    named = f"{', '.join(zeros[:5])}{f' and {len(zeros) - 5} more' if zeros[5:] else ''}"
+    return (f"0 in all calibration samples, so that their range means nothing: {named}.",) if zeros else ()
 
 
 def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated | None) -> tuple[str, ...]:

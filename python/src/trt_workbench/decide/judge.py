@@ -96,7 +96,7 @@ def _row(
         sha256=hash_model(file) if file else None,
         size_bytes=_size(one),
         simulated=one.simulated,
-        calibrated=one.evidence is None or one.evidence.calibrated,
+        calibrated=one.calibrated,
         low_macs=one.evidence.low_macs if one.evidence else None,
         directory=_within(one.folder, root) if score and one.folder else None,
         score=score,

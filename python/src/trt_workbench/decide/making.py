@@ -19,7 +19,7 @@ from trt_workbench.system.workspace import output_root
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 1
+_RECIPE = 2
 
 _FORMATS: dict[str, tuple[To, PlacementSettings]] = {
     "fp16": ("fp16", PlacementSettings()),
@@ -70,9 +70,17 @@ class Candidates:
             "placement": asdict(placement),
         }
         if to in CALIBRATED:
-            key |= {"data": self._hash(), "calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
+            key |= {"data": self._hash(), "tokenizer": self._tokenizer()}
+            key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         text = {name: str(value) for name, value in key.items()}
         return output_root() / "candidates" / hash_document(text)[:16]
+
+    def _tokenizer(self) -> str:
+        """Return what identifies the tokenizer that cuts a text; empty of other data."""
+        if not (self._settings.calibration or "").endswith(".txt"):
+            return ""
+        folder = self._settings.tokenizer or self.model.parent
+        return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
 
     def _hash(self) -> str:
         """Return what identifies the calibration data."""

@@ -18,7 +18,10 @@ from trt_workbench.evaluate.embedded import (
     make_calibration_scenes,
     make_embedded_dataset,
 )
+from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.quantize.preparation import refuse_quantised
+from trt_workbench.runs.decision import BASELINE
 from trt_workbench.system.embedded import embedded_model
 
 
@@ -51,7 +54,10 @@ def subject_of(
         raise UsageProblem(f"The model file does not exist: {model}")
     if model.suffix != ".onnx":
         raise UsageProblem(f"Candidates are made from a float ONNX model, not from this file: {model}")
-    examine_model(model)
+    refuse_quantised(examine_model(model), model)
+    shares = read_precision(model).shares
+    if shares and BASELINE not in shares:
+        raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, calibration, note)
     if settings.data is None:

@@ -72,6 +72,12 @@ class Tried:
         return bool(self.provenance.get("simulated"))
 
     @property
+    def calibrated(self) -> bool:
+        """Whether its ranges come from data, or it needs none, by its evidence and by what was loaded."""
+        ran = self.provenance.get("precision_ran") or {}
+        return ran.get("calibrated", True) and (self.evidence is None or self.evidence.calibrated)
+
+    @property
     def misses(self) -> bool:
         """Whether its graph computes in something else than was asked for."""
         ran = self.provenance.get("precision_ran") or {}

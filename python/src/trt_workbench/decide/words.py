@@ -101,6 +101,8 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
         doubts.append(
             "Its outputs are further from those of the same file on the reference than its precision explains."
         )
+    if chosen and chosen.speed and chosen.speed.outputs == "not compared":
+        doubts.append("Its outputs were not compared with those of the same file on the reference.")
     if chosen and chosen.speed and chosen.speed.speed_up and chosen.speed.speed_up_low is not None:
         low = chosen.speed.speed_up_low
         if chosen.precision != BASELINE and low <= 1:

@@ -127,10 +127,12 @@ def _name_all(nodes: Iterable[onnx.NodeProto]) -> bool:
 
 def _tensor_facts(model: onnx.ModelProto) -> dict[str, TensorFacts]:
     graph = model.graph
-    found = {tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer}
-    for value in (*graph.value_info, *graph.input, *graph.output):
-        found[value.name] = TensorFacts(_dtype(value.type.tensor_type.elem_type), value_shape(value))
-    return found
+    found = {
+        value.name: TensorFacts(_dtype(value.type.tensor_type.elem_type), value_shape(value))
+        for value in (*graph.value_info, *graph.input, *graph.output)
+    }
+    weights = {tensor.name: TensorFacts(_dtype(tensor.data_type), tuple(tensor.dims)) for tensor in graph.initializer}
+    return found | weights
 
 
 def _dtype(element: int) -> str | None:

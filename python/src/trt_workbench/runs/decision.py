@@ -131,7 +131,8 @@ class Row(Strict):
     @property
     def label(self) -> str:
         """Its name in sentences, such as "int8 on ort-cpu"."""
-        return f"{self.precision}{'' if self.calibrated else ' (not calibrated)'} on {self.backend}"
+        told = self.calibrated or "not calibrated" in self.precision  # as runs name it
+        return f"{self.precision}{'' if told else ' (not calibrated)'} on {self.backend}"
 
 
 class Recommendation(Strict):

@@ -189,3 +189,14 @@ def test_weights_that_are_not_finite_are_named(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageProblem, match="weights w of MatMul p hold NaN or infinite"):
         made(path, "nvfp4")
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+def test_a_weight_that_a_branch_reads_stays_for_it(tmp_path: Path, to: Any) -> None:
+    text = """g (float[N,64] x, bool flag) => (float[N,64] y) {
+      [product] a = MatMul(x, w)
+      y = If(flag) <then_branch = t () => (float[N,64] then) { then = MatMul(a, w) },
+                    else_branch = e () => (float[N,64] other) { other = Identity(a) }>
+    }"""
+    path = write_onnx(tmp_path / "branch.onnx", text, {"w": RNG.standard_normal((64, 64)).astype(np.float32)})
+    assert "w" in constants(made(path, to)[0].graph)

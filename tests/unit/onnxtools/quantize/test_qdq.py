@@ -256,3 +256,41 @@ def test_products_of_activations_are_groups_of_their_own(tmp_path: Path) -> None
     ]
     found = feeders(quantised(path))
     assert found["scores"] == found["mix"] == ["DequantizeLinear"] * 2
+
+
+@pytest.mark.parametrize("to", ["int8", "fp8"])
+def test_a_weight_that_a_branch_reads_stays_for_it(tmp_path: Path, to: Any) -> None:
+    text = """g (float[N,4] x, bool flag) => (float[N,4] y) {
+      [product] a = MatMul(x, w)
+      y = If(flag) <then_branch = t () => (float[N,4] then) { then = MatMul(a, w) },
+                    else_branch = e () => (float[N,4] other) { other = Identity(a) }>
+    }"""
+    path = write_onnx(tmp_path / "branch.onnx", text, {"w": GENERATOR.standard_normal((4, 4)).astype(np.float32)})
+    assert "w" in {tensor.name for tensor in quantised(path, to, compact=True).graph.initializer}
+
+
+def test_a_weight_behind_an_identity_is_a_weight(tmp_path: Path) -> None:
+    """Exporters write one where two layers share a weight."""
+    text = "g (float[N,4] x) => (float[N,4] y) { same = Identity(w) [a] h = MatMul(x, w) [b] y = MatMul(h, same) }"
+    path = write_onnx(tmp_path / "shared.onnx", text, {"w": np.eye(4, dtype=np.float32)})
+    model = quantised(path)
+    assert feeders(model)["b"] == ["DequantizeLinear", "DequantizeLinear"]
+    assert not any(node.op_type == "Identity" for node in model.graph.node)
+
+
+def test_a_weight_that_is_an_output_is_a_weight(tmp_path: Path) -> None:
+    text = "g (float[N,4] x) => (float[N,4] y, float[4,4] w) { [a] y = MatMul(x, w) }"
+    path = write_onnx(tmp_path / "output.onnx", text, {"w": np.eye(4, dtype=np.float32)})
+    assert [group.macs for group in prepare(path)[1]] == [16]
+    assert feeders(quantised(path, compact=True))["a"] == ["DequantizeLinear", "DequantizeLinear"]
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 6), (2, 4, 6)])
+def test_weights_of_several_matrices_have_one_scale(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """ONNX Runtime cannot run their products with a scale for every column."""
+    text = "g (float[2,3,4] x) => (float[2,3,6] y) { [a] y = MatMul(x, w) }"
+    weight = GENERATOR.standard_normal(shape).astype(np.float32)
+    model = quantised(write_onnx(tmp_path / "stack.onnx", text, {"w": weight}))
+    x = GENERATOR.standard_normal((2, 3, 4)).astype(np.float32)
+    (made,) = ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    assert np.abs(made - x @ weight).max() < 0.2

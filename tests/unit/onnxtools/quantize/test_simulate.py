@@ -242,3 +242,38 @@ def test_inputs_in_such_a_format_are_refused() -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
     with pytest.raises(UsageProblem, match="x is in bf16, which cannot be exchanged with numpy"):
         simulated(model)
+
+
+def test_a_constant_that_branches_read_too(tmp_path: Path) -> None:
+    text = """g (float[4,4] x, bool flag) => (float[4,4] y, float[4,4] z) {
+      wide = DequantizeLinear(codes, scale)
+      z = Mul(x, wide)
+      y = If(flag) <then_branch = t () => (float[4,4] then) { then = MatMul(x, wide) },
+                    else_branch = e () => (float[4,4] other) { other = Add(x, wide) }>
+    }"""
+    codes = np.arange(16).reshape(4, 4).astype(ml_dtypes.float8_e4m3fn)
+    path = write_onnx(tmp_path / "branch.onnx", text, {"codes": codes, "scale": np.float32(0.5)}, opset=19)
+    session = ort.InferenceSession(simulated(onnx.load(path)).SerializeToString())
+    x, wide = np.eye(4, dtype=np.float32), codes.astype(np.float32) / 2
+    for flag, expected in ((True, x @ wide), (False, x + wide)):
+        y, z = session.run(None, {"x": x, "flag": np.array(flag)})
+        np.testing.assert_array_equal(y, expected)
+        np.testing.assert_array_equal(z, x * wide)
+
+
+@pytest.mark.parametrize("to", ["mxfp8", "nvfp4"])
+def test_what_stands_before_a_branch_keeps_its_constants(tmp_path: Path, to: Any) -> None:
+    text = """g (float[4,64] x, bool flag) => (float[4,64] y) {
+      a = MatMul(x, w)
+      y = If(flag) <then_branch = t () => (float[4,64] then) { then = Abs(a) },
+                    else_branch = e () => (float[4,64] other) { other = Neg(a) }>
+    }"""
+    path = write_onnx(tmp_path / "branch.onnx", text, {"w": np.eye(64, dtype=np.float32)})
+    model, groups = prepare(path)
+    model = raise_opset(model, to, path)
+    quantize_blocks(model, groups, to)
+    session = ort.InferenceSession(simulated(model).SerializeToString())
+    x = np.tile(np.float32([1, 2, 3, 4]), (4, 16))
+    for flag, expected in ((True, x), (False, -x)):
+        (y,) = session.run(None, {"x": x, "flag": np.array(flag)})
+        np.testing.assert_allclose(y, expected, rtol=0.1)

@@ -20,7 +20,7 @@ from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.sanitize_graph import constants
+from trt_workbench.onnxtools.sanitize_graph import constants, use_counts
 
 BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
 """Values that share a scale; 4-bit integers take 128, or a whole channel."""
@@ -81,8 +81,8 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> 
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
-    used = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
-    for tensor in [one for one in model.graph.initializer if one.name in {group.weight for group in groups} - used]:
+    gone = {group.weight for group in groups} - use_counts(model.graph).keys()
+    for tensor in [one for one in model.graph.initializer if one.name in gone]:
         model.graph.initializer.remove(tensor)
     if to in BLOCKS and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))

@@ -70,6 +70,33 @@ def quantisable(model: onnx.ModelProto) -> tuple[Group, ...]:
     )
 
 
+class Outsider(NamedTuple):
+    """A product in the main graph that is no group, with its arithmetic as `Group.macs` and why it is none."""
+
+    macs: int
+    reason: str
+
+
+def outsiders(model: onnx.ModelProto) -> dict[str, Outsider]:
+    """Return by node the products of computed tensors that cannot be quantised. Nodes have names."""
+    index = GraphIndex(model)
+    index.tensors = _sized(model)
+    computed = _computed(model)
+    groups = {group.name for group in _groups(index, computed)}
+    found = {}
+    for node in index.nodes:
+        if node.domain not in STANDARD or node.op_type not in _WEIGHTED or node.name in groups:
+            continue
+        if not computed & set(node.input[:2]):
+            continue
+        shape = index.facts(node.input[1]).shape or ()
+        dims = tuple(dim if isinstance(dim, int) else _SIZE for dim in shape)
+        macs = _macs(node, index, dims) if len(dims) > 1 else _elements(index, node.output[0])
+        first = node.input[0] not in computed
+        found[node.name] = Outsider(macs, "its constant comes first" if first else "its weights are computed")
+    return found
+
+
 class Residual(NamedTuple):
     """An addition that a convolution can take in: its node, the convolution's, and the place of its other input."""
 
@@ -150,7 +177,8 @@ def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
         return 1 if _attribute(node, "group", 1) == 1 else None
     if node.op_type == "Gemm":
         return 0 if _attribute(node, "transB", 0) else 1
-    return len(dims) - 1
+    # ONNX Runtime cannot run a stack of matrices with a scale for every column
+    return 1 if len(dims) == 2 else None
 
 
 def _macs(node: onnx.NodeProto, index: GraphIndex, dims: tuple[int, ...]) -> int:
@@ -217,6 +245,7 @@ def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
                 dim.dim_value = _SIZE if axis else 1
-    for value in light.graph.output:
+    weights = {tensor.name for tensor in light.graph.initializer}
+    for value in (one for one in light.graph.output if one.name not in weights):
         value.type.tensor_type.ClearField("shape")
     return GraphIndex(onnx.shape_inference.infer_shapes(light, data_prop=True)).tensors

@@ -11,11 +11,11 @@ from onnx import numpy_helper, version_converter
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.model_file import checked_on_error, load_model
-from trt_workbench.onnxtools.preflight import QUANTIZERS, examine_model
+from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
 from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.groups import Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.sanitize_graph import constants, set_constant, use_counts
+from trt_workbench.onnxtools.sanitize_graph import bypass, constants, set_constant, use_counts
 
 # Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
 OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
@@ -39,13 +39,12 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
     """
     facts = examine_model(path)
-    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
-    if found:
-        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
+    refuse_quantised(facts, path)
     model = load_model(path)
     with checked_on_error(path):
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
+        _pass_identities(model)
         _fold_transposed(model)
         groups = quantisable(model)
     if not any(group.weight for group in groups):
@@ -60,6 +59,13 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
             f"float32: {path}"
         )
     return model, groups
+
+
+def refuse_quantised(facts: ModelFacts, path: Path) -> None:
+    """Raise UsageProblem for a model that is quantised already."""
+    found = sorted(name for name in facts.operators if name in QUANTIZERS or any(part in name for part in _QUANTISED))
+    if found:
+        raise UsageProblem(f"The model is quantised already (it has {', '.join(found)}); give the float model: {path}")
 
 
 def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
@@ -88,6 +94,14 @@ def _drop_defaults(model: onnx.ModelProto) -> None:
     for value in [one for one in model.graph.input if one.name in weights]:
         model.graph.input.remove(value)
         model.ir_version = max(model.ir_version, 4)  # older ones want every weight among the inputs
+
+
+def _pass_identities(model: onnx.ModelProto) -> None:
+    """Let readers of a weight's second name read the weight itself: exporters give one to layers that share it."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for node in [one for one in model.graph.node if one.op_type == "Identity"]:
+        if node.input[0] in weights and bypass(model.graph, node):
+            model.graph.node.remove(node)
 
 
 def _fold_transposed(model: onnx.ModelProto) -> None:

@@ -20,7 +20,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
-from trt_workbench.onnxtools.sanitize_graph import constants
+from trt_workbench.onnxtools.sanitize_graph import constants, use_counts
 
 _CODES = {
     "int8": (TensorProto.INT8, np.dtype(np.int8)),
@@ -81,8 +81,9 @@ def insert_pairs(
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
-    kept = {name for node in nodes for name in node.input} | {value.name for value in model.graph.output}
-    for tensor in [one for one in model.graph.initializer if one.name in writer.replaced - kept]:
+    read = use_counts(model.graph)
+    gone = writer.replaced - read.keys()
+    for tensor in [one for one in model.graph.initializer if one.name in gone]:
         model.graph.initializer.remove(tensor)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,10 +44,13 @@ class NodeWriter:
             self.initializers.append(numpy_helper.from_array(array, self._constants[key]))
         return self._constants[key]
 
-    def reset(self) -> None:
-        """Forget the constants, which belong to one graph."""
-        self._constants.clear()
-        self.initializers.clear()
+    @contextmanager
+    def graph(self) -> Iterator[None]:
+        """Give the constants made within to a graph of their own; those of the graph around it are kept for that."""
+        outer = self._constants, self.initializers
+        self._constants, self.initializers = {}, []
+        yield
+        self._constants, self.initializers = outer
 
     def _fresh(self) -> str:
         while (name := f"simulated_{self._count}") in self._taken:

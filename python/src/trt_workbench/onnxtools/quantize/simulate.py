@@ -108,17 +108,19 @@ class _Rewriter:
         for tensor in graph.initializer:
             self._types[tensor.name], self._ranks[tensor.name] = tensor.data_type, len(tensor.dims)
             self._given[tensor.name] = tensor
+        outer = frozenset(self._folded)
         nodes: list[onnx.NodeProto] = []
         for node, known in zip(list(graph.node), inferred.node, strict=True):
             for inner, facts in zip(subgraphs(node), subgraphs(known), strict=True):
-                self.graph(inner, facts)
+                with self._writer.graph():
+                    self.graph(inner, facts)
             self._node(node)
             nodes += self._writer.nodes
             self._writer.nodes.clear()
-        self._finish(graph, nodes)
+        self._finish(graph, nodes, self._folded.keys() - outer)
 
-    def _finish(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
-        """Set the nodes, and the constants that they read, widened ones in place of the narrow."""
+    def _finish(self, graph: onnx.GraphProto, nodes: list[onnx.NodeProto], folded: set[str]) -> None:
+        """Set the nodes, and the constants that they read, widened in place of the narrow; `folded` are its own."""
         read = _reads(nodes) | {value.name for value in graph.output}
         own = {value.name for value in graph.input}
         tensors = []
@@ -127,11 +129,9 @@ class _Rewriter:
                 tensors.append(numpy_helper.from_array(_wide(numpy_helper.to_array(tensor)), tensor.name))
             elif tensor.name in read | own:
                 tensors.append(tensor)
-        tensors += [
-            numpy_helper.from_array(self._folded.pop(name), name) for name in sorted(read & self._folded.keys())
-        ]
+        values = {name: self._folded.pop(name) for name in sorted(folded)}
+        tensors += [numpy_helper.from_array(value, name) for name, value in values.items() if name in read]
         tensors += self._writer.initializers
-        self._writer.reset()
         del graph.initializer[:], graph.node[:], graph.value_info[:]
         graph.initializer.extend(tensors)
         graph.node.extend(nodes)
