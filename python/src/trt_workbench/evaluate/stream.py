@@ -202,7 +202,7 @@ class StreamEvaluation:
             feed_ms = (time.perf_counter() - begin) * 1e3
             state = reference.state
             expected = reference.outputs(chunk.index, feed)
-            slices = parts.slices(chunk, values, feed, expected)
+            slices = parts.slices(chunk, values, {**feed, **state}, expected)
             for lane in lanes:
                 lane.step(feed, feed_ms, state)
                 waiting.append(lane.compare(expected, slices))
@@ -234,15 +234,17 @@ class StreamEvaluation:
             if fault.alter
         }
         self._run([healthy, *lanes.values()], stream, None, None, None, progress)
+        beside = self._judged(healthy)
+        alarming = _failed(beside)  # what alarms without a fault, too, catches none
         found = []
         for fault in planted:
             judged = self._judged(lanes[fault.name]) if fault.alter else None
-            caught = [one.gate for one in judged.gates if one.verdict == "failed"] if judged else []
+            caught = [gate for gate in _failed(judged) if gate not in alarming] if judged else []
             found.append(
                 FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
             )
         missed = [one.fault for one in found if one.lane and not one.caught_by]
-        return Faults(input=dict(stream.record), healthy=self._judged(healthy), planted=found, missed=missed)
+        return Faults(input=dict(stream.record), healthy=beside, planted=found, missed=missed)
 
 
 def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
@@ -251,6 +253,10 @@ def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
         for other in lanes:
             if lane.mode == DEVICE and other.mode == CLOSED_LOOP and lane.precision == other.precision:
                 yield lane, other
+
+
+def _failed(lane: LaneMetrics) -> list[str]:
+    return list(dict.fromkeys(gate.gate for gate in lane.gates if gate.verdict == "failed"))
 
 
 def _ratios(lanes: Sequence[LaneMetrics]) -> dict[str, float]:
