@@ -25,6 +25,7 @@ from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FU
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import Chunk
 from trt_workbench.runs.stream import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
+from trt_workbench.verify.unverified import let_through
 
 Progress = Callable[[int, int], None]
 _LINES = 64
@@ -93,7 +94,7 @@ class StreamEvaluation:
             status="complete",
             passed=not failures,
             failures=failures,
-            notes=self.notes,
+            notes=[*let_through(opened.marks), *self.notes],
             model=opened.model_record(),
             contract={
                 "name": self.contract.name,
@@ -114,6 +115,7 @@ class StreamEvaluation:
             closed_over_functional=_ratios(judged),
             faults=tested,
             resident=watch.found(),
+            verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
         return metrics
