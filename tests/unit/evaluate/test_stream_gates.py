@@ -1,5 +1,6 @@
 """What a good report must not rest on: nothing compared, other shapes, unclear heads, alarms that health raises too."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.streaming_models import attention, contract_of, lstm
 from tests.unit.evaluate.test_stream import evaluated, failing, settings, spoiled
+
+from trt_workbench.errors import UsageProblem
 
 
 def test_a_target_that_loses_frames_fails_by_the_shape(tmp_path: Path) -> None:
@@ -70,3 +73,18 @@ def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
     assert found is not None
     assert failing(found.healthy).keys() == {"rel_l2_max"}
     assert {one.fault for one in found.planted if one.lane} == set(found.missed)
+
+
+def test_faults_need_a_stream_that_shows_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="--faults needs at least 4 chunks"):
+        evaluated(settings(tmp_path, faults=True, chunks=3), tmp_path / "run")
+    assert evaluated(settings(tmp_path, faults=True, chunks=4), tmp_path / "run").passed
+
+
+def test_device_state_beside_no_closed_loop_is_said_to_be_unproven(
+    tmp_path: Path, outside_backend: Callable[..., None]
+) -> None:
+    outside_backend("keeping", "tests.unit.evaluate.test_stream:KeepingBackend")
+    for mode, said in ((("device",), True), (("closed-loop", "device"), False)):
+        found = evaluated(settings(tmp_path, backend="keeping", mode=mode), tmp_path / mode[0])
+        assert any("bit for bit" in note for note in found.notes) is said

@@ -29,6 +29,7 @@ from trt_workbench.verify.unverified import let_through
 
 Progress = Callable[[int, int], None]
 _LINES = 64
+_FEWEST_FOR_FAULTS = 4
 
 
 class StreamEvaluation:
@@ -67,6 +68,16 @@ class StreamEvaluation:
             self.notes.append(
                 f"The model's memory has no end: {len(self.chunks)} chunks understate its error; "
                 f"use --chunks {RECURRENT_CHUNKS} to see its plateau."
+            )
+        if settings.faults and len(self.chunks) < _FEWEST_FOR_FAULTS:
+            raise UsageProblem(
+                f"--faults needs at least {_FEWEST_FOR_FAULTS} chunks, to see what faults in the middle do; the stream "
+                f"has {len(self.chunks)}."
+            )
+        if DEVICE in settings.mode and CLOSED_LOOP not in settings.mode:
+            self.notes.append(
+                "Mode device was not held against closed-loop bit for bit, and its state was not compared; add "
+                "closed-loop to --mode."
             )
         if opened.is_compared_with_itself:
             self.notes.append(
