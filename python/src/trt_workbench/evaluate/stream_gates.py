@@ -110,14 +110,14 @@ def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_gro
     if (most := gates.drift_exponent_lower_max) is not None:
         yield _drift(fit, most, may_grow=may_grow)
     if (least := gates.head_agreement_min) is not None:
-        for name, (same, clear, rows) in lane.heads.items():
+        for name, (right, clear, rows) in lane.heads.items():
             if not clear:
                 text = f"nothing to judge: none of the {rows} rows of head {name} has a clear answer"
                 yield GateResult(gate="head", verdict="warning", limit=least, tensor=name, text=text)
                 continue
-            verdict: Verdict = "passed" if same / clear >= least else "failed"
-            text = f"head {name} agrees in {same} of {clear} rows with a clear answer (of {rows})"
-            yield GateResult(gate="head", verdict=verdict, value=same / clear, limit=least, tensor=name, text=text)
+            verdict: Verdict = "passed" if right / clear >= least else "failed"
+            text = f"head {name} agrees in {right} of {clear} rows with a clear answer (of {rows})"
+            yield GateResult(gate="head", verdict=verdict, value=right / clear, limit=least, tensor=name, text=text)
 
 
 def _compared(lane: Lane, dead: Container[str]) -> GateResult:
