@@ -10,6 +10,7 @@ from tests.streaming_models import MODELS, attention, contract_of, convolution, 
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
+from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.contract_check import dynamic_checks
 from trt_workbench.evaluate.contract_steps import Stepper
 from trt_workbench.evaluate.contract_trial import Trial
@@ -242,3 +243,11 @@ def test_a_signal_of_the_user_s_own(tmp_path: Path) -> None:
     _, drawn = checked(convolution(tmp_path), contract_of("convolution"))
     np.testing.assert_array_equal(drawn.stepper.signal(60)[..., :20], drawn.stepper.signal(20))
     assert not np.array_equal(drawn.stepper.signal(20, 1), drawn.stepper.signal(20))
+
+
+def test_a_signal_of_more_than_is_drawn_is_refused_before_it_takes_memory(tmp_path: Path) -> None:
+    contract = Contract.model_validate(contract_of("convolution"))
+    with get_backend("ort-cpu").load(convolution(tmp_path)) as session:
+        stepper = Stepper(contract, session, tmp_path, 0, None)
+        with pytest.raises(UsageProblem, match="takes more memory than is drawn"):
+            stepper.signal(2**28)

@@ -51,10 +51,10 @@ def test_whole_numbers_are_equal_or_not() -> None:
 def test_a_head_agrees_by_rows_with_a_clear_answer() -> None:
     expected = np.array([[[0.0, 1.0, 2.0], [2.0, 1.0, 0.0], [1.0, 1.001, 0.0]]])
     found = np.array([[[0.0, 2.0, 1.0], [2.0, 1.0, 0.0], [1.001, 1.0, 0.0]]])
-    assert agreement(found, expected, 0.0) == (1, 3)
-    assert agreement(found, expected, 0.01) == (1, 2)
+    assert agreement(found, expected, 0.0) == (1, 3, 3)
+    assert agreement(found, expected, 0.01) == (1, 2, 3)
     found[0, 1, 2] = np.nan
-    assert agreement(found, expected, 0.0) == (0, 3)
+    assert agreement(found, expected, 0.0) == (0, 3, 3)
 
 
 def test_only_the_part_that_counts_is_compared() -> None:

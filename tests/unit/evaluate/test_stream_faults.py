@@ -114,6 +114,16 @@ def test_a_fault_that_a_model_cannot_have_says_why(name: str, missing: set[str])
     assert all(lacking.values())
 
 
+def test_a_model_of_one_layer_has_none_to_swap() -> None:
+    document = contract_of("convolution")
+    document["symbols"] |= {"L": 1}
+    for place, name in (("inputs", "past"), ("outputs", "present")):
+        document[place][name]["shape"] = ["L", "B", "F", "K"]
+    document["state"][0]["shift"] = None
+    fault = by_name(faults(Contract.model_validate(document), CHUNKS))["layers swapped"]
+    assert fault.alter is None or fault.alter(Update(1, *[{"past": np.zeros((1, 1, 3, 2))}] * 3))
+
+
 def test_dead_state_is_left_alone() -> None:
     contract = Contract.model_validate(contract_of("degenerate"))
     dead = {pair.input for pair in contract.state if pair.dead}

@@ -14,6 +14,7 @@ from trt_workbench.cli.common import (
     print_json,
     print_line,
     say,
+    say_if_allowed,
     stdout_console,
 )
 from trt_workbench.cli.drawing import Drawing, draw
@@ -44,6 +45,7 @@ def eval_stream(
     Every chunk runs with the reference's state and with the model's own. Without a model, an embedded encoder runs.
     Exit code 1 if a gate fails; the message names chunk, tensor and gate.
     """
+    say_if_allowed(allow_unverified=settings.allow_unverified)
     metrics, directory = _evaluate(settings, output)
     from trt_workbench.engine.documents import json_values
     from trt_workbench.report.stream import write_report
@@ -77,7 +79,8 @@ def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetr
         with run_directory("eval-stream", output) as run:
             with progress_bar("chunks") as start:
                 metrics = evaluation.run(run.path, start("Evaluating"))
-            return metrics, run.commit("complete", passed=metrics.passed, chunks=metrics.chunks)
+            facts = {"chunks": metrics.chunks, "allow_unverified": settings.allow_unverified}
+            return metrics, run.commit("complete", passed=metrics.passed, **facts)
 
 
 def _show(metrics: StreamMetrics, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Arrays = dict[str, Any]
+# Of a signal that is drawn: 2 GiB of float32.
+_MOST_NUMBERS = 2**29
 
 
 class CannotRun(Exception):
@@ -80,6 +83,11 @@ class Stepper:
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
         shape = list(self.contract.shape(name, self.contract.chunk_values(chunk, count, **self.others)))
         shape[tensor.time_axis] = frames
+        if math.prod(shape) > _MOST_NUMBERS:
+            raise UsageProblem(
+                f"A signal of {frames} frames for {count} streams takes more memory than is drawn; narrow the "
+                "profiles, or ask for fewer --chunks."
+            )
         if self._given is not None:
             return self._from_given(name, shape, tensor.time_axis, axis, stream)
         dtype = numpy_type(tensor.dtype)

@@ -25,9 +25,11 @@ from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FU
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import Chunk
 from trt_workbench.runs.stream import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
+from trt_workbench.verify.unverified import let_through
 
 Progress = Callable[[int, int], None]
 _LINES = 64
+_FEWEST_FOR_FAULTS = 4
 
 
 class StreamEvaluation:
@@ -67,6 +69,16 @@ class StreamEvaluation:
                 f"The model's memory has no end: {len(self.chunks)} chunks understate its error; "
                 f"use --chunks {RECURRENT_CHUNKS} to see its plateau."
             )
+        if settings.faults and len(self.chunks) < _FEWEST_FOR_FAULTS:
+            raise UsageProblem(
+                f"--faults needs at least {_FEWEST_FOR_FAULTS} chunks, to see what faults in the middle do; the stream "
+                f"has {len(self.chunks)}."
+            )
+        if DEVICE in settings.mode and CLOSED_LOOP not in settings.mode:
+            self.notes.append(
+                "Mode device was not held against closed-loop bit for bit, and its state was not compared; add "
+                "closed-loop to --mode."
+            )
         if opened.is_compared_with_itself:
             self.notes.append(
                 "Target and reference are the same model on the same runtime: what is compared is the loop alone. "
@@ -93,7 +105,7 @@ class StreamEvaluation:
             status="complete",
             passed=not failures,
             failures=failures,
-            notes=self.notes,
+            notes=[*let_through(opened.marks), *self.notes],
             model=opened.model_record(),
             contract={
                 "name": self.contract.name,
@@ -114,6 +126,7 @@ class StreamEvaluation:
             closed_over_functional=_ratios(judged),
             faults=tested,
             resident=watch.found(),
+            verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
         return metrics
@@ -202,7 +215,7 @@ class StreamEvaluation:
             feed_ms = (time.perf_counter() - begin) * 1e3
             state = reference.state
             expected = reference.outputs(chunk.index, feed)
-            slices = parts.slices(chunk, values, feed, expected)
+            slices = parts.slices(chunk, values, {**feed, **state}, expected)
             for lane in lanes:
                 lane.step(feed, feed_ms, state)
                 waiting.append(lane.compare(expected, slices))
@@ -234,15 +247,17 @@ class StreamEvaluation:
             if fault.alter
         }
         self._run([healthy, *lanes.values()], stream, None, None, None, progress)
+        beside = self._judged(healthy)
+        alarming = _failed(beside)  # what alarms without a fault, too, catches none
         found = []
         for fault in planted:
             judged = self._judged(lanes[fault.name]) if fault.alter else None
-            caught = [one.gate for one in judged.gates if one.verdict == "failed"] if judged else []
+            caught = [gate for gate in _failed(judged) if gate not in alarming] if judged else []
             found.append(
                 FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
             )
         missed = [one.fault for one in found if one.lane and not one.caught_by]
-        return Faults(input=dict(stream.record), healthy=self._judged(healthy), planted=found, missed=missed)
+        return Faults(input=dict(stream.record), healthy=beside, planted=found, missed=missed)
 
 
 def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
@@ -251,6 +266,10 @@ def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
         for other in lanes:
             if lane.mode == DEVICE and other.mode == CLOSED_LOOP and lane.precision == other.precision:
                 yield lane, other
+
+
+def _failed(lane: LaneMetrics) -> list[str]:
+    return list(dict.fromkeys(gate.gate for gate in lane.gates if gate.verdict == "failed"))
 
 
 def _ratios(lanes: Sequence[LaneMetrics]) -> dict[str, float]:

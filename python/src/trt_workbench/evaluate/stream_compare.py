@@ -57,8 +57,8 @@ def _product(one: NDArray, other: NDArray) -> float:  # type: ignore[type-arg]
     return float(np.multiply(one, other).sum())
 
 
-def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int]:  # type: ignore[type-arg]
-    """Return in how many rows the largest entry of the last axis is the same one, and the rows.
+def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int, int]:  # type: ignore[type-arg]
+    """Return in how many rows the largest entry of the last axis is the same one, the rows that count, and all rows.
 
     Args:
         found: of the target.
@@ -68,12 +68,12 @@ def agreement(found: NDArray, expected: NDArray, tie: float) -> tuple[int, int]:
     """
     wide = expected.astype(np.float64)
     if wide.shape[-1] < 2:
-        return 0, 0
+        return 0, 0, 0
     best = np.partition(wide, -2, axis=-1)[..., -2:]
     clear = best[..., 1] - best[..., 0] > tie * np.sqrt(np.square(wide).sum(-1))
     # argmax of a row with NaN is the NaN
     same = (found.argmax(-1) == expected.argmax(-1)) & np.isfinite(found).all(-1)
-    return int((same & clear).sum()), int(clear.sum())
+    return int((same & clear).sum()), int(clear.sum()), int(clear.size)
 
 
 class Parts:
@@ -84,7 +84,7 @@ class Parts:
         self._contract = contract
         self._states = {pair.output: pair for pair in contract.state}
 
-    def slices(self, chunk: Chunk, values: Mapping[str, int], feed: Arrays, outputs: Arrays) -> dict[str, Index]:
+    def slices(self, chunk: Chunk, values: Mapping[str, int], fed: Arrays, outputs: Arrays) -> dict[str, Index]:
         """Return an index for each output, by the lengths that the reference's outputs of the chunk say.
 
         All rows of a batch are one stream here, so the first row's lengths hold for all.
@@ -92,10 +92,10 @@ class Parts:
         Args:
             chunk: which one.
             values: of all symbols.
-            feed: every input but the state.
+            fed: every input of the reference, its state among them.
             outputs: of the reference.
         """
-        known = {**values, **chunk.names, **_scalars(feed), **_scalars(outputs)}
+        known = {**values, **chunk.names, **_scalars(fed), **_scalars(outputs)}
         after = {**known, **_scalars({pair.input: outputs[pair.output] for pair in self._contract.state})}
         found = {}
         for name, array in outputs.items():

@@ -146,13 +146,14 @@ def _nan(names: list[str], chunk: int) -> Alter:
 def _layer_axes(contract: Contract, names: list[str]) -> dict[str, int]:
     """Return by state the axis of its layers: one of the same size in all of them that is neither batch nor time."""
     shifts = {pair.input: pair.shift.axis for pair in contract.state if pair.shift}
+    values = contract.chunk_values(next(contract.chunks(1)))
     found: dict[str, dict[str, int]] = {}
     for name in names:
         sizes = list(enumerate(contract.inputs[name].shape))[:-1]  # the innermost one holds units
         apart = (contract.batch_axis(name), shifts.get(name))
         for axis, size in sizes:
-            if axis not in apart:
+            if axis not in apart and size.whole(values) > 1:
                 found.setdefault(size.text, {}).setdefault(name, axis)
-    common = [axes for size, axes in found.items() if len(axes) == len(names) and size != "1"]
+    common = [axes for axes in found.values() if len(axes) == len(names)]
     # the first one: states have layers outermost
     return min(common, key=lambda axes: sum(axes.values()), default={}) if names else {}

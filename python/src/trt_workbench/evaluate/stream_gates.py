@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,9 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
     errors = lane.chunk_errors
     fit = drift(errors, warm_up or 0, recurrent=warm_up is None)
     may_grow = warm_up is None and len(errors) < RECURRENT_CHUNKS
-    agreed = {name: same / rows for name, (same, rows) in lane.heads.items() if rows}
-    results = list(_results(lane, getattr(gates, kind), gates, fit, agreed, may_grow=may_grow))
+    agreed = {name: same / clear for name, (same, clear, _) in lane.heads.items() if clear}
+    dead = {pair.output for pair in contract.state if pair.dead}
+    results = [_compared(lane, dead), *_results(lane, getattr(gates, kind), gates, fit, may_grow=may_grow)]
     states = {pair.output for pair in contract.state}
     integers = {name for name in lane.tensors if contract.outputs[name].dtype.startswith(("int", "uint", "bool"))}
     return LaneMetrics(
@@ -83,9 +84,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
     )
 
 
-def _results(
-    lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, agreed: Mapping[str, float], *, may_grow: bool
-) -> Iterator[GateResult]:
+def _results(lane: Lane, gate: Gate, gates: Gates, fit: Drift | None, *, may_grow: bool) -> Iterator[GateResult]:
     figures = lane.figures
     if gates.finite:
         yield _exact("finite", lane, ~figures["finite"].astype(bool), "not finite")
@@ -111,10 +110,26 @@ def _results(
     if (most := gates.drift_exponent_lower_max) is not None:
         yield _drift(fit, most, may_grow=may_grow)
     if (least := gates.head_agreement_min) is not None:
-        for name, share in agreed.items():
-            verdict: Verdict = "passed" if share >= least else "failed"
-            text = f"head {name} agrees in {share:.4%} of rows with a clear answer"
-            yield GateResult(gate="head", verdict=verdict, value=share, limit=least, tensor=name, text=text)
+        for name, (right, clear, rows) in lane.heads.items():
+            if not clear:
+                text = f"nothing to judge: none of the {rows} rows of head {name} has a clear answer"
+                yield GateResult(gate="head", verdict="warning", limit=least, tensor=name, text=text)
+                continue
+            verdict: Verdict = "passed" if right / clear >= least else "failed"
+            text = f"head {name} agrees in {right} of {clear} rows with a clear answer (of {rows})"
+            yield GateResult(gate="head", verdict=verdict, value=right / clear, limit=least, tensor=name, text=text)
+
+
+def _compared(lane: Lane, dead: Container[str]) -> GateResult:
+    """Every tensor has the reference's shape in every chunk, and something of it was compared."""
+    for name, (chunk, shapes) in lane.reshaped.items():
+        text = f"{name} of chunk {chunk} is {shapes}"
+        return GateResult(gate="compared", verdict="failed", chunk=chunk, tensor=name, text=text)
+    for name, entries in lane.compared.items():
+        if not entries and name not in dead:
+            text = f"nothing of {name} could be compared: its valid part is empty in every chunk of the reference"
+            return GateResult(gate="compared", verdict="failed", tensor=name, text=text)
+    return GateResult(gate="compared", verdict="passed", text="something of every tensor, in the reference's shape")
 
 
 def _exact(gate: str, lane: Lane, wrong: NDArray[Any], what: str) -> GateResult:

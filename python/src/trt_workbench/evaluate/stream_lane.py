@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ class Lane:
         figures: by figure, [chunks, tensors].
         tensors: names of what is compared, in the contract's order.
         latency_ms: by part, [chunks].
-        heads: by head, rows that agree and all rows.
+        heads: by head, rows that agree, rows with a clear answer, and all rows.
         last: outputs of the last chunk.
+        compared: by tensor, entries that were compared.
+        reshaped: by tensor whose shape was not the reference's, the first chunk of it and what the shapes were.
         paired: whether it was held against the closed loop of the same session's kind.
         unequal_chunk: the first one in which the two were not equal bit for bit.
     """
@@ -70,7 +73,10 @@ class Lane:
         # filled here and now, so that the memory of the process does not grow with the chunks
         self._figures = {name: np.full((chunks, len(self.tensors)), np.nan) for name in FIGURES}
         self._latency = {part: np.full(chunks, np.nan) for part in PARTS}
-        self.heads = {name: [0, 0] for name in contract.outputs if contract.outputs[name].head and name in given}
+        self.heads = {name: [0, 0, 0] for name in contract.outputs if contract.outputs[name].head and name in given}
+        self.compared = dict.fromkeys(self.tensors, 0)
+        self.reshaped: dict[str, tuple[int, str]] = {}
+        self._states = {pair.output for pair in contract.state}
         self.done = 0
         self.last: dict[str, NDArray[Any]] = {}
         self.unequal_chunk: int | None = None
@@ -122,14 +128,9 @@ class Lane:
         """Compare the chunk that was run with the reference's outputs."""
         found: dict[str, Difference] = {}
         for column, name in enumerate(self.tensors):
-            part, other = self.last[name][slices[name]], expected[name][slices[name]]
-            found[name] = difference(part, other)
+            found[name] = self._difference(name, expected[name], slices[name])
             for figure in FIGURES:
                 self._figures[figure][self.done, column] = getattr(found[name], figure)
-            if name in self.heads:
-                same, rows = agreement(part, other, self._tie)
-                self.heads[name][0] += same
-                self.heads[name][1] += rows
         record = ChunkRecord(
             lane=self.name,
             chunk=self.done,
@@ -138,6 +139,22 @@ class Lane:
         )
         self.done += 1
         return record
+
+    def _difference(self, name: str, expected: NDArray[Any], where: tuple[slice, ...]) -> Difference:
+        """Compare the part of a tensor that counts, and a head's answers."""
+        array = self.last[name]
+        is_finite = bool(np.isfinite(array).all())
+        if array.shape != expected.shape:
+            self.reshaped.setdefault(name, (self.done, f"{list(array.shape)}, the reference's {list(expected.shape)}"))
+            return Difference(np.inf, np.inf, 0.0, equal=False, finite=is_finite)
+        part, other = array[where], expected[where]
+        self.compared[name] += part.size
+        if name in self.heads:
+            counts = agreement(part, other, self._tie)
+            self.heads[name] = [sum(pair) for pair in zip(self.heads[name], counts, strict=True)]
+        found = difference(part, other)
+        # NaN in the invalid part of a state, times zero, is NaN in the next chunk
+        return replace(found, finite=is_finite) if name in self._states else found
 
     def check_equal(self, closed: Lane) -> None:
         """Hold the chunk that both have just run against the one through the host."""

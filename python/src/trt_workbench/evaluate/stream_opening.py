@@ -14,6 +14,7 @@ from trt_workbench.backends.registry import backend_names, require_backend
 from trt_workbench.engine.hashing import hash_file, hash_model
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.profiles import Profile
+from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.evaluate.stream_fixed import write_fixed
 from trt_workbench.evaluate.stream_input import Stream
@@ -24,6 +25,7 @@ from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_te
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 from trt_workbench.system.launcher import task
+from trt_workbench.verify.gate import refuse_wrong
 from trt_workbench.verify.opening import own_model
 
 Say = Callable[[str], None]
@@ -40,6 +42,7 @@ class OpenedStream:
         contract_path: its file.
         backend: that executes the target.
         recorded: the reference, where it is an earlier run's.
+        marks: what the manifests of the target's engines say of their verification.
     """
 
     def __init__(self, settings: StreamSettings, say: Say) -> None:
@@ -66,6 +69,7 @@ class OpenedStream:
         if DEVICE in settings.mode:
             self._check_device_mode(backend.state)
         self.recorded = self._record()
+        self.marks: list[Mark] = []
         self._sessions: dict[tuple[str, bool], Session] = {}
         self._records: dict[int, dict[str, Any]] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -77,15 +81,25 @@ class OpenedStream:
         return self.settings.reference == self.backend and self._graph == self.target
 
     def session(self, precision: str, *, on_device: bool = False) -> Session:
-        """Return the target's session of a precision; with its state on the device where that is asked for."""
+        """Return the target's session of a precision; with its state on the device where that is asked for.
+
+        Raises:
+            CheckFailed: its engine is known to be wrong.
+        """
         key = (precision, on_device)
         if key not in self._sessions:
             backend = require_backend(self.backend, self.target.suffix)
             extra = self.settings.backend_options(plans=backend.plans, is_plan=self.target.suffix != MODEL_SUFFIX)
+            profiles = self._profiles()
+            if backend.plans and len(profiles) > 1:
+                extra.setdefault("profiles", [str(one) for one in profiles])
             if on_device:
                 extra["state"] = {pair.output: pair.input for pair in self.contract.state}
-            options = SessionOptions(precision=precision, extra=extra, shapes=self._shapes(), note=self._say)
-            self._sessions[key] = backend.load(self._loaded(), options)
+            shapes = profiles[0] if len(profiles) == 1 else None
+            options = SessionOptions(precision=precision, extra=extra, shapes=shapes, note=self._say)
+            self._sessions[key] = session = backend.load(self._loaded(), options)
+            marks = refuse_wrong(session.provenance, allow_unverified=self.settings.allow_unverified)
+            self.marks += [mark for mark in marks if mark not in self.marks]
         return self._sessions[key]
 
     def reference(self, initial: dict[str, NDArray[Any]]) -> LiveReference | RecordedReference:
@@ -226,22 +240,24 @@ class OpenedStream:
                 f"The reference {asked} cannot be opened; choose another with --reference. {error}"
             ) from error
 
-    def _shapes(self) -> Profile | None:
-        """Return the ranges that an engine is built for: the first profile that takes all chunks, at one stream."""
+    def _profiles(self) -> list[Profile]:
+        """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size."""
         sizes = (
             [self.settings.chunk]
             if self.settings.chunk
             else [self.contract.chunking.first.size, self.contract.chunking.later.size]
         )
-        time = self.contract.time_symbol
-        fits = [one for one in self.contract.profiles if all(one.covers({time: size}) for size in sizes)]
-        if not fits or self.target.suffix != MODEL_SUFFIX:
-            return None
+        time, profiles = self.contract.time_symbol, self.contract.profiles
+        whole = next((one for one in profiles if all(one.covers({time: size}) for size in sizes)), None)
+        each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
+        chosen = [one for one in ([whole] if whole else each) if one]
+        if self.target.suffix != MODEL_SUFFIX:
+            return []
         tensors = read_tensors(self._loaded()).inputs
-        ranges = self.contract.engine_profile(fits[0]).shapes
         # an engine has ranges of what is dynamic in its model alone
         dynamic = {
             name for name, one in tensors.items() if not all(isinstance(dim, int) for dim in one.shape or (None,))
         }
-        ranges = {name: sizes for name, sizes in ranges.items() if name in dynamic}
-        return Profile(shapes=ranges) if ranges else None
+        ranges = [self.contract.engine_profile(one).shapes for one in chosen]
+        found = [{name: shape for name, shape in one.items() if name in dynamic} for one in ranges]
+        return [Profile(shapes=one) for one in found if one]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.system.settings import BackendOptions, Device, Seed, Setting, Trust
+from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
@@ -75,6 +75,7 @@ class StreamSettings:
     faults: Annotated[bool, Setting("Plant known faults in the loop and show which gate catches each.")] = False
     record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
     options: BackendOptions = field(default_factory=dict)
+    allow_unverified: AllowUnverified = False
     trust: Trust = False
     device: Device = 0
     seed: Seed = 0

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.engine.documents import Strict
+from trt_workbench.engine.verification import Mark
 from trt_workbench.runs.artefacts import Status
 from trt_workbench.runs.statistics import Summary
 
@@ -158,6 +159,7 @@ class StreamMetrics(Strict):
     closed_over_functional: dict[str, NonNegativeFloat]
     faults: Faults | None = None
     resident: Resident | None = None
+    verification: list[Mark] = []
 
 
 class TensorRecord(Strict):

@@ -1,0 +1,48 @@
+"""`eval-stream` on engines, by the double of the core: a verdict `wrong`, and a profile for each chunk size."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.engines.common import Trtw
+from tests.streaming_models import attention, contract_of, degenerate, write_contract
+
+from trt_workbench.engine.verdicts import keep_verdict
+from trt_workbench.verify.engine import PlanRequest, verify_plan
+
+FEW = ("--chunks", 5, "--no-report", "--mode", "closed-loop", "--backend", "trt")
+
+
+@pytest.fixture
+def engine(trtw: Trtw, tmp_path: Path) -> Path:
+    model, plan = attention(tmp_path), tmp_path / "attention.plan"
+    ranges = "x:1x3x3/1x3x9/1x3x15,length:1/1/1,cache:1x6x4/1x6x4/1x6x4,cache_len:1/1/1"
+    done = trtw("build-engine", model, "--profile", ranges, "-o", plan, "--verify", "off")
+    assert done.exit_code == 0, done.stderr
+    found = verify_plan(PlanRequest(plan, model)).model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"})
+    assert keep_verdict(plan, found)
+    return plan
+
+
+def test_an_engine_that_is_known_to_be_wrong_is_refused(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["profiles"] = [{"name": "all", "symbols": {"B": [1, 1, 1], "T": [3, 9, 15]}}]
+    words = (engine, "--contract", write_contract(tmp_path / "contract.json", document), *FEW)
+    refused = trtw("eval-stream", *words, "--output", tmp_path / "run")
+    assert refused.exit_code == 1
+    assert "The engine is wrong: row 1 is wrong" in refused.stderr
+    assert not (tmp_path / "run").exists()
+    allowed = trtw("eval-stream", *words, "--allow-unverified", "--output", tmp_path / "run")
+    assert allowed.exit_code == 0, allowed.stderr
+    assert allowed.stderr.startswith("--allow-unverified: ")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert [(mark["verdict"], mark["allowed"]) for mark in metrics["verification"]] == [("wrong", True)]
+    assert metrics["notes"][0].startswith("Not verified, let through by --allow-unverified: attention.plan is wrong")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["allow_unverified"] is True
+
+
+def test_a_model_is_built_for_a_profile_of_each_chunk_size(trtw: Trtw, tmp_path: Path) -> None:
+    """The checklist's stream has a profile for its first chunk and another for later ones, and none for both."""
+    contract = write_contract(tmp_path / "contract.json", contract_of("degenerate"))
+    found = trtw("eval-stream", degenerate(tmp_path), "--contract", contract, *FEW, "--output", tmp_path / "run")
+    assert found.exit_code == 0, found.stderr
