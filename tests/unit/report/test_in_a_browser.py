@@ -252,8 +252,11 @@ def test_a_picture_is_shown_whole_by_a_click(page: Browser, pages: dict[str, Pat
     shown = page.ask("[...document.querySelectorAll('dialog[open] img')].map((one) => [one.width, one.naturalWidth])")
     assert [width for width, whole in shown] == [whole for width, whole in shown] != []
     page.ask("document.querySelector('dialog[open] img').click()")
-    left = "document.querySelectorAll('dialog').length"
-    assert page.ask(f"new Promise((then) => setTimeout(() => then({left}), 50))") == 0
+    gone = "document.querySelectorAll('dialog').length === 0"
+    assert page.ask(
+        f"new Promise((then) => {{ let left = 200; const look = () => "
+        f"{gone} || --left === 0 ? then({gone}) : setTimeout(look, 50); look(); }})"
+    )
 
 
 def test_a_table_is_sorted_by_a_click(page: Browser, pages: dict[str, Path]) -> None:
