@@ -33,7 +33,7 @@ def test_a_download_is_a_bar_in_a_terminal_and_lines_elsewhere(
 ) -> None:
     monkeypatch.setattr("trt_workbench.cli.progress.EVERY_S", 0.05)
     shown = io.StringIO()
-    with pulse(), download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update:
+    with download_progress(Console(file=shown, force_terminal=terminal, width=100)) as update, pulse():
         update(120_000_000, 731_000_000)
         time.sleep(0.2)
         update(240_000_000, 0 if not terminal else 731_000_000)

@@ -23,7 +23,7 @@ from trt_workbench.engine.hashing import hash_file
 from trt_workbench.evaluate.llm import LlmEvaluation, LlmRequest
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.pipeline.llm.opening import BackendChoice
+from trt_workbench.pipeline.llm.choice import BackendChoice
 
 HERE = Path(__file__).parent
 MODEL = HERE.parents[2] / "models" / "tiny-lm"
@@ -53,13 +53,13 @@ def main(text: Path) -> None:
     (HERE / "formats.md").write_text(PAGE.format(table=table, tokens=TOKENS), encoding="utf-8")
 
 
-def _scores(text: Path, name: str, placement: PlacementSettings) -> list[dict[str, Any]]:
+def _scores(calibration: Path, name: str, placement: PlacementSettings) -> list[dict[str, Any]]:
     made: dict[str, tuple[Path, Evidence]] = {}
     with tempfile.TemporaryDirectory() as folder:
 
         def candidate(graph: Path, to: To) -> Path:
             output = Path(folder) / f"{graph.stem}.{to}.onnx"
-            data = CalibrationSettings(calibration=str(text), tokenizer=MODEL)
+            data = CalibrationSettings(calibration=str(calibration), tokenizer=MODEL)
             chosen = PlacementSettings() if to in NOT_THE_HEAD else placement
             if name == "everything":
                 chosen = PlacementSettings(keep_sensitive=False)
@@ -69,7 +69,8 @@ def _scores(text: Path, name: str, placement: PlacementSettings) -> list[dict[st
 
         formats = [to for to in get_args(To) if not (name == "everything" and to in NOT_THE_HEAD)]
         backends = tuple(BackendChoice("ort-cpu", one) for one in ("fp32", *formats))
-        request = LlmRequest(MODEL, MODEL / "held-out.txt", backends, limit=TOKENS, candidate=candidate)
+        text = MODEL / "held-out.txt"
+        request = LlmRequest(model=MODEL, text=text, backends=backends, limit=TOKENS, candidate=candidate)
         with LlmEvaluation(request, print) as evaluation:
             metrics = evaluation.run(Path(folder)).metrics
         return [

@@ -95,14 +95,14 @@ def test_who_lacks_a_format_says_where_it_runs(make: Make, to: Any) -> None:
         OrtTrtBackend().request(path, SessionOptions(precision="int8"), {"tensorrt": "110100"})
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("to", ["fp8", "nvfp4"])
 def test_pytorch_says_what_it_lacks(make: Make, to: Any) -> None:
+    pytest.importorskip("torch")
     with pytest.raises(UsageProblem, match=f"in {to}, which PyTorch does not have; ort-cpu runs it simulated"):
         TorchBackend().load(make(to).path)
 
 
-@pytest.mark.torch
 def test_pytorch_has_bf16(make: Make) -> None:
+    pytest.importorskip("torch")
     path = make("bf16").path
     assert np.allclose(run(TorchBackend().load(path)), run(OrtCpuBackend().load(path)), atol=0.03)

@@ -20,7 +20,7 @@ TEXT = """g (float[16,20,6,6] x) => (float[16,5] y) {
 }"""
 SHAPES = {"w0": (20, 20, 3, 3), "w1": (20, 20, 1, 1), "w2": (5, 20)}
 
-pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("compact", [False, True])
