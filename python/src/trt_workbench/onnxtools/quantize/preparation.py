@@ -78,7 +78,7 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
     if old < needed:
         try:
             model = version_converter.convert_version(model, needed)
-        except (RuntimeError, ValueError, IndexError) as error:
+        except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
             reason = " ".join(str(error).split())[:200]
             raise UsageProblem(
                 f"{to} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); export "
