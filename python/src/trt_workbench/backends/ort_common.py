@@ -98,8 +98,8 @@ def session_config(
     }
 
 
-def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> ort.InferenceSession:
-    """Return a session on the CPU provider whose int8 products are exact on every processor.
+def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> tuple[ort.InferenceSession, dict[str, str]]:
+    """Return a session on the CPU provider whose int8 products are exact on every processor, and what to record of it.
 
     Without VNNI the sums of the default int8 kernels saturate in 16 bits, which costs a quantised model most of its
     accuracy. The rewrite that avoids it stops at weights that several products share (ONNX Runtime 1.31): such a model
@@ -110,12 +110,13 @@ def cpu_session(ort: Any, model: Path, config: ort.SessionOptions) -> ort.Infere
     """
     config.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0)
+        return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0), {}
     except Exception as error:
         if _SHARED_WEIGHT not in str(error):
             raise
     config.add_session_config_entry("session.disable_quant_qdq", "1")
-    return ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0)
+    session = ort.InferenceSession(model, config, providers=[CPU_PROVIDER], enable_fallback=0)
+    return session, {"int8_products": "in fp32: several share a weight"}
 
 
 def tensor_spec(node: ort.NodeArg, model: Path, backend: str) -> TensorSpec:

@@ -94,12 +94,12 @@ class OrtCpuBackend(OrtBackend):
         config, record = session_config(ort, options, level, allow_spinning=spinning)
         provenance = {**record, **request.provenance}
         try:
-            session = cpu_session(ort, request.model, config)
+            session, int8 = cpu_session(ort, request.model, config)
         except Exception as error:
             if problem := translated(error, "ONNX Runtime cannot load the model", model):
                 raise problem from error
             raise
-        return OrtCpuSession(session, model, options.concurrency, provenance)
+        return OrtCpuSession(session, model, options.concurrency, {**provenance, **int8})
 
 
 class OrtCpuSession(Session):

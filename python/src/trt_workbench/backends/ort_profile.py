@@ -53,7 +53,8 @@ def profiled_runs(
         preload(ort)
     try:
         if backend.provider == CPU_PROVIDER:
-            session = cpu_session(ort, request.model, config)
+            session, int8 = cpu_session(ort, request.model, config)
+            record = {**record, **int8}
         else:
             session = ort.InferenceSession(request.model, config, providers=list(request.providers), enable_fallback=0)
         if missing := [name for name, _ in request.providers if name not in session.get_providers()]:

@@ -161,7 +161,7 @@ def _check_quantized(model: Path, facts: ModelFacts, settings: BuildSettings, ta
             f"The model is in {' and '.join(lacking)}, which TensorRT {version} does not have; TensorRT {needed} has, "
             f"and ort-cpu runs the model: {model}"
         )
-    typed = settings.strongly_typed or version is None or int(version.split(".")[0]) >= STRONGLY_TYPED_FROM
+    typed = settings.strongly_typed or release is None or release >= STRONGLY_TYPED_FROM
     if typed or not facts.is_quantized or _QUANTIZED & set(settings.precision):
         return
     kind = next((name for name in facts.formats if name in _QUANTIZED), "int8")
