@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,37 @@ class CalibrationData:
     transform: str
     random: bool
     read: Callable[[], Iterator[Sample]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples as a model takes them.
+
+    Attributes:
+        names: of the samples; fewer than `size` in an incomplete last batch, which is filled with its own samples.
+        inputs: by name, each [size, ...].
+        size: samples of one call.
+    """
+
+    names: list[str]
+    inputs: dict[str, NDArray[Any]]
+    size: int
+
+    def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of the model without the rows of what fills the batch.
+
+        A first axis as long as the batch is taken to be it; other arrays are returned as they are.
+        """
+        return values[: len(self.names)] if values.ndim and len(values) == self.size else values
+
+
+def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
+    """Yield the samples in batches of `size`."""
+    samples = zip(data.names, data.read(), strict=True)
+    while taken := list(itertools.islice(samples, size)):
+        rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        yield Batch([name for name, _ in taken], stacked, size)
 
 
 def calibration_data(model: Path, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:

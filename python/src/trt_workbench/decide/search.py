@@ -26,7 +26,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 1
+_RECIPE = 2
 
 
 @dataclass(frozen=True)
