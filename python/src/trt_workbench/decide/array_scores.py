@@ -17,11 +17,13 @@ from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.evaluate.llm_scores import log_softmax
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.gate import require_verified
 
 Figure = Literal["cosine", "top1", "perplexity"]
+FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
 
@@ -180,13 +182,7 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
         return {}
     nll, kl = [], []
     for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
-        ours, theirs = (_log_softmax(one[:-1].astype(np.float64)) for one in (own, other))
+        ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
         nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
         kl.append(float((np.exp(theirs) * (theirs - ours)).sum(axis=-1).mean()))
     return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}
-
-
-def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found
