@@ -17,6 +17,7 @@ from trt_workbench.backends.llm_tokenizer import load_tokenizer
 from trt_workbench.decide.settings import FEWEST_SAMPLES, CalibrationSettings
 from trt_workbench.engine.array_files import count_rows
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
+from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
@@ -121,6 +122,14 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             yield {inputs[0].name: sample}
 
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
+
+
+def data_hash(calibration: str | None) -> str:
+    """Return what identifies calibration data: a hash of the file or folder; of all else what was asked for."""
+    data = Path(calibration or "")
+    if calibration is None or calibration == RANDOM or not data.exists():
+        return str(calibration)  # `calibration_data` says what is wrong with it
+    return hash_folder(data) if data.is_dir() else hash_file(data)
 
 
 def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:
