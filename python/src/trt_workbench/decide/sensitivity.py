@@ -94,7 +94,7 @@ def measure_sensitivity(
     free = [group for group in groups if group.name not in left_out]
     if not free:
         raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to measure: {model}")
-    macs = sum(one.macs for one in (*groups, *other_products(document, to).values()))
+    macs = sum(group.macs for group in groups) + sum(one.macs for one in other_products(document, to).values())
     weights = sum(group.weight_elements for group in groups)
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
