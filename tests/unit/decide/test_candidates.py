@@ -194,6 +194,17 @@ def test_a_fixed_batch_takes_every_sample(tmp_path: Path, data: CalibrationSetti
     assert found.evidence.samples == 10
 
 
+def test_a_sample_counts_once_in_an_incomplete_batch(model: Path, data: CalibrationSettings) -> None:
+    weights = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(model).graph.initializer}
+    text = TEXT.replace("float[n,", "float[4,")
+    fixed = write_onnx(model.with_name("fixed.onnx"), text, weights)  # 10 samples, batches of 4
+    whole, found = calibrate(model, data), calibrate(fixed, data)
+    assert found.histograms.keys() == whole.histograms.keys()
+    for name, histogram in whole.histograms.items():
+        assert found.histograms[name].values == histogram.values
+    np.testing.assert_array_equal(found.histograms["x"].counts, whole.histograms["x"].counts)
+
+
 def test_the_data_hash_follows_the_data(model: Path, data: CalibrationSettings) -> None:
     first, again = (calibrate(model, data).evidence.data_sha256 for _ in range(2))
     np.save(str(data.calibration), np.load(str(data.calibration)) * np.float32(1.001))

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.onnx_text import write_onnx
 from tests.unit.decide.planted import PLANTED, planted_data, planted_model
 
 from trt_workbench.decide.calibrate import calibrate
+from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.data import calibration_data
 from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, ScoreSettings
@@ -39,6 +41,16 @@ def test_the_planted_group_makes_nearly_all_noise(model: Path, data: Calibration
     assert found.sqnr_db == pytest.approx(-10 * np.log10(found.noise))
     assert sum(group.macs_share for group in found.groups) == pytest.approx(1)
     assert found.tensors == ["z"]
+
+
+def test_shares_are_of_the_arithmetic_that_a_candidate_counts(tmp_path: Path) -> None:
+    """A product with its constant first is no group, and arithmetic all the same."""
+    text = "g (float[n,8,8] x) => (float[n,8,8] y) { [left] a = MatMul(w, x) [right] y = MatMul(a, w) }"
+    model = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    data = CalibrationSettings(calibration="random")
+    shares = [group.macs_share for group in measured(model, data).groups]
+    assert shares == [pytest.approx(0.5)]
+    assert make_candidate(model, "int8", tmp_path / "m.int8.onnx", calibration=data).evidence.low_macs == shares[0]
 
 
 def test_it_is_the_same_again(model: Path, data: CalibrationSettings) -> None:

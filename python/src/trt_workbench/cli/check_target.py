@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,6 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
@@ -49,6 +47,7 @@ def check_target(
     TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
     refuses the model: the layer and the type that stop it are named.
     """
+    from trt_workbench.cli.progress import waiting
     from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.engine.rtx import SERVED, require_compiler
@@ -63,9 +62,8 @@ def check_target(
     settings = with_batch_profile(model, _settings(profiles), max_batch)
     check_request(model, facts, settings)
     require_compiler()
-    notes = stderr_console()
     with run_directory("check-target", output) as run:
-        with notes.status("Compiling") if notes.is_terminal else nullcontext() as waiting:
+        with waiting("Compiling") as update:
             found, layers = check_targets(
                 model,
                 facts,
@@ -73,7 +71,7 @@ def check_target(
                 asked,
                 run.path / "logs",
                 time_limit_s=time_limit,
-                update=waiting.update if waiting else lambda _: None,
+                update=update,
             )
         write_json(run.path / "check-target.json", found)
         write_json(run.path / "layers.json", layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,16 +12,18 @@ from pydantic import FiniteFloat
 
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.decide.data import CalibrationData, Sample, calibration_data
+from trt_workbench.decide.data import Batch, CalibrationData, batches, calibration_data
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.evaluate.llm_scores import log_softmax
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.gate import require_verified
 
 Figure = Literal["cosine", "top1", "perplexity"]
+FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
 
@@ -90,8 +92,8 @@ def score_samples(
     extra = {"max_batch": batch} if runtime.plans else {}
     with runtime.load(model, SessionOptions(precision=precision, extra=extra)) as session:
         fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
-        batches = list(_batches(data, fixed or batch))
-        shapes = {tuple((name, array.shape) for name, array in inputs.items()) for inputs, _ in batches}
+        taken = list(batches(data, fixed or batch))
+        shapes = {tuple((name, array.shape) for name, array in one.inputs.items()) for one in taken}
         require_verified(
             session.provenance,
             model,
@@ -99,12 +101,12 @@ def score_samples(
             allow_unverified=allow_unverified,
             note=lambda _: None,
         )
-        outputs = _run(session, batches)
+        outputs = _run(session, taken)
         provenance = session.record()
     if baseline is None:
         write_outputs(folder / _OUTPUTS, outputs)
     expected = outputs if baseline is None else read_outputs(baseline / _OUTPUTS)
-    ids = [inputs["input_ids"][:count] for inputs, count in batches if "input_ids" in inputs]
+    ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
     write_json(folder / _SAMPLES, _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None))
     return {"provenance": provenance}
 
@@ -129,33 +131,15 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
     )
 
 
-def _batches(data: CalibrationData, size: int) -> Iterator[tuple[dict[str, NDArray[Any]], int]]:
-    """Yield inputs of `size` samples, with the number that counts: the last one is filled up."""
-    waiting: list[Sample] = []
-    for sample in data.read():
-        waiting.append(sample)
-        if len(waiting) == size:
-            yield _stacked(waiting), size
-            waiting = []
-    if waiting:
-        count = len(waiting)
-        yield _stacked([*waiting, *[waiting[-1]] * (size - count)]), count
-
-
-def _stacked(samples: Sequence[Sample]) -> dict[str, NDArray[Any]]:
-    return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
-
-
-def _run(session: Session, batches: Sequence[tuple[dict[str, NDArray[Any]], int]]) -> Outputs:
+def _run(session: Session, taken: Sequence[Batch]) -> Outputs:
     """Return the outputs of all samples, one after the other along the first axis."""
     parts = []
-    for inputs, count in batches:
-        found = session.run(inputs)
-        rows = len(next(iter(inputs.values())))
+    for batch in taken:
+        found = session.run(batch.inputs)
         for name, array in found.items():
-            if array.ndim == 0 or len(array) != rows:
+            if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
-        parts.append({name: array[:count] for name, array in found.items()})
+        parts.append({name: batch.of_samples(array) for name, array in found.items()})
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     for name, array in whole.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
@@ -198,13 +182,7 @@ def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | 
         return {}
     nll, kl = [], []
     for own, other, sample in zip(found, expected, ids, strict=True):  # one by one: logits of all take gigabytes
-        ours, theirs = (_log_softmax(one[:-1].astype(np.float64)) for one in (own, other))
+        ours, theirs = (log_softmax(one[:-1]) for one in (own, other))
         nll.append(-float(np.take_along_axis(ours, sample[1:, None].astype(np.int64), axis=-1).sum()))
         kl.append(float((np.exp(theirs) * (theirs - ours)).sum(axis=-1).mean()))
     return {"nll": nll, "kl": kl, "tokens": ids.shape[1] - 1}
-
-
-def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-    return found

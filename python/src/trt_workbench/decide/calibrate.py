@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
-from trt_workbench.decide.data import CalibrationData, Half, calibration_data
+from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
@@ -85,12 +83,12 @@ def calibrate(
     digest = hashlib.sha256()
     done = 0
     for number, part in enumerate(parts):
-        for names, inputs, activations in _runs(model, document, part, data, settings):
+        for batch, activations in _runs(model, document, part, data, settings):
             if number == 0:
-                digest.update(hash_arrays(inputs).encode())
+                digest.update(hash_arrays(batch.inputs).encode())
             for name in part:
-                _count(histograms[name], activations[name], name, document, names)
-            done += len(names)
+                _count(histograms[name], batch.of_samples(activations[name]), name, document, batch.names)
+            done += len(batch.names)
             if on_progress:
                 on_progress(done, len(data.names) * len(parts))
     evidence = CalibrationEvidence(
@@ -121,15 +119,15 @@ def _parts(document: onnx.ModelProto, tensors: Sequence[str]) -> list[list[str]]
 
 def _runs(
     model: Path, document: onnx.ModelProto, part: Sequence[str], data: CalibrationData, settings: CalibrationSettings
-) -> Iterator[tuple[list[str], dict[str, Array], dict[str, Array]]]:
-    """Yield the names, inputs and activations of one batch after the other."""
+) -> Iterator[tuple[Batch, dict[str, Array]]]:
+    """Yield one batch after the other, with its activations."""
     options = SessionOptions(threads=settings.threads)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / model.name
         _save_with_outputs(document, part, path)
         with require_backend(REFERENCE).load(path, options) as session:
-            for names, inputs in batches(data, fixed_batch(model)):
-                yield names, inputs, {**inputs, **session.run(inputs)}
+            for batch in batches(data, fixed_batch(model)):
+                yield batch, {**batch.inputs, **session.run(batch.inputs)}
 
 
 def _save_with_outputs(document: onnx.ModelProto, tensors: Sequence[str], path: Path) -> None:
@@ -150,15 +148,6 @@ def fixed_batch(model: Path) -> int:
     """Return the batch of the model's inputs; 1 where it is open."""
     first = {tensor.shape[0] for tensor in examine_model(model).inputs if tensor.shape}
     return max((size for size in first if isinstance(size, int)), default=1)
-
-
-def batches(data: CalibrationData, size: int) -> Iterator[tuple[list[str], dict[str, Array]]]:
-    """Yield samples as batches; an incomplete last one is filled with its own samples, which changes no range."""
-    samples = zip(data.names, data.read(), strict=True)
-    while taken := list(itertools.islice(samples, size)):
-        names = [name for name, _ in taken]
-        rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
-        yield names, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def _count(histogram: Histogram, values: Array, tensor: str, document: onnx.ModelProto, names: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, outsiders, quantisable
+from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, Outsider, outsiders, quantisable
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -93,7 +93,7 @@ def make_candidate(
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
-    others = {} if to in _HALVES else outsiders(document)  # which take every node
+    others = other_products(document, to)
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept.values()))
@@ -133,6 +133,11 @@ def make_candidate(
     )
     write_candidate(made.model, evidence, output)
     return Candidate(output, to, evidence)
+
+
+def other_products(document: onnx.ModelProto, to: To) -> dict[str, Outsider]:
+    """Return the products that a format leaves alone as they are no group; their arithmetic counts in every share."""
+    return {} if to in _HALVES else outsiders(document)  # halves take every node
 
 
 def kept_groups(

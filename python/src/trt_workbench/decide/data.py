@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from trt_workbench.backends.llm_tokenizer import load_tokenizer
 from trt_workbench.decide.settings import FEWEST_SAMPLES, CalibrationSettings
 from trt_workbench.engine.array_files import count_rows
 from trt_workbench.engine.calibration import array_columns, calibration_files, check_sample, holds_images
+from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
@@ -50,6 +52,37 @@ class CalibrationData:
     transform: str
     random: bool
     read: Callable[[], Iterator[Sample]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples as a model takes them.
+
+    Attributes:
+        names: of the samples; fewer than `size` in an incomplete last batch, which is filled with its own samples.
+        inputs: by name, each [size, ...].
+        size: samples of one call.
+    """
+
+    names: list[str]
+    inputs: dict[str, NDArray[Any]]
+    size: int
+
+    def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of the model without the rows of what fills the batch.
+
+        A first axis as long as the batch is taken to be it; other arrays are returned as they are.
+        """
+        return values[: len(self.names)] if values.ndim and len(values) == self.size else values
+
+
+def batches(data: CalibrationData, size: int) -> Iterator[Batch]:
+    """Yield the samples in batches of `size`."""
+    samples = zip(data.names, data.read(), strict=True)
+    while taken := list(itertools.islice(samples, size)):
+        rows = [sample for _, sample in itertools.islice(itertools.cycle(taken), size)]
+        stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        yield Batch([name for name, _ in taken], stacked, size)
 
 
 def calibration_data(model: Path, settings: CalibrationSettings, half: Half | None = None) -> CalibrationData:
@@ -89,6 +122,14 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             yield {inputs[0].name: sample}
 
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
+
+
+def data_hash(calibration: str | None) -> str:
+    """Return what identifies calibration data: a hash of the file or folder; of all else what was asked for."""
+    data = Path(calibration or "")
+    if calibration is None or calibration == RANDOM or not data.exists():
+        return str(calibration)  # `calibration_data` says what is wrong with it
+    return hash_folder(data) if data.is_dir() else hash_file(data)
 
 
 def _drawn(available: int, settings: CalibrationSettings, path: Path, half: Half | None) -> list[int]:

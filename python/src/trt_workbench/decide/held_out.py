@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.backends.registry import REFERENCE
-from trt_workbench.decide.array_scores import Figure, array_scores, score_samples
+from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores, score_samples
 from trt_workbench.decide.data import CalibrationData, Half, calibration_data
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
@@ -115,7 +115,7 @@ class _Likeness:
 
     @property
     def figure(self) -> str:
-        return {"top1": "top-1 agreement", "cosine": "cosine", "perplexity": "perplexity"}[self.kind]
+        return FIGURE_NAMES[self.kind]
 
     def score(self, model: Path, folder: Path, baseline: Path | None) -> Scores:
         score_samples(model, self.data, folder, baseline, backend=REFERENCE)

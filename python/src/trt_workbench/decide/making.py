@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, calibrate
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
+from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.hashing import hash_document, hash_file, hash_folder, hash_model
+from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
-from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, RANDOM, To
+from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.system.workspace import output_root
 
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 2
+_RECIPE = 3
 
 _FORMATS: dict[str, tuple[To, PlacementSettings]] = {
     "fp16": ("fp16", PlacementSettings()),
@@ -40,7 +42,6 @@ class Candidates:
         self.model, self.sha256 = model, hash_model(model)
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
-        self._data_sha256: str | None = None
 
     def make(self, precision: str) -> Candidate:
         """Return the candidate of a precision other than fp32, an earlier one where nothing has changed since.
@@ -61,6 +62,10 @@ class Candidates:
             self._calibrated = calibrate(self.model, self._settings, self._on_progress)
         return self._calibrated if to in CALIBRATED else None
 
+    @cached_property
+    def _data_sha256(self) -> str:
+        return data_hash(self._settings.calibration)
+
     def _folder(self, to: To, placement: PlacementSettings) -> Path:
         key = {
             "recipe": _RECIPE,
@@ -70,7 +75,7 @@ class Candidates:
             "placement": asdict(placement),
         }
         if to in CALIBRATED:
-            key |= {"data": self._hash(), "tokenizer": self._tokenizer()}
+            key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
         text = {name: str(value) for name, value in key.items()}
         return output_root() / "candidates" / hash_document(text)[:16]
@@ -81,17 +86,6 @@ class Candidates:
             return ""
         folder = self._settings.tokenizer or self.model.parent
         return hash_document({file.name: hash_file(file) for file in folder.glob("tokenizer*") if file.is_file()})
-
-    def _hash(self) -> str:
-        """Return what identifies the calibration data."""
-        if self._data_sha256 is None:
-            name = self._settings.calibration
-            data = Path(name or "")
-            if name is None or name == RANDOM or not data.exists():
-                self._data_sha256 = str(name)  # `calibrate` says what is wrong with it
-            else:
-                self._data_sha256 = hash_folder(data) if data.is_dir() else hash_file(data)
-        return self._data_sha256
 
 
 def language_candidates(model: Path, calibration: str | None) -> Callable[[Path, To], Path]:

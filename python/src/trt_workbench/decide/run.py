@@ -13,6 +13,7 @@ from trt_workbench.bench.availability import unavailable_backends
 from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
+from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.request import DecideSettings
@@ -22,7 +23,7 @@ from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
-from trt_workbench.runs.decision import BASELINE, Decision
+from trt_workbench.runs.decision import BASELINE, Decision, State
 from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
 
@@ -120,7 +121,7 @@ class DecideRun:
         self._candidates = Candidates(
             self.subject.model, self.subject.calibration, lambda done, total: self.progress("Calibrating", done, total)
         )
-        reasons: dict[str, str] = {}
+        made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
             if one.backend in self._unavailable:
                 one.fail("unavailable", self._unavailable[one.backend], ComponentMissing.__name__)
@@ -129,20 +130,24 @@ class DecideRun:
             if one.precision == BASELINE or self._serves(backend, one.precision):
                 one.path, one.asked = self.subject.model, one.precision
                 continue
-            if one.precision not in reasons and self._is_late(f"{one.precision} was not made"):
-                reasons[one.precision] = "the budget was used up"
-            if one.precision in reasons:
-                one.fail("left out" if "budget" in reasons[one.precision] else "failed", reasons[one.precision])
-                continue
-            try:
-                self.note(f"Making {one.precision}")
-                made = self._candidates.make(one.precision)
-            except (WorkbenchError, OSError) as error:
-                reasons[one.precision] = f"the model could not be made: {error}"
-                one.fail("failed", reasons[one.precision])
-                continue
-            one.path, one.evidence = made.path, made.evidence
-            one.asked = self._asked(backend, one.precision)
+            if one.precision not in made:
+                made[one.precision] = self._made(one.precision)
+            found = made[one.precision]
+            if isinstance(found, Candidate):
+                one.path, one.evidence = found.path, found.evidence
+                one.asked = self._asked(backend, one.precision)
+            else:
+                one.fail(*found)
+
+    def _made(self, precision: str) -> Candidate | tuple[State, str]:
+        """Return the candidate of a precision, or why there is none."""
+        if self._is_late(f"{precision} was not made"):
+            return "left out", "the budget was used up"
+        self.note(f"Making {precision}")
+        try:
+            return self._candidates.make(precision)
+        except (WorkbenchError, OSError) as error:
+            return "failed", f"the model could not be made: {error}"
 
     @staticmethod
     def _serves(backend: Any, precision: str) -> bool:

@@ -11,12 +11,13 @@ from pathlib import Path
 from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, Progress, calibrate
 from trt_workbench.decide.candidates import Candidate, check_output
+from trt_workbench.decide.data import data_hash
 from trt_workbench.decide.held_out import HELD_OUT, RANGES, Scorer, scorer_of
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.sensitivity import Maker, measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
-from trt_workbench.engine.hashing import hash_document, hash_file, hash_folder, hash_model
+from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
@@ -26,7 +27,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 1
+_RECIPE = 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Search:
                 for half in (HELD_OUT, RANGES)
             )
             calibrated = self._calibrated()
-            self._sha256 = hash_model(self.model)
+            self._sha256, self._data_sha256 = hash_model(self.model), data_hash(self.calibration.calibration)
             self._maker = Maker(self.model, self.to, calibrated, self.placement)
             sensitivity = self._sensitivity(calibrated)
             names = {group.name for group in sensitivity.groups}
@@ -181,9 +182,7 @@ class Search:
     def _trial(self, kept: int, left: int) -> SearchPoint:
         """Return the score with the first `kept` groups left alone, an earlier one where nothing has changed since."""
         names = sorted(self._order[:kept])
-        data = Path(self.calibration.calibration or "")
-        scored = [hash_folder(data) if data.is_dir() else hash_file(data)]
-        scored += [self._baseline.samples, self._seen_baseline.samples]
+        scored = [self._data_sha256, self._baseline.samples, self._seen_baseline.samples]
         facts = {**self._facts(), "kept": str(names), "scored": str(scored), "figure": self._scorer.figure}
         facts["bound"] = str(self._bound)
         key = hash_document(facts)

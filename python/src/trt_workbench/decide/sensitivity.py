@@ -21,9 +21,16 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
-from trt_workbench.decide.calibrate import Calibrated, batches, fixed_batch
-from trt_workbench.decide.candidates import Candidate, kept_groups, lowered, make_candidate, method_of
-from trt_workbench.decide.data import CalibrationData, Half, calibration_data
+from trt_workbench.decide.calibrate import Calibrated, fixed_batch
+from trt_workbench.decide.candidates import (
+    Candidate,
+    kept_groups,
+    lowered,
+    make_candidate,
+    method_of,
+    other_products,
+)
+from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
@@ -87,8 +94,10 @@ def measure_sensitivity(
     free = [group for group in groups if group.name not in left_out]
     if not free:
         raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to measure: {model}")
+    macs = sum(group.macs for group in groups) + sum(one.macs for one in other_products(document, to).values())
+    weights = sum(group.weight_elements for group in groups)
     data = calibration_data(model, settings, half)
-    inputs = [one for _, one in batches(_first(data, SAMPLES), fixed_batch(model))]
+    taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
     tensors = _looked_at(document, groups)
     _return(document, tensors)
     document = raise_opset(document, to, model)
@@ -99,7 +108,7 @@ def measure_sensitivity(
         def outputs(changed: onnx.ModelProto) -> Outputs:
             save_model(changed, path)
             with require_backend(REFERENCE).load(path, options) as session:
-                return [_floats(session.run(dict(one)), tensors) for one in inputs]
+                return [_floats(batch, session.run(batch.inputs), tensors) for batch in taken]
 
         def noise(low: Sequence[Group]) -> tuple[float, Mapping[str, str]]:
             copy = onnx.ModelProto()
@@ -114,7 +123,7 @@ def measure_sensitivity(
         free = [group for group in free if group.name not in left_out]
         found = []
         for number, group in enumerate(free):
-            found.append(_loss(group, noise([group])[0], groups))
+            found.append(_loss(group, noise([group])[0], macs, weights))
             if on_progress:
                 on_progress(number + 1, len(free))
     return Sensitivity(
@@ -140,8 +149,7 @@ def decibels(noise: float) -> float | None:
     return -10 * math.log10(noise) if noise > 0 else None
 
 
-def _loss(group: Group, noise: float, groups: Sequence[Group]) -> GroupLoss:
-    macs, weights = sum(one.macs for one in groups), sum(one.weight_elements for one in groups)
+def _loss(group: Group, noise: float, macs: int, weights: int) -> GroupLoss:
     return GroupLoss(
         name=group.name,
         op_type=group.op_type,
@@ -174,8 +182,10 @@ def _first(data: CalibrationData, count: int) -> CalibrationData:
     return replace(data, names=data.names[:count], read=lambda: itertools.islice(data.read(), count))
 
 
-def _floats(outputs: Mapping[str, NDArray[Any]], tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
-    return {name: outputs[name] for name in tensors if np.issubdtype(outputs[name].dtype, np.floating)}
+def _floats(batch: Batch, outputs: Mapping[str, NDArray[Any]], tensors: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return {
+        name: batch.of_samples(outputs[name]) for name in tensors if np.issubdtype(outputs[name].dtype, np.floating)
+    }
 
 
 def _noise(reference: Outputs, outputs: Outputs) -> float:

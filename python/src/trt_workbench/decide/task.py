@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from trt_workbench.decide.array_scores import Figure, array_scores
+from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores
 from trt_workbench.decide.data import calibration_data
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
@@ -132,7 +132,7 @@ class Likeness:
     @property
     def figure(self) -> str:
         """Name of the score."""
-        return {"top1": "top-1 agreement"}.get(self.kind, self.kind)
+        return FIGURE_NAMES[self.kind]
 
     @property
     def data(self) -> str:

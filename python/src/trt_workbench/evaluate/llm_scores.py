@@ -77,11 +77,11 @@ def score_logits(
 def _score_block(
     reference: NDArray[np.float32], logits: NDArray[np.float32] | None, targets: NDArray[np.int64]
 ) -> Scores:
-    expected = _log_softmax(reference)
+    expected = log_softmax(reference)
     index = np.arange(len(targets))
     if logits is None:
         return Scores(len(targets), float(-expected[index, targets].sum()), top1_agreements=len(targets))
-    found = _log_softmax(logits)
+    found = log_softmax(logits)
     # rounding alone can make a divergence of nothing slightly negative
     divergence = np.maximum(np.einsum("nv,nv->n", np.exp(expected), expected - found), 0.0)
     return Scores(
@@ -94,9 +94,10 @@ def _score_block(
     )
 
 
-def _log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+def log_softmax(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return the logarithms of the probabilities along the last axis."""
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return result
 
 

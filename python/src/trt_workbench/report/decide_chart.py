@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -290,7 +290,7 @@ def _decades(low: float, high: float) -> list[float]:
     ]
 
 
-def legend(decision: Decision, named: Callable[[str], str] = str) -> list[tuple[str, str]]:
+def legend(decision: Decision) -> list[tuple[str, str]]:
     """Return the runtimes that are drawn with their colours; nothing to tell apart where there is one."""
     plot = _Plot(decision, 700)
-    return [(named(name), colour) for name, colour in plot.colours.items()] if len(plot.colours) > 1 else []
+    return list(plot.colours.items()) if len(plot.colours) > 1 else []

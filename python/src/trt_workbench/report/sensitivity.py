@@ -51,7 +51,7 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
         axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
         axes.set_yticks(places, [label(group.name, 34) for group in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
-        axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share of all groups, %")
+        axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
         axes.set_xlim(left=0)
         axes.legend(loc="lower right")
     return path

@@ -30,7 +30,7 @@ class GroupLoss(Strict):
     Attributes:
         name: of the group, as `--keep` takes it.
         op_type: its operation.
-        macs_share: its share of the multiply-accumulates of all groups, 0 to 1.
+        macs_share: its share of the model's multiply-accumulates, as `low_macs` of a candidate counts them, 0 to 1.
         weights_share: its share of the weights' elements.
         noise: power of what it changes over the power of what is there, mean over the tensors that are looked at.
         sqnr_db: the same as -10 log10; None where it changes nothing.

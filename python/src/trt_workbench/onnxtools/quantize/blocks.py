@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.low_writer import LowWriter
 from trt_workbench.onnxtools.sanitize_graph import constants, use_counts
 
 BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
@@ -76,8 +77,7 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> 
             if to in BLOCKS:
                 node.input[0] = writer.activation(node.input[0])
             node.input[1] = writer.weight(group, node)
-        nodes += [*writer.nodes, node]
-        writer.nodes.clear()
+        nodes += [*writer.taken(), node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
@@ -108,42 +108,34 @@ def _flag(node: onnx.NodeProto, name: str) -> bool:
     return any(entry.name == name and entry.i for entry in node.attribute)
 
 
-class _Writer:
-    """Makes nodes and initialisers with names of their own.
-
-    Attributes:
-        nodes: made since the list was cleared.
-        initializers: all that were made.
-    """
+class _Writer(LowWriter):
+    """Makes what quantises and widens blocks, once for each tensor."""
 
     def __init__(self, model: onnx.ModelProto, to: To) -> None:
-        self._values, self._to = constants(model.graph), to
-        self._taken = {name for node in model.graph.node for name in (*node.input, *node.output, node.name)}
-        self._taken |= self._values.keys()
+        super().__init__(model)
+        self._to = to
         self._done: dict[tuple[str, object], str] = {}
         self._whole = ""
-        self.nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
 
     def activation(self, name: str) -> str:
         """Return the tensor behind the nodes that quantise an activation in blocks of its last axis, and widen it."""
         if (name, "activation") not in self._done:
-            block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to]}
+            block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to], "domain": TENSORRT_DOMAIN}
             if self._to == "mxfp8":
                 kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT8E4M3FN}
-                codes, scales = self._node("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
+                codes, scales = self.nodes("TRT_MXFP8DynamicQuantize", [name], name, 2, **block, **kind)
             else:
                 # without data every block's scale is its own: up to 6 * 448 in steps of fp8
-                self._whole = self._whole or self._constant("nvfp4_activation_scale", np.float32(1))
+                self._whole = self._whole or self.constant("nvfp4_activation_scale", np.float32(1))
                 kind = {"scale_type": TensorProto.FLOAT8E4M3FN}
-                codes, scales = self._node("TRT_FP4DynamicQuantize", [name, self._whole], name, 2, **block, **kind)
+                codes, scales = self.nodes("TRT_FP4DynamicQuantize", [name, self._whole], name, 2, **block, **kind)
             self._done[name, "activation"] = self._widened(name, codes, scales, self._whole)
         return self._done[name, "activation"]
 
     def weight(self, group: Group, node: onnx.NodeProto) -> str:
         """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
         transposed = _flag(node, "transB")
-        values = self._values[group.weight].astype(np.float32)
+        values = self.values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():
             raise UsageProblem(
                 f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
@@ -167,11 +159,9 @@ class _Writer:
             whole = ""
         else:
             codes, scales, factor = formats.nvfp4(rows)
-            whole = self._constant(f"{name}_tensor_scale", factor)
-        made = self._widened(
-            name, self._constant(f"{name}_codes", codes), self._constant(f"{name}_scale", scales), whole
-        )
-        return made if operator == "Gemm" else self._node("Transpose", [made], name, domain="", perm=[1, 0])[0]
+            whole = self.constant(f"{name}_tensor_scale", factor)
+        made = self._widened(name, self.constant(f"{name}_codes", codes), self.constant(f"{name}_scale", scales), whole)
+        return made if operator == "Gemm" else self.node("Transpose", [made], name, perm=[1, 0])
 
     def _integers(self, name: str, rows: NDArray[np.float32], transposed: bool) -> str:
         inner = rows.shape[1]
@@ -184,40 +174,14 @@ class _Writer:
             scales, axis = scales.reshape(-1), {"axis": 1 - int(transposed)}
         else:
             axis["block_size"] = block
-        inputs = [self._constant(f"{name}_codes", codes), self._constant(f"{name}_scale", scales)]
-        return self._node("DequantizeLinear", inputs, name, domain="", **axis)[0]
+        inputs = [self.constant(f"{name}_codes", codes), self.constant(f"{name}_scale", scales)]
+        return self.node("DequantizeLinear", inputs, name, **axis)
 
     def _widened(self, name: str, codes: str, scales: str, whole: str) -> str:
         """Return the values of codes with blocks along the last axis."""
         block: dict[str, Any] = {"axis": -1, "block_size": BLOCKS[self._to]}
         if self._to == "mxfp8":
-            kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT}
-            return self._node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)[0]
-        scales = self._node("DequantizeLinear", [scales, whole], f"{name}_scale", domain="")[0]
-        return self._node("DequantizeLinear", [codes, scales], name, domain="", **block)[0]
-
-    def _node(
-        self,
-        operator: str,
-        inputs: list[str],
-        stem: str,
-        count: int = 1,
-        domain: str = TENSORRT_DOMAIN,
-        **attributes: Any,
-    ) -> list[str]:
-        names = [self._fresh(f"{stem}_{operator}" + (f"_{place}" if place else "")) for place in range(count)]
-        self.nodes.append(helper.make_node(operator, inputs, names, name=names[0], domain=domain, **attributes))
-        return names
-
-    def _constant(self, stem: str, values: Any) -> str:
-        name = self._fresh(stem)
-        self.initializers.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self._taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self._taken.add(name)
-        return name
+            kind: dict[str, Any] = {"output_dtype": TensorProto.FLOAT, "domain": TENSORRT_DOMAIN}
+            return self.node("TRT_MXFP8DequantizeLinear", [codes, scales], name, **block, **kind)
+        scales = self.node("DequantizeLinear", [scales, whole], f"{name}_scale")
+        return self.node("DequantizeLinear", [codes, scales], name, **block)

@@ -7,20 +7,20 @@ every output channel, zero points are 0, biases stay float (NVIDIA, Working with
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
 from trt_workbench.onnxtools.quantize.kinds import To
+from trt_workbench.onnxtools.quantize.low_writer import LowWriter
 from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
-from trt_workbench.onnxtools.sanitize_graph import constants, use_counts
+from trt_workbench.onnxtools.sanitize_graph import use_counts
 
 _CODES = {
     "int8": (TensorProto.INT8, np.dtype(np.int8)),
@@ -108,23 +108,18 @@ def quantised_weight(
     return codes.astype(_CODES[to][1]), scales
 
 
-class _Writer:
-    """Makes nodes and initialisers with names of their own."""
+class _Writer(LowWriter):
+    """Makes the pairs, one for each tensor.
+
+    Attributes:
+        replaced: weights whose codes stand in their place.
+    """
 
     def __init__(self, model: onnx.ModelProto, to: To, *, compact: bool) -> None:
-        self._values = constants(model.graph)
+        super().__init__(model)
         self._to, self._compact = to, compact
-        self._taken = {name for node in model.graph.node for name in (*node.input, *node.output, node.name)}
-        self._taken |= {tensor.name for tensor in model.graph.initializer}
         self._done: dict[tuple[str, int | None], str] = {}
-        self._nodes: list[onnx.NodeProto] = []
-        self.initializers: list[onnx.TensorProto] = []
         self.replaced: set[str] = set()
-
-    def taken(self) -> Iterator[onnx.NodeProto]:
-        """Yield the nodes made since the last call."""
-        yield from self._nodes
-        self._nodes = []
 
     def activation(self, name: str, threshold: float) -> str:
         """Return the tensor behind a pair over an activation."""
@@ -132,7 +127,7 @@ class _Writer:
         if key not in self._done:
             scale, zero = self._scale(name, np.asarray(scale_of(threshold, self._to)))
             self._done[key] = self._dequantised(
-                name, self._node("QuantizeLinear", [name, scale, zero], name), scale, zero
+                name, self.node("QuantizeLinear", [name, scale, zero], name), scale, zero
             )
         return self._done[key]
 
@@ -140,7 +135,7 @@ class _Writer:
         """Return the tensor behind a weight's codes."""
         key = (group.weight, -1 if group.axis is None else group.axis)
         if key not in self._done:
-            values = self._values[group.weight]
+            values = self.values[group.weight]
             if not np.isfinite(values).all():
                 raise UsageProblem(
                     f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite "
@@ -150,34 +145,16 @@ class _Writer:
             scale, zero = self._scale(group.weight, scales)
             axis = {} if group.axis is None else {"axis": group.axis}
             if self._compact:
-                made = self._constant(f"{group.weight}_codes", codes)
+                made = self.constant(f"{group.weight}_codes", codes)
                 self.replaced.add(group.weight)
             else:
-                made = self._node("QuantizeLinear", [group.weight, scale, zero], group.weight, **axis)
+                made = self.node("QuantizeLinear", [group.weight, scale, zero], group.weight, **axis)
             self._done[key] = self._dequantised(group.weight, made, scale, zero, **axis)
         return self._done[key]
 
     def _dequantised(self, name: str, made: str, scale: str, zero: str, **axis: int) -> str:
-        return self._node("DequantizeLinear", [made, scale, zero], name, **axis)
-
-    def _node(self, operator: str, inputs: list[str], stem: str, **attributes: Any) -> str:
-        output = self._fresh(f"{stem}_{operator}")
-        self._nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
-        return output
+        return self.node("DequantizeLinear", [made, scale, zero], name, **axis)
 
     def _scale(self, stem: str, scales: NDArray[np.float32]) -> tuple[str, str]:
         zeros = np.zeros(scales.shape, _CODES[self._to][1])
-        return self._constant(f"{stem}_scale", scales), self._constant(f"{stem}_zero_point", zeros)
-
-    def _constant(self, stem: str, values: NDArray[np.generic]) -> str:
-        name = self._fresh(stem)
-        self.initializers.append(numpy_helper.from_array(np.asarray(values), name))
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        name, number = stem, 0
-        while name in self._taken:
-            number += 1
-            name = f"{stem}_{number}"
-        self._taken.add(name)
-        return name
+        return self.constant(f"{stem}_scale", scales), self.constant(f"{stem}_zero_point", zeros)

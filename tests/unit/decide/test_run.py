@@ -1,0 +1,30 @@
+"""The rows of a decision before anything is scored."""
+
+from pathlib import Path
+
+import numpy as np
+from tests.onnx_text import write_onnx
+
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.run import DecideRun
+from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.subject import Subject
+from trt_workbench.decide.task import Likeness
+from trt_workbench.decide.tried import Tried
+
+
+def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) -> None:
+    """The message names the file, `budget.onnx`; nothing was left out for a budget."""
+    weights = {"w": np.ones((7, 5), np.float32)}  # too small for blocks of 16
+    model = write_onnx(tmp_path / "budget.onnx", "g (float[n,7] x) => (float[n,5] y) { y = MatMul(x, w) }", weights)
+    calibration = CalibrationSettings()
+    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    notes: list[str] = []
+    run = DecideRun(subject, DecideSettings(), tmp_path, lambda *_: None, notes.append)
+    run._unavailable = {}
+    rows = [Tried("nvfp4", "ort-cpu"), Tried("nvfp4", "trt")]
+    run._make(rows)
+    assert [row.state for row in rows] == ["failed", "failed"]
+    assert all("budget.onnx" in (row.reason or "") for row in rows)
+    assert notes == ["Making nvfp4"]
+    assert run.left_out == []
