@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import Session
+from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
-from trt_workbench.pipeline.streaming.feeding import fitted, numpy_type
+from trt_workbench.pipeline.streaming.feeding import fitted
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Stepper:
             )
         if self._given is not None:
             return self._from_given(name, shape, tensor.time_axis, axis, stream)
-        dtype = numpy_type(tensor.dtype)
+        dtype = numpy_dtype(tensor.dtype)
         if dtype.kind not in "fV":
             raise UsageProblem(f"A random signal is one of real numbers, {name} is {dtype}; pass one with --input.")
         if axis is None:
@@ -147,7 +148,7 @@ class Stepper:
             outputs = self._session.run(fitted(inputs, self._session.inputs))
         except UsageProblem as error:
             raise CannotRun(str(error)) from error
-        wanted = {name: numpy_type(tensor.dtype) for name, tensor in self.contract.outputs.items()}
+        wanted = {name: numpy_dtype(tensor.dtype) for name, tensor in self.contract.outputs.items()}
         return Step(chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted})
 
     def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[Step]:
