@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,10 +16,10 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
-    stderr_console,
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.settings import spelled
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench.errors import CheckFailed
@@ -63,9 +62,8 @@ def check_target(
     settings = with_batch_profile(model, _settings(profiles), max_batch)
     check_request(model, facts, settings)
     require_compiler()
-    notes = stderr_console()
     with run_directory("check-target", output) as run:
-        with notes.status("Compiling") if notes.is_terminal else nullcontext() as waiting:
+        with waiting("Compiling") as update:
             found, layers = check_targets(
                 model,
                 facts,
@@ -73,7 +71,7 @@ def check_target(
                 asked,
                 run.path / "logs",
                 time_limit_s=time_limit,
-                update=waiting.update if waiting else lambda _: None,
+                update=update,
             )
         write_json(run.path / "check-target.json", found)
         write_json(run.path / "layers.json", layers)
