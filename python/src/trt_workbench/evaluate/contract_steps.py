@@ -82,7 +82,7 @@ class Stepper:
         name, tensor = self.contract.signal
         count, axis = streams or self.streams, tensor.batch_axis
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
-        shape = list(self.contract.shape(name, self.contract.chunk_values(chunk, count, **self.others)))
+        shape = list(self.contract.shape(name, self.values(chunk, count)))
         shape[tensor.time_axis] = frames
         if math.prod(shape) > _MOST_NUMBERS:
             raise UsageProblem(
@@ -127,7 +127,7 @@ class Stepper:
 
     def initial(self, chunk: Chunk, streams: int | None = None) -> Arrays:
         """Return the state before the first chunk."""
-        return self.contract.initial_state(self._values(chunk, streams), self._folder)
+        return self.contract.initial_state(self.values(chunk, streams), self._folder)
 
     def step(self, chunk: Chunk, signal: NDArray[Any], state: Arrays, edits: Arrays | None = None) -> Step:
         """Run one chunk.
@@ -141,8 +141,7 @@ class Stepper:
         Raises:
             CannotRun: the model refused it.
         """
-        axis = self.contract.signal[1].batch_axis
-        values = self._values(chunk, None if axis is None else signal.shape[axis])
+        values = self.values(chunk, self._streams_of(signal))
         inputs = {**self.contract.feed(chunk, signal, values), **state, **(edits or {})}
         try:
             outputs = self._session.run(fitted(inputs, self._session.inputs))
@@ -153,15 +152,19 @@ class Stepper:
 
     def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[Step]:
         """Yield the chunks of a stream, its state fed back; from the initial one unless another is given."""
-        axis = self.contract.signal[1].batch_axis
-        held = state or self.initial(chunks[0], None if axis is None else signal.shape[axis])
+        held = state or self.initial(chunks[0], self._streams_of(signal))
         for chunk in chunks:
             step = self.step(chunk, signal, held)
             yield step
             held = self.contract.next_state(step.outputs)
 
-    def _values(self, chunk: Chunk, streams: int | None) -> dict[str, int]:
+    def values(self, chunk: Chunk, streams: int | None = None) -> dict[str, int]:
+        """Return all symbols' values for a chunk."""
         return self.contract.chunk_values(chunk, streams or self.streams, **self.others)
+
+    def _streams_of(self, signal: NDArray[Any]) -> int | None:
+        axis = self.contract.signal[1].batch_axis
+        return None if axis is None else signal.shape[axis]
 
 
 def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[dict[str, Any]]:
