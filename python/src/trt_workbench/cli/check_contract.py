@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.progress import waiting
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.contract_settings import ContractSettings
 
@@ -46,12 +46,11 @@ def check_contract(
     from trt_workbench.report.contract import write_report
     from trt_workbench.runs.directory import run_directory
 
-    notes = stderr_console()
     with run_directory("check-contract", output) as run:
-        with notes.status("Checking") if notes.is_terminal else nullcontext() as waiting:
-            say = (lambda name: waiting.update(f"Checking: {name}")) if waiting else (lambda _: None)
+        with waiting("Checking") as update:
             try:
-                found = run_checks(settings, say, partial(print_note, notes))
+                note = partial(print_note, stderr_console())
+                found = run_checks(settings, lambda name: update(f"Checking: {name}"), note)
             except Contradictions as error:
                 if as_json:
                     print_json({"schema_version": 1, "passed": False, "problems": error.problems})
@@ -65,10 +64,11 @@ def check_contract(
         _show(found, directory)
     if not found.passed:
         failed = [check for check in found.checks if check.verdict == "failed"]
-        more = f" (and {sum(len(one.findings) + one.findings_left_out for one in failed) - 1} more)"
+        more = sum(len(one.findings) + one.findings_left_out for one in failed) - 1
+        tail = f" (and {more} more)" if more else ""
         raise CheckFailed(
             f"{settings.target.name} does not keep its contract: {failed[0].name}: {failed[0].findings[0]}"
-            f"{more if more != ' (and 0 more)' else ''}. All of it: {directory / 'report.html'}"
+            f"{tail}. All of it: {directory / 'report.html'}"
         )
     drawing.end()
 

@@ -19,6 +19,7 @@ from trt_workbench.cli.common import (
     stdout_console,
 )
 from trt_workbench.cli.drawing import draw
+from trt_workbench.cli.progress import waiting
 from trt_workbench.cli.settings import spelled
 from trt_workbench.engine.build_options import BuildOptions, MaxBatch, Profiles
 from trt_workbench.errors import CheckFailed

@@ -1,4 +1,4 @@
-"""Reading `.npy` and `.npz` files, without pickle."""
+"""Reading `.npy` and `.npz` files, without pickle; the dtypes of arrays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -17,6 +18,17 @@ from trt_workbench.system.input_files import open_regular, require_regular
 ARRAY_SUFFIXES = (".npy", ".npz")
 _MOST_UNPACKED = 2**30
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return found
 
 
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -69,7 +69,7 @@ def _possible(trial: Trial, size: int) -> bool:
     contract = trial.contract
     try:
         chunk = Chunk(index=1, start=0, new=1, left_context=0, size=size)
-        values = contract.chunk_values(chunk, trial.stepper.streams, **trial.stepper.others)
+        values = trial.stepper.values(chunk)
         for name in contract.tensors:
             contract.shape(name, values)
     except ValueError:

@@ -18,18 +18,19 @@ def padding(trial: Trial, found: Found) -> None:
         found.reason = "the model has no input that says how much of a chunk is valid (role length)"
         return
     name, tensor = trial.contract.signal
-    base = list(trial.stepper.run(trial.schedule(), trial.signal()))
+    signal = trial.signal()
+    base = list(trial.stepper.run(trial.schedule(), signal))
     for step in (base[0], base[len(base) // 2]):
         low = trial.contract.length[1].range[0].whole(step.values)
         for valid in sorted({max(low, 1), (max(low, 1) + step.chunk.size) // 2} & set(range(step.chunk.size))):
             short = step.chunk.model_copy(update={"new": max(valid - step.chunk.left_context, 0)})
             if not short.new:
                 continue
-            held = {one.input: step.inputs[one.input] for one in trial.contract.state}
-            quiet = trial.stepper.step(short, trial.signal(), held)
+            held = trial.held(step)
+            quiet = trial.stepper.step(short, signal, held)
             padded = np.moveaxis(quiet.inputs[name].copy(), tensor.time_axis, -1)
             padded[..., short.valid :] = 3 * trial.rng.standard_normal(padded[..., short.valid :].shape)
-            loud = trial.stepper.step(short, trial.signal(), held, {name: np.moveaxis(padded, -1, tensor.time_axis)})
+            loud = trial.stepper.step(short, signal, held, {name: np.moveaxis(padded, -1, tensor.time_axis)})
             words = f"is changed by the padding behind {short.valid} valid frames of {short.size}"
             for output, distance in trial.distances(loud, quiet, trial.contract.outputs).items():
                 found.equal(distance, trial.limit, words, step.chunk, output)

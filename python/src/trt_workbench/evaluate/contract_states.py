@@ -18,11 +18,11 @@ _ABOVE_REPETITION = 10
 
 def reset(trial: Trial, found: Found) -> None:
     """A stream that comes after another one equals the same stream on a fresh session."""
-    chunks = trial.schedule()
-    first = list(trial.stepper.run(chunks, trial.signal()))
+    chunks, signal = trial.schedule(), trial.signal()
+    first = list(trial.stepper.run(chunks, signal))
     for _ in trial.stepper.run(chunks, trial.signal(stream=1000)):
         pass
-    for step, again in zip(first, trial.stepper.run(chunks, trial.signal()), strict=True):
+    for step, again in zip(first, trial.stepper.run(chunks, signal), strict=True):
         for name, distance in trial.distances(again, step, trial.contract.outputs).items():
             found.equal(distance, trial.limit, "differs from the same stream before another one", step.chunk, name)
     trial.floor = found.worst or 0.0
@@ -33,11 +33,11 @@ def live(trial: Trial, found: Found) -> None:
     if not trial.contract.state:
         found.reason = "the contract has no state"
         return
-    chunks = trial.schedule()
-    base = list(trial.stepper.run(chunks, trial.signal()))
+    signal = trial.signal()
+    base = list(trial.stepper.run(trial.schedule(), signal))
     for pair in trial.contract.state:
         found.cases += 1
-        fact = _fact(trial, pair, base)
+        fact = _fact(trial, pair, signal, base)
         trial.states.append(fact)
         if fact.live and pair.dead:
             found.add(f"is declared dead and is alive: {fact.reason}", tensor=pair.input)
@@ -45,7 +45,7 @@ def live(trial: Trial, found: Found) -> None:
             found.add(f"carries nothing to later chunks and is not declared dead: {fact.reason}", tensor=pair.input)
 
 
-def _fact(trial: Trial, pair: State, base: list[Step]) -> StateFact:
+def _fact(trial: Trial, pair: State, signal: Any, base: list[Step]) -> StateFact:
     def said(live: bool, reason: str) -> StateFact:
         return StateFact(input=pair.input, output=pair.output, live=live, declared_dead=pair.dead, reason=reason)
 
@@ -58,9 +58,9 @@ def _fact(trial: Trial, pair: State, base: list[Step]) -> StateFact:
         noisy = _noisy(trial, pair, base[at], seen)
         if noisy is None:
             continue
-        held = {one.input: base[at].inputs[one.input] for one in trial.contract.state} | {pair.input: noisy}
+        held = trial.held(base[at]) | {pair.input: noisy}
         chunks = [step.chunk for step in base[at:]]
-        for step, plain in zip(trial.stepper.run(chunks, trial.signal(), held), base[at:], strict=False):
+        for step, plain in zip(trial.stepper.run(chunks, signal, held), base[at:], strict=True):
             for name, distance in trial.distances(step, plain, watched).items():
                 if distance > _ABOVE_REPETITION * trial.floor:
                     return said(
@@ -109,8 +109,8 @@ def garbage(trial: Trial, found: Found) -> None:
     if not pairs:
         found.reason = "no state has an invalid part (shift.by)"
         return
-    base = list(trial.stepper.run(trial.schedule(), trial.signal()))
-    for step in base:
+    signal = trial.signal()
+    for step in list(trial.stepper.run(trial.schedule(), signal)):
         edits: Arrays = {}
         for pair in pairs:
             array, mask = step.inputs[pair.input], trial.valid_state(pair, step, step.inputs[pair.input])
@@ -119,8 +119,7 @@ def garbage(trial: Trial, found: Found) -> None:
                 noise = (10 * spread * trial.rng.standard_normal(array.shape)).astype(array.dtype)
                 edits[pair.input] = np.where(mask, array, noise)
         if edits:
-            held = {one.input: step.inputs[one.input] for one in trial.contract.state}
-            dirty = trial.stepper.step(step.chunk, trial.signal(), held | edits)
+            dirty = trial.stepper.step(step.chunk, signal, trial.held(step) | edits)
             words = f"is changed by what stands in the invalid part of {' and '.join(edits)}"
             for name, distance in trial.distances(dirty, step, trial.contract.outputs).items():
                 found.equal(distance, trial.limit, words, step.chunk, name)
@@ -134,22 +133,20 @@ def memory(trial: Trial, found: Found) -> None:
     if memory is None or memory.chunks is None:
         found.reason = "the contract names no finite memory"
         return
-    later = next(trial.contract.chunks(trial.contract.chunking.first.hop)).model_copy(
-        update={"size": trial.contract.chunking.later.size}
-    )
-    horizon = memory.chunks.whole(trial.contract.chunk_values(later, trial.stepper.streams, **trial.stepper.others))
+    horizon = memory.chunks.whole(trial.stepper.values(trial.schedule()[-1]))
     if not 0 <= horizon <= _MOST_MEMORY:
         found.reason = f"{horizon} chunks are more than the {_MOST_MEMORY} that are tried"
         return
     chunks = list(trial.contract.chunks(trial.frames(horizon + 4)))
     trial.chunks = max(trial.chunks, len(chunks))
-    base = list(trial.stepper.run(chunks, trial.signal(chunks)))
-    held = {pair.input: base[2].inputs[pair.input] for pair in trial.contract.state}
+    signal = trial.signal(chunks)
+    base = list(trial.stepper.run(chunks, signal))
+    held = trial.held(base[2])
     for pair in trial.contract.state:
         if held[pair.input].dtype.kind in "fV":
             held[pair.input] = _noisy(trial, pair, base[2], [])
     watched = [name for name in trial.contract.outputs if name not in {one.output for one in trial.contract.state}]
-    for step in trial.stepper.run(chunks[2:], trial.signal(chunks), held):
+    for step in trial.stepper.run(chunks[2:], signal, held):
         if step.chunk.index >= 2 + horizon:
             words = f"still holds something of a state {step.chunk.index - 2} chunks before"
             for name, distance in trial.distances(step, base[step.chunk.index], watched).items():

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import Session
+from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
-from trt_workbench.pipeline.streaming.feeding import fitted, numpy_type
+from trt_workbench.pipeline.streaming.feeding import fitted
 from trt_workbench.pipeline.streaming.parts import Chunk
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Stepper:
         name, tensor = self.contract.signal
         count, axis = streams or self.streams, tensor.batch_axis
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
-        shape = list(self.contract.shape(name, self.contract.chunk_values(chunk, count, **self.others)))
+        shape = list(self.contract.shape(name, self.values(chunk, count)))
         shape[tensor.time_axis] = frames
         if math.prod(shape) > _MOST_NUMBERS:
             raise UsageProblem(
@@ -90,7 +91,7 @@ class Stepper:
             )
         if self._given is not None:
             return self._from_given(name, shape, tensor.time_axis, axis, stream)
-        dtype = numpy_type(tensor.dtype)
+        dtype = numpy_dtype(tensor.dtype)
         if dtype.kind not in "fV":
             raise UsageProblem(f"A random signal is one of real numbers, {name} is {dtype}; pass one with --input.")
         if axis is None:
@@ -126,7 +127,7 @@ class Stepper:
 
     def initial(self, chunk: Chunk, streams: int | None = None) -> Arrays:
         """Return the state before the first chunk."""
-        return self.contract.initial_state(self._values(chunk, streams), self._folder)
+        return self.contract.initial_state(self.values(chunk, streams), self._folder)
 
     def step(self, chunk: Chunk, signal: NDArray[Any], state: Arrays, edits: Arrays | None = None) -> Step:
         """Run one chunk.
@@ -140,27 +141,30 @@ class Stepper:
         Raises:
             CannotRun: the model refused it.
         """
-        axis = self.contract.signal[1].batch_axis
-        values = self._values(chunk, None if axis is None else signal.shape[axis])
+        values = self.values(chunk, self._streams_of(signal))
         inputs = {**self.contract.feed(chunk, signal, values), **state, **(edits or {})}
         try:
             outputs = self._session.run(fitted(inputs, self._session.inputs))
         except UsageProblem as error:
             raise CannotRun(str(error)) from error
-        wanted = {name: numpy_type(tensor.dtype) for name, tensor in self.contract.outputs.items()}
+        wanted = {name: numpy_dtype(tensor.dtype) for name, tensor in self.contract.outputs.items()}
         return Step(chunk, values, inputs, {name: outputs[name].astype(wanted[name], copy=False) for name in wanted})
 
     def run(self, chunks: Sequence[Chunk], signal: NDArray[Any], state: Arrays | None = None) -> Iterator[Step]:
         """Yield the chunks of a stream, its state fed back; from the initial one unless another is given."""
-        axis = self.contract.signal[1].batch_axis
-        held = state or self.initial(chunks[0], None if axis is None else signal.shape[axis])
+        held = state or self.initial(chunks[0], self._streams_of(signal))
         for chunk in chunks:
             step = self.step(chunk, signal, held)
             yield step
             held = self.contract.next_state(step.outputs)
 
-    def _values(self, chunk: Chunk, streams: int | None) -> dict[str, int]:
+    def values(self, chunk: Chunk, streams: int | None = None) -> dict[str, int]:
+        """Return all symbols' values for a chunk."""
         return self.contract.chunk_values(chunk, streams or self.streams, **self.others)
+
+    def _streams_of(self, signal: NDArray[Any]) -> int | None:
+        axis = self.contract.signal[1].batch_axis
+        return None if axis is None else signal.shape[axis]
 
 
 def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[dict[str, Any]]:

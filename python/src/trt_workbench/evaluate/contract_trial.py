@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import Step, Stepper, apart, lengths_by, valid_part
+from trt_workbench.evaluate.contract_steps import Arrays, Step, Stepper, apart, lengths_by, valid_part
 from trt_workbench.pipeline.streaming.parts import Chunk, State
 from trt_workbench.runs.contract import Check, Finding, StateFact
 
@@ -97,6 +97,10 @@ class Trial:
         """Return a signal that is long enough for chunks, of the schedule by default."""
         frames = chunks[-1].start + chunks[-1].hop if chunks else self.frames(self.chunks)
         return self.stepper.signal(frames, stream, streams)
+
+    def held(self, step: Step) -> Arrays:
+        """Return what the state inputs of a step held."""
+        return {pair.input: step.inputs[pair.input] for pair in self.contract.state}
 
     def distances(self, one: Step, other: Step, names: Mapping[str, Any] | list[str]) -> dict[str, float]:
         """Return how far outputs of two steps are apart in their valid parts; `other` says which these are."""

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.array_files import load_arrays, numpy_dtype
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_code import SYMBOL_SAMPLES, code_audio
 from trt_workbench.evaluate.stream_settings import CODE, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.feeding import numpy_type
 from trt_workbench.pipeline.streaming.log_mel import BINS, HOP, SAMPLE_RATE, log_mel
 from trt_workbench.system.input_files import require_regular
 
@@ -94,7 +93,7 @@ def _shape(contract: Contract, frames: int) -> tuple[int, ...]:
 
 
 def _dtype(contract: Contract) -> np.dtype[Any]:
-    return numpy_type(contract.signal[1].dtype)
+    return numpy_dtype(contract.signal[1].dtype)
 
 
 def _features(contract: Contract, path: Path, frames: int) -> NDArray[Any]:

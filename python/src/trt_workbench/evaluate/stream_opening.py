@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,11 @@ class OpenedStream:
         if key not in self._sessions:
             backend = require_backend(self.backend, self.target.suffix)
             extra = self.settings.backend_options(plans=backend.plans, is_plan=self.target.suffix != MODEL_SUFFIX)
-            profiles = self._profiles()
-            if backend.plans and len(profiles) > 1:
-                extra.setdefault("profiles", [str(one) for one in profiles])
+            if backend.plans and len(self._profiles) > 1:
+                extra.setdefault("profiles", [str(one) for one in self._profiles])
             if on_device:
                 extra["state"] = {pair.output: pair.input for pair in self.contract.state}
-            shapes = profiles[0] if len(profiles) == 1 else None
+            shapes = self._profiles[0] if len(self._profiles) == 1 else None
             options = SessionOptions(precision=precision, extra=extra, shapes=shapes, note=self._say)
             self._sessions[key] = session = backend.load(self._loaded(), options)
             marks = refuse_wrong(session.provenance, allow_unverified=self.settings.allow_unverified)
@@ -240,8 +240,11 @@ class OpenedStream:
                 f"The reference {asked} cannot be opened; choose another with --reference. {error}"
             ) from error
 
+    @cached_property
     def _profiles(self) -> list[Profile]:
-        """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size."""
+        """The ranges that an engine is built for: one profile that takes all chunks, else one for each size."""
+        if self.target.suffix != MODEL_SUFFIX:
+            return []
         sizes = (
             [self.settings.chunk]
             if self.settings.chunk
@@ -251,8 +254,6 @@ class OpenedStream:
         whole = next((one for one in profiles if all(one.covers({time: size}) for size in sizes)), None)
         each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
         chosen = [one for one in ([whole] if whole else each) if one]
-        if self.target.suffix != MODEL_SUFFIX:
-            return []
         tensors = read_tensors(self._loaded()).inputs
         # an engine has ranges of what is dynamic in its model alone
         dynamic = {

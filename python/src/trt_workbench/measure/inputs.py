@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem, whole_number
 
 Symbols = Mapping[str, Sequence[int | str | None]]
@@ -187,17 +188,6 @@ def random_inputs(
         else:
             raise UsageProblem(f"Input {spec} is of a type for which no values can be drawn; {hint}.")
     return arrays
-
-
-def numpy_dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a tensor's type, which ml_dtypes has where numpy lacks it."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
 
 
 def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
+from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import numpy_dtype
 
 
 def initial_state(specs: Sequence[TensorSpec]) -> dict[str, NDArray[Any]]:

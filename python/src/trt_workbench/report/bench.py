@@ -12,7 +12,7 @@ from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.page import image_url, image_width, render
+from trt_workbench.report.page import image_url, image_width, render, write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import read_bench_run
@@ -61,5 +61,4 @@ def write_report(directory: Path) -> Path:
     pictures = [
         {"title": title, "url": image_url(path), "wide": image_width(path) > _WIDE_PX} for title, path in plots.items()
     ]
-    write_text(directory / "report.html", render("bench.html.j2", **values, plots=pictures))
-    return directory / "report.html"
+    return write_html(directory, "bench.html.j2", **values, plots=pictures)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import image_url, write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
@@ -35,7 +34,8 @@ def write_report(directory: Path) -> Path:
     folder = plots_folder(directory)
     plots = write_plots(run, folder)
     gallery = build_gallery(run, folder / "gallery")
-    page = render(
+    return write_html(
+        directory,
         "coco.html.j2",
         metrics=run.metrics,
         summary=summarise(run),
@@ -49,8 +49,6 @@ def write_report(directory: Path) -> Path:
         gallery=gallery,
         environment=run.environment,
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
 
 
 def summarise(run: CocoArtefacts) -> list[str]:

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
-from trt_workbench.report.page import render
+from trt_workbench.report.page import write_html
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.contract import ContractCheck
 
@@ -25,11 +24,10 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     document = read_document(directory / "check.json", ContractCheck)
-    page = render(
+    return write_html(
+        directory,
         "contract.html.j2",
         document=document,
         contract=json.dumps(document.contract, indent=1),
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.engine.files import write_text
 from trt_workbench.report.llm_plots import write_plots
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import image_url, write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.llm import Generated, LlmMetrics, LlmRecord
@@ -30,7 +29,8 @@ def write_report(directory: Path) -> Path:
     metrics = read_document(directory / "metrics.json", LlmMetrics)
     records = read_lines(directory / "records.jsonl", LlmRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
-    page = render(
+    return write_html(
+        directory,
         "llm.html.j2",
         metrics=metrics,
         summary=summarise(metrics),
@@ -39,8 +39,6 @@ def write_report(directory: Path) -> Path:
         plots={name: image_url(path) for name, path in plots.items()},
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
 
 
 def summarise(metrics: LlmMetrics) -> list[str]:

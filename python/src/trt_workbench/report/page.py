@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench import __version__
+from trt_workbench.engine.files import write_text
 from trt_workbench.errors import printable
 
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
@@ -79,6 +80,19 @@ def render(template: str, **values: Any) -> str:
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
+
+
+def write_html(directory: Path, template: str, **values: Any) -> Path:
+    """Write the page of a run directory, and return its path: `report.html`.
+
+    Args:
+        directory: of the run.
+        template: a file name in `report/templates`.
+        values: what the template names.
+    """
+    path = directory / "report.html"
+    write_text(path, render(template, **values))
+    return path
 
 
 def _figure(value: float | None, digits: int = 4) -> str:

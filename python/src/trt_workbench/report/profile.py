@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.engine.files import write_text
 from trt_workbench.profiling.difference import difference
 from trt_workbench.profiling.ncu_raw import METRICS
 from trt_workbench.profiling.records import ProfileRun, read_records
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.page import render
+from trt_workbench.report.page import write_html
 from trt_workbench.report.profile_view import SideView, precision_of, role_rows, side_views, summary, totals
 from trt_workbench.runs.artefacts import read_environment, read_run
 
@@ -55,8 +54,7 @@ def write_report(directory: Path) -> Path:
         "conditions": measuring_conditions(environment),
         "environment": environment,
     }
-    write_text(directory / "report.html", render("profile.html.j2", **values))
-    return directory / "report.html"
+    return write_html(directory, "profile.html.j2", **values)
 
 
 def _columns(sides: list[SideView]) -> dict[str, tuple[str, float, int]]:

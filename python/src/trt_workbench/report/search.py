@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import image_url, write_html
 from trt_workbench.report.sensitivity import draw_groups
 from trt_workbench.report.style import ACCENT, PALETTE, figure, plots_folder
 from trt_workbench.runs.artefacts import read_environment
@@ -32,7 +31,8 @@ def write_report(directory: Path) -> Path:
         "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "curve.png"),
         "groups": draw_groups(found.sensitivity, folder / "groups.png"),
     }
-    text = render(
+    return write_html(
+        directory,
         "search.html.j2",
         found=found,
         evidence=found.evidence,
@@ -40,8 +40,6 @@ def write_report(directory: Path) -> Path:
         pictures={name: image_url(path) for name, path in pictures.items()},
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", text)
-    return directory / "report.html"
 
 
 def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import image_url, write_html
 from trt_workbench.report.style import ACCENT, PALETTE, figure, label, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.sensitivity import Sensitivity
@@ -29,15 +28,14 @@ def write_report(directory: Path) -> Path:
     """
     found = read_document(directory / "sensitivity.json", Sensitivity)
     picture = draw_groups(found, plots_folder(directory) / "groups.png")
-    text = render(
+    return write_html(
+        directory,
         "sensitivity.html.j2",
         found=found,
         name=Path(found.model).name,
         picture=image_url(picture),
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", text)
-    return directory / "report.html"
 
 
 def draw_groups(found: Sensitivity, path: Path) -> Path:

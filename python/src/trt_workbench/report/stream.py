@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.engine.files import write_text
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import image_url, write_html
 from trt_workbench.report.stream_plots import write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
@@ -29,15 +28,14 @@ def write_report(directory: Path) -> Path:
     metrics = read_document(directory / "metrics.json", StreamMetrics)
     records = read_lines(directory / "records.jsonl", ChunkRecord)
     plots = write_plots(metrics, records, plots_folder(directory))
-    page = render(
+    return write_html(
+        directory,
         "stream.html.j2",
         metrics=metrics,
         matrix=fault_matrix(metrics.faults) if metrics.faults else None,
         plots={name: image_url(path) for name, path in plots.items()},
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
 
 
 def fault_matrix(faults: Faults) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
 from trt_workbench.engine.rtx_layers import BuiltLayer, BuiltTensor
-from trt_workbench.report.page import render
+from trt_workbench.report.page import write_html
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.targets import TargetCheck, TargetLayers
 
@@ -27,7 +26,8 @@ def write_report(directory: Path) -> Path:
     """
     check = read_document(directory / "check-target.json", TargetCheck)
     layers = read_document(directory / "layers.json", TargetLayers).layers
-    page = render(
+    return write_html(
+        directory,
         "targets.html.j2",
         check=check,
         name=Path(check.model).name,
@@ -36,8 +36,6 @@ def write_report(directory: Path) -> Path:
         layers={sm: rows(built) for sm, built in layers.items()},
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
 
 
 def rows(layers: Sequence[BuiltLayer]) -> list[dict[str, str]]:

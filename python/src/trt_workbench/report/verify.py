@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.engine.files import write_text
-from trt_workbench.report.page import render
+from trt_workbench.report.page import write_html
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.verify.findings import BisectFindings, CaseFindings, FixFindings, OutputFindings, VerifyFindings
 
@@ -40,7 +39,8 @@ def write_report(directory: Path) -> Path:
     """
     document = read_document(directory / "verify.json", VerifyFindings)
     fix, bisect = directory / "fix" / "fix.json", directory / "bisect" / "bisect.json"
-    page = render(
+    return write_html(
+        directory,
         "verify.html.j2",
         document=document,
         said=[headline(document), *([f"Wrong {document['where']}."] if document["where"] else [])],
@@ -54,8 +54,6 @@ def write_report(directory: Path) -> Path:
         bisected=read_document(bisect, BisectFindings) if bisect.is_file() else None,
         environment=read_environment(directory),
     )
-    write_text(directory / "report.html", page)
-    return directory / "report.html"
 
 
 def headline(document: Mapping[str, Any]) -> str:

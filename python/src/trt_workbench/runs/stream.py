@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import NonNegativeFloat, NonNegativeInt
 
 from trt_workbench.engine.documents import Strict
 from trt_workbench.engine.verification import Mark
@@ -179,4 +179,4 @@ class ChunkRecord(Strict):
     lane: str
     chunk: NonNegativeInt
     tensors: dict[str, TensorRecord]
-    latency_ms: Annotated[dict[str, NonNegativeFloat], Field()]
+    latency_ms: dict[str, NonNegativeFloat]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.engine.array_files import load_arrays
+from trt_workbench.engine.array_files import load_arrays, numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.expressions import Expression
 
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from trt_workbench.pipeline.streaming.parts import Chunk, State
 
 
-def numpy_type(name: str) -> np.dtype[Any]:
-    """Return the dtype that arrays of a contract's `dtype` have."""
-    if name == "bfloat16":
-        import ml_dtypes
-
-        name = ml_dtypes.bfloat16
-    found: np.dtype[Any] = np.dtype(name)
-    return found
-
-
 def initial_value(contract: Contract, pair: State, values: Mapping[str, int], folder: Path | None) -> NDArray[Any]:
     """Return what a state input holds before the first chunk.
 
@@ -37,7 +27,7 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
         UsageProblem: the file of an initial value cannot be read, or does not fit.
     """
     tensor, shape = contract.inputs[pair.input], contract.shape(pair.input, values)
-    dtype = numpy_type(tensor.dtype)
+    dtype = numpy_dtype(tensor.dtype)
     if isinstance(pair.init, Expression):
         return np.full(shape, pair.init.whole(values), dtype)
     if isinstance(pair.init, float):
@@ -69,15 +59,15 @@ def chunk_inputs(
     part = np.take(signal, range(max(frames.start, 0), frames.stop), axis)
     missing = [(0, 0)] * part.ndim
     missing[axis] = (max(-frames.start, 0), chunk.hop - chunk.new)
-    dtype = numpy_type(tensor.dtype)
+    dtype = numpy_dtype(tensor.dtype)
     found = {name: np.pad(part, missing, constant_values=contract.chunking.left_fill).astype(dtype, copy=False)}
     for other, given in contract.inputs.items():
         shape = contract.shape(other, values)
         if given.role == "length":
             low, high = (bound.whole(values) for bound in given.range)
-            found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_type(given.dtype))
+            found[other] = np.full(shape, min(max(chunk.valid, low), high), numpy_dtype(given.dtype))
         elif given.role == "constant":
-            found[other] = np.full(shape, given.value, numpy_type(given.dtype))
+            found[other] = np.full(shape, given.value, numpy_dtype(given.dtype))
     return found
 
 

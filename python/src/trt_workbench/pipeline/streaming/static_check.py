@@ -30,10 +30,16 @@ def corners(contract: Contract) -> Iterator[tuple[str, dict[str, int]]]:
     Raises:
         ValueError: a derived symbol cannot be computed there.
     """
+    for where, free in _corners(contract):
+        yield where, contract.values(free)
+
+
+def _corners(contract: Contract) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the free symbols of `corners`."""
     for profile in contract.profiles:
         for place, word in enumerate(("min", "opt", "max")):
             free = {name: sizes[place] for name, sizes in profile.symbols.items()}
-            yield f"{word} of profile {profile.name}", contract.values(free)
+            yield f"{word} of profile {profile.name}", free
 
 
 def chunk_points(contract: Contract) -> Iterator[tuple[str, Chunk, dict[str, int]]]:
@@ -193,16 +199,13 @@ def _chunks(contract: Contract) -> Iterator[str]:
 
 
 def _corner_sizes(contract: Contract) -> Iterator[str]:
-    for profile in contract.profiles:
-        for place, word in enumerate(("min", "opt", "max")):
-            free = {name: sizes[place] for name, sizes in profile.symbols.items()}
-            where = f"at {word} of profile {profile.name}"
-            try:
-                values = contract.values(free)
-            except ValueError as error:
-                yield f"{where} {error}"
-                continue
-            yield from (f"{where} {problem}" for problem in _sizes_at(contract, values))
+    for where, free in _corners(contract):
+        try:
+            values = contract.values(free)
+        except ValueError as error:
+            yield f"at {where} {error}"
+            continue
+        yield from (f"at {where} {problem}" for problem in _sizes_at(contract, values))
 
 
 def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
