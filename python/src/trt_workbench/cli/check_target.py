@@ -48,7 +48,6 @@ def check_target(
     TensorRT-RTX compiles ahead of time for each architecture, without a GPU or a driver. Exit code 1 if one of them
     refuses the model: the layer and the type that stop it are named.
     """
-    from trt_workbench.cli.progress import waiting
     from trt_workbench.engine.builder import check_request
     from trt_workbench.engine.documents import json_values, write_json
     from trt_workbench.engine.rtx import SERVED, require_compiler
