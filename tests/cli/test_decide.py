@@ -1,6 +1,7 @@
 """`trtw decide` with real candidates, workers and measurements of the embedded detector."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,32 @@ from typer.testing import CliRunner, Result
 from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.cli.app import app
 from trt_workbench.decide import run as decide_run
+from trt_workbench.evaluate import embedded
 
 
 def trtw(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _few_scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The embedded scenes by their own generator, but as many as these tests look at; latencies of few calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("out")))
+        patch.setattr(embedded, "HELD_OUT_IMAGES", 8)
+        patch.setattr(embedded, "_CALIBRATION_IMAGES", 8)
+        patch.setattr(decide_run, "_MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
+        yield
+
+
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     """One decision about few images; a runtime that is not here among the others."""
     folder = tmp_path_factory.mktemp("decided") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decide_run, "_MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
-        result = trtw(
-            "decide", "--limit", 6, "--repetitions", 2, "--samples", 8, "--precisions", "fp32,int8-mixed,fp8",
-            "--backends", "ort-cpu,trt", "--max-loss", 1, "--output", folder,
-        )  # fmt: skip
+    result = trtw(
+        "decide", "--limit", 6, "--repetitions", 2, "--samples", 8, "--precisions", "fp32,int8-mixed,fp8",
+        "--backends", "ort-cpu,trt", "--max-loss", 1, "--output", folder,
+    )  # fmt: skip
     return result, folder
 
 
@@ -92,9 +103,8 @@ def test_without_a_baseline_there_is_nothing_to_decide(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> None:
     """A budget that is used up at once leaves the baseline alone."""
-    monkeypatch.setattr(decide_run, "_MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
     result = trtw(
         "decide", "--limit", 2, "--precisions", "fp32,fp8", "--backends", "ort-cpu", "--budget", "0.001s",
         "--output", tmp_path / "run",

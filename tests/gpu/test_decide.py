@@ -25,7 +25,7 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     assert len(rows) == 3 * len(backends)
     engines = [rows[precision, "trt"] for precision in ("fp32", "fp16", "int8-mixed")]
     assert [row["state"] for row in engines] == ["measured"] * 3, [row["reason"] for row in engines]
-    assert all(row["speed"]["outputs"] != "wrong" for row in engines)
+    assert all(row["speed"]["outputs"] in ("matched", "far") for row in engines)  # compared, that is
     assert all(row["speed"]["memory_bytes"] for row in engines)
     assert "fp16" in rows["fp16", "trt"]["computes_in"]
     assert "int8" in rows["int8-mixed", "trt"]["computes_in"]

@@ -4,26 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from trt_workbench.backends.ort_cuda import OrtCudaBackend
-from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.backends.registry import availability
 from trt_workbench.evaluate.stream import StreamEvaluation
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import MODES, StreamSettings
 from trt_workbench.runs.stream import StreamMetrics
 
-pytestmark = pytest.mark.gpu
-BACKENDS = {"trt": TrtBackend, "ort-cuda": OrtCudaBackend}
-
-
-@pytest.fixture(autouse=True)
-def _outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 
 
 def evaluated(folder: Path, backend: str, *precisions: str, faults: bool = False) -> StreamMetrics:
-    found = BACKENDS[backend]().availability()
+    found = availability(backend)
     if not found.ok:
-        pytest.skip(f"{found.reason} {found.mend}")
+        pytest.skip(f"{found.reason} {found.fix}")
     asked = StreamSettings(backend=backend, precision=precisions, mode=MODES, chunks=120, faults=faults)
     with OpenedStream(asked, lambda _: None) as opened:
         return StreamEvaluation(opened).run(folder, lambda *_: None)

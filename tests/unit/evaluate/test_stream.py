@@ -384,10 +384,25 @@ def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:
     assert not any("the loop alone" in note for note in other.notes)
 
 
-def test_device_state_begins_with_zeros_or_not_at_all(tmp_path: Path, outside_backend: Callable[..., None]) -> None:
+@pytest.mark.parametrize("zero", [0, 0.0, "1 - 1"])
+def test_zeros_are_zeros_as_a_whole_number_too(
+    zero: object, tmp_path: Path, outside_backend: Callable[..., None]
+) -> None:
+    """JSON's 0 is what `make-contract --init 0` and the embedded encoder's contract say."""
     outside_backend("keeping", "tests.unit.evaluate.test_stream:KeepingBackend")
     document = contract_of("attention")
-    document["state"][0]["init"] = 1.0
+    document["state"][0]["init"] = zero
+    asked = settings(tmp_path, document=document, backend="keeping", mode=("closed-loop", "device"), chunks=12)
+    assert evaluated(asked, tmp_path / "run").lanes[1].bit_equal
+
+
+@pytest.mark.parametrize("other", [1.0, 1, "C"])
+def test_device_state_begins_with_zeros_or_not_at_all(
+    other: object, tmp_path: Path, outside_backend: Callable[..., None]
+) -> None:
+    outside_backend("keeping", "tests.unit.evaluate.test_stream:KeepingBackend")
+    document = contract_of("attention")
+    document["state"][0]["init"] = other
     with pytest.raises(UsageProblem, match="starts from zeros"):
         evaluated(settings(tmp_path, document=document, backend="keeping", mode=("device",)), tmp_path / "run")
 

@@ -195,7 +195,7 @@ class OpenedStream:
             )
         if not self.contract.state:
             raise UsageProblem(f"The contract has no state that could stay on the device: {self.contract_path}")
-        if any(pair.init != 0.0 for pair in self.contract.state):
+        if not all(pair.starts_from_zeros for pair in self.contract.state):
             raise UsageProblem(
                 "State on a device starts from zeros, and the contract says another initial value; leave device out of "
                 f"--mode: {self.contract_path}"

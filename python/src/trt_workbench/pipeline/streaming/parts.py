@@ -130,6 +130,13 @@ class State(Strict):
     shift: Shift | None = None
     dead: bool = False
 
+    @property
+    def starts_from_zeros(self) -> bool:
+        """Whether `init` says 0: a number, or an expression without names, as which whole numbers are read."""
+        if isinstance(self.init, Expression):
+            return not self.init.names and self.init({}) == 0
+        return self.init == 0.0
+
 
 class ChunkSize(Strict):
     """How many frames the model is fed, and how many of them are the end of the chunk before."""
