@@ -19,19 +19,17 @@ from trt_workbench.backends.ort_backend import LoadRequest
 from trt_workbench.backends.ort_common import (
     CPU_PROVIDER,
     LEVELS,
-    MINIMUM_VERSION,
     check_counts,
-    release,
     session_config,
     translated,
 )
-from trt_workbench.backends.ort_cpu import OrtCpuSession
+from trt_workbench.backends.ort_cpu import OrtCpuBackend, OrtCpuSession
 from trt_workbench.backends.ort_gpu import provider_text, shape_keys
 from trt_workbench.backends.tf32 import check_tf32_allowed, forbid_tf32
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system.gpu import GPU_ADVICE, driver_report, why_no_gpu
 from trt_workbench.system.interpreter import python_command
-from trt_workbench.system.launcher import package, task
+from trt_workbench.system.launcher import task
 
 if TYPE_CHECKING:
     from trt_workbench.engine.profiles import Profile
@@ -199,20 +197,14 @@ def _is_served(gpu: Mapping[str, Any]) -> bool:
 
 
 def _opened() -> Availability:
-    try:
-        import onnxruntime as ort
-    except Exception as error:  # a broken install fails in many ways; each is the answer here
-        reason = f"onnxruntime cannot be imported ({error})."
-        return Availability(ok=False, reason=reason, fix=package("onnxruntime"))
-    versions = {"onnxruntime": str(ort.__version__)}
-    if release(ort.__version__) < release(MINIMUM_VERSION):
-        reason = f"onnxruntime {ort.__version__} is older than {MINIMUM_VERSION}."
-        return Availability(ok=False, reason=reason, fix=package("onnxruntime"), versions=versions)
+    plain = OrtCpuBackend().availability()
+    if not plain.ok:
+        return plain
     found = probe_plugin()
-    versions |= {"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {}
+    versions = {**plain.versions, **({"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {})}
     doctor = f"{task('doctor')} shows the driver; it has to serve CUDA 13 (580 or newer)."
     if problem := found.get("error"):
-        reason = f"ONNX Runtime {ort.__version__} cannot open the provider ({problem})."
+        reason = f"ONNX Runtime {versions['onnxruntime']} cannot open the provider ({problem})."
         return Availability(ok=False, reason=reason, fix=doctor, versions=versions)
     if not found.get("devices"):
         reason = "the provider was opened and sees no card that it serves."
