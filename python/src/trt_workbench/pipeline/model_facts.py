@@ -102,7 +102,7 @@ def _tensor(tensor: ModelTensor) -> dict[str, Any]:
 
 def _detector(facts: ModelFacts) -> dict[str, Any]:
     """Return the family with what it makes of the model, or why there is none."""
-    inputs, outputs = ([_spec(tensor) for tensor in group] for group in (facts.inputs, facts.outputs))
+    inputs, outputs = (tuple(map(TensorSpec.of, group)) for group in (facts.inputs, facts.outputs))
     try:
         family = recognise(inputs, outputs, facts.metadata)
         transform = family.transform()
@@ -114,11 +114,6 @@ def _detector(facts: ModelFacts) -> dict[str, Any]:
         "names": list(family.names) if family.names else None,
         "input_size": [transform.height, transform.width],
     }
-
-
-def _spec(tensor: ModelTensor) -> TensorSpec:
-    shape = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
-    return TensorSpec(tensor.name, tensor.dtype, shape)
 
 
 def _parameters(model: onnx.ModelProto) -> int:
