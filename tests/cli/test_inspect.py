@@ -101,6 +101,18 @@ def test_nodes_inside_others_are_counted_and_not_judged(tmp_path: Path) -> None:
     assert found["operators"]["Unique"] == 1
 
 
+def test_nodes_of_functions_and_of_their_branches_are_inside_others(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["": 17, "own": 1]>
+    g (bool c, float[2] x) => (float[2] y) { w = Exp(x) y = own.pick(c, w) }
+    <domain: "own", opset_import: ["": 17]>
+    pick (c, x) => (y) {
+        y = If(c) <then_branch = t () => (float[2] a) { a = Abs(x) }, else_branch = e () => (float[2] b) { b = Neg(x) }>
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "function.onnx")
+    found = document(tmp_path / "function.onnx")
+    assert (found["nodes"], found["tensorrt"]["nodes_inside_others"]) == (5, 3)
+
+
 def test_the_folder_of_a_language_model_is_told(tmp_path: Path) -> None:
     found = document("tiny-lm")
     config = json.loads((MODELS / "tiny-lm" / "config.json").read_text())

@@ -86,6 +86,13 @@ def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:
     assert "<b>cat" not in page
 
 
+def test_several_cards_are_named_with_their_one_driver(run: Path) -> None:
+    cards = [{"name": "NVIDIA L4"}, {"name": "NVIDIA T4"}]
+    environment = {"schema_version": 1, "command_line": ["trtw"], "driver": {"driver_version": "580.1", "gpus": cards}}
+    (run / "env.json").write_text(json.dumps(environment))
+    assert ">NVIDIA L4; NVIDIA T4; driver 580.1<" in write_report(run).read_text(encoding="utf-8")
+
+
 def test_classes_are_those_of_the_recommended_row_or_of_the_best_lower_one() -> None:
     assert looked_at(decision(*ROWS)) == ROWS[1]
     stay = decision(*ROWS, chosen=("fp32", "ort-cpu"))

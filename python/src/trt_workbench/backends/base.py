@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from trt_workbench.engine.profiles import Profile
     from trt_workbench.onnxtools.precision import Precision
+    from trt_workbench.onnxtools.preflight import ModelTensor
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int | None, ...]
+
+    @classmethod
+    def of(cls, tensor: ModelTensor) -> Self:
+        """Return an input or output of an ONNX file: names of its dimensions are forgotten."""
+        dims = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
+        return cls(tensor.name, tensor.dtype, dims)
 
     def __str__(self) -> str:
         """Return the form used in messages, such as `images float32 [?, 3, 416, 416]`."""

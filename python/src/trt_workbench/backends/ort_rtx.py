@@ -197,12 +197,11 @@ def _is_served(gpu: Mapping[str, Any]) -> bool:
 
 
 def _opened() -> Availability:
-    runtime = OrtCpuBackend().availability()
-    if not runtime.ok:
-        return runtime
-    versions = dict(runtime.versions)
+    plain = OrtCpuBackend().availability()
+    if not plain.ok:
+        return plain
     found = probe_plugin()
-    versions |= {"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {}
+    versions = {**plain.versions, **({"ort_rtx_plugin": found["plugin"]} if "plugin" in found else {})}
     doctor = f"{task('doctor')} shows the driver; it has to serve CUDA 13 (580 or newer)."
     if problem := found.get("error"):
         reason = f"ONNX Runtime {versions['onnxruntime']} cannot open the provider ({problem})."

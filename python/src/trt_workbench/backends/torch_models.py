@@ -57,20 +57,16 @@ def load_model(path: Path, precision: torch.dtype, *, trust: bool = False) -> To
 def _from_onnx(path: Path, precision: torch.dtype) -> TorchModel:
     from trt_workbench.backends.onnx_torch.convert import convert
     from trt_workbench.backends.simulation import refuse_formats
-    from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+    from trt_workbench.onnxtools.preflight import examine_model
 
     facts = examine_model(path)
     refuse_formats("PyTorch", path, facts, ("bf16",))
     converted = convert(path, precision)
 
-    def spec(tensor: ModelTensor) -> TensorSpec:
-        dims = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
-        return TensorSpec(tensor.name, tensor.dtype, dims)
-
     return TorchModel(
         converted.module,
-        tuple(map(spec, facts.inputs)),
-        tuple(map(spec, facts.outputs)),
+        tuple(map(TensorSpec.of, facts.inputs)),
+        tuple(map(TensorSpec.of, facts.outputs)),
         facts.metadata,
         {"loaded_as": "ONNX converted to torch.fx", "opset": facts.opset, "host_reads": converted.host_reads},
     )

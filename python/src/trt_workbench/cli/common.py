@@ -237,6 +237,12 @@ def print_line(console: Console, text: str) -> None:
     console.print("\n".join(map(printable, text.split("\n"))), markup=False, highlight=False, soft_wrap=True)
 
 
+def print_report(console: Console, directory: Path) -> None:
+    """Print where the report of a run directory is, if it has one."""
+    if (directory / "report.html").is_file():
+        print_line(console, f"Report: {directory / 'report.html'}")
+
+
 def print_note(console: Console, text: str) -> None:
     """Print `text` as a note."""
     print_line(console, f"note: {text}")

@@ -15,6 +15,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     say,
     say_if_allowed,
     stdout_console,
@@ -89,12 +90,13 @@ def _require_a_lower_one(decision: Decision) -> None:
 def _show(decision: Decision, directory: Path) -> None:
     from rich.table import Table
 
-    say_line = partial(print_line, stdout_console(quiet=False))
+    console = stdout_console(quiet=False)
+    say_line = partial(print_line, console)
     columns = ("precision on runtime", decision.figure, "loss", "at most", "ms", "x fp32", "MB", "")
     table = Table(*columns)
     for row in decision.rows:
         table.add_row(*_cells(row))
-    stdout_console(quiet=False).print(table)
+    console.print(table)
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
@@ -103,8 +105,7 @@ def _show(decision: Decision, directory: Path) -> None:
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     say_line(f"Run directory: {directory}")
-    if (directory / "report.html").is_file():
-        say_line(f"Report: {directory / 'report.html'}")
+    print_report(console, directory)
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     say,
     say_if_allowed,
     single_command_app,
@@ -154,8 +155,7 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         print_line(console, f"Engine: {mark['text']}")
     print_line(console, speed)
     print_line(console, f"Run directory: {directory}")
-    if (directory / "report.html").is_file():
-        print_line(console, f"Report: {directory / 'report.html'}")
+    print_report(console, directory)
 
 
 def main() -> None:

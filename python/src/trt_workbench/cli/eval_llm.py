@@ -14,6 +14,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     say,
     say_if_allowed,
     single_command_app,
@@ -133,15 +134,11 @@ def _show(metrics: dict[str, Any], directory: Path) -> None:
         console.print(_perplexities(metrics))
     if metrics["generation"]:
         console.print(_generations(metrics))
-    lines = []
     if metrics["backends"]:
         verdict = "failed" if any(row["failure"] for row in metrics["backends"]) else "passed"
-        lines.append(f"Gate (at most +{metrics['max_ppl_increase']:.3%} perplexity): {verdict}")
-    lines.append(f"Run directory: {directory}")
-    if (directory / "report.html").is_file():
-        lines.append(f"Report: {directory / 'report.html'}")
-    for line in lines:
-        print_line(console, line)
+        print_line(console, f"Gate (at most +{metrics['max_ppl_increase']:.3%} perplexity): {verdict}")
+    print_line(console, f"Run directory: {directory}")
+    print_report(console, directory)
 
 
 def _perplexities(metrics: dict[str, Any]) -> Any:

@@ -13,6 +13,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     say,
     say_if_allowed,
     stdout_console,
@@ -108,8 +109,7 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
     for failure in metrics.failures:
         line(f"FAILED {failure}")
     line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")
-    if (directory / "report.html").is_file():
-        line(f"Report: {directory / 'report.html'}")
+    print_report(console, directory)
 
 
 def _show_faults(metrics: StreamMetrics, console: Console) -> None:

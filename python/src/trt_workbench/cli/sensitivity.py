@@ -14,6 +14,7 @@ from trt_workbench.cli.common import (
     handled,
     print_json,
     print_line,
+    print_report,
     say,
     stdout_console,
 )
@@ -93,8 +94,7 @@ def _show(found: Sensitivity, directory: Path) -> None:
     if found.baseline is not None:
         print_line(console, f"{found.figure} of the float model: {found.baseline:.4f} on {found.scored} samples")
     print_line(console, f"Run directory: {directory}")
-    if (directory / "report.html").is_file():
-        print_line(console, f"Report: {directory / 'report.html'}")
+    print_report(console, directory)
 
 
 def _cells(group: GroupLoss, total: float, *, scored: bool) -> tuple[str, ...]:

@@ -246,10 +246,7 @@ def _text(
 def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSettings) -> CalibrationData:
     """Return noise: in the range of pixels as inference feeds them where the model is a detector."""
     transform = _transform(model, settings)
-    specs = [
-        TensorSpec(one.name, one.dtype, tuple(dim if isinstance(dim, int) else None for dim in one.shape or ()))
-        for one in inputs
-    ]
+    specs = [TensorSpec.of(one) for one in inputs]
     symbols = {one.name: one.shape or () for one in inputs}
     asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
     shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=64)

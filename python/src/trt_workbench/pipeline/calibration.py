@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.engine.calibration import holds_images
-from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.pipeline.decode import read_image
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.pipeline.letterbox import preprocess
@@ -60,10 +60,5 @@ def calibration_images(
 def image_transform(model: Path, family: str | None = None, imgsz: tuple[int, int] | None = None) -> ImageTransform:
     """Return how inference prepares images for a detector. Raises UsageProblem where its family is unknown."""
     facts = examine_model(model)
-    inputs, outputs = (tuple(map(_spec, tensors)) for tensors in (facts.inputs, facts.outputs))
+    inputs, outputs = (tuple(map(TensorSpec.of, tensors)) for tensors in (facts.inputs, facts.outputs))
     return recognise(inputs, outputs, facts.metadata, family=family, imgsz=imgsz).transform()
-
-
-def _spec(tensor: ModelTensor) -> TensorSpec:
-    shape = tensor.shape or ()
-    return TensorSpec(tensor.name, tensor.dtype, tuple(dim if isinstance(dim, int) else None for dim in shape))

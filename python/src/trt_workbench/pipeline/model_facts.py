@@ -17,7 +17,7 @@ from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, checked_on_error, read_model
 from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, ModelTensor, examine_model
-from trt_workbench.onnxtools.proto import STANDARD, operator_name
+from trt_workbench.onnxtools.proto import STANDARD
 from trt_workbench.pipeline.families import recognise
 from trt_workbench.system.input_files import open_regular, parse_json
 
@@ -39,6 +39,7 @@ def model_facts(path: Path) -> dict[str, Any]:
 
 
 def _facts(path: Path, facts: ModelFacts, model: onnx.ModelProto) -> dict[str, Any]:
+    nodes = sum(facts.operators.values())  # those in subgraphs and functions, of which nothing is predicted, included
     return {
         "schema_version": 1,
         "kind": "model",
@@ -55,9 +56,9 @@ def _facts(path: Path, facts: ModelFacts, model: onnx.ModelProto) -> dict[str, A
         "precision": read_precision(path).document(),
         "quantizers": {name: facts.operators[name] for name in sorted(QUANTIZERS & facts.operators.keys())},
         "parameters": _parameters(model),
-        "nodes": sum(facts.operators.values()),
+        "nodes": nodes,
         "operators": dict(sorted(facts.operators.items(), key=lambda one: (-one[1], one[0]))),
-        "tensorrt": _refused(path, model),
+        "tensorrt": {**_refused(path), "nodes_inside_others": nodes - len(model.graph.node)},
         "external_files": [
             {"file": name, "size_bytes": file.stat().st_size}
             for name, file in zip(facts.external_locations, facts.external_files, strict=True)
@@ -101,7 +102,7 @@ def _tensor(tensor: ModelTensor) -> dict[str, Any]:
 
 def _detector(facts: ModelFacts) -> dict[str, Any]:
     """Return the family with what it makes of the model, or why there is none."""
-    inputs, outputs = ([_spec(tensor) for tensor in group] for group in (facts.inputs, facts.outputs))
+    inputs, outputs = (tuple(map(TensorSpec.of, group)) for group in (facts.inputs, facts.outputs))
     try:
         family = recognise(inputs, outputs, facts.metadata)
         transform = family.transform()
@@ -115,11 +116,6 @@ def _detector(facts: ModelFacts) -> dict[str, Any]:
     }
 
 
-def _spec(tensor: ModelTensor) -> TensorSpec:
-    shape = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
-    return TensorSpec(tensor.name, tensor.dtype, shape)
-
-
 def _parameters(model: onnx.ModelProto) -> int:
     """Return how many numbers the file holds that are no counters, such as shapes and indices."""
     counters = {onnx.TensorProto.DataType.Value(name) for name in _COUNTERS}
@@ -127,7 +123,7 @@ def _parameters(model: onnx.ModelProto) -> int:
     return sum(math.prod(tensor.dims) for tensor in held)
 
 
-def _refused(path: Path, model: onnx.ModelProto) -> dict[str, Any]:
+def _refused(path: Path) -> dict[str, Any]:
     """Return the operators that TensorRT leaves out, as far as its parser's documents tell, and the basis of that."""
     found = find_partitions(PartitionRequest(path, "ort-trt", predict=True))
     nodes: dict[tuple[str, str], list[str]] = {}
@@ -138,14 +134,7 @@ def _refused(path: Path, model: onnx.ModelProto) -> dict[str, Any]:
         {"operator": operator, "reason": reason, "nodes": len(names), "named": names[:_NAMED]}
         for (operator, reason), names in nodes.items()
     ]
-    return {"basis": found.basis, "refused": rows, "nodes_inside_others": _inner(model)}
-
-
-def _inner(model: onnx.ModelProto) -> int:
-    """Return how many nodes lie in subgraphs and functions, of which nothing is predicted."""
-    graphs: Iterable[onnx.GraphProto] = list(all_graphs(model))[1:]
-    inside = [operator_name(node) for graph in graphs for node in graph.node]
-    return len(inside) + sum(len(function.node) for function in model.functions)
+    return {"basis": found.basis, "refused": rows}
 
 
 def _stored(file: Path) -> Iterable[tuple[str, int]]:

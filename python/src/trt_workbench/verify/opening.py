@@ -188,12 +188,7 @@ class Opened:
             return None
         from trt_workbench.backends.base import TensorSpec
 
-        specs = [
-            TensorSpec(
-                tensor.name, tensor.dtype, tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
-            )
-            for tensor in self.facts.inputs
-        ]
+        specs = [TensorSpec.of(tensor) for tensor in self.facts.inputs]
         space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, self.ranges)
         if not space.ranges:
             return None
