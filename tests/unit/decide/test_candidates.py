@@ -19,7 +19,7 @@ from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_types import read_precision
-from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_of
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 GENERATOR = np.random.default_rng(0)
 TEXT = """g (float[n,20,6,6] x) => (float[n,20,6,6] z) {
@@ -65,7 +65,7 @@ def test_a_candidate_has_its_evidence_inside_and_beside_it(model: Path, data: Ca
     assert whole.ranges.keys() == {"x", "r"}
     assert (whole.method, whole.calibration.samples, whole.calibration.available) == ("mse", 10, 10)
     metadata = {entry.key: entry.value for entry in onnx.load(candidate.path).metadata_props}
-    inside = evidence_of(metadata)
+    inside = Evidence.model_validate_json(metadata[METADATA_KEY])
     assert inside == whole.model_copy(update={"ranges": {}, "kept": {}})
     precision = read_precision(candidate.path)
     assert precision.label == "int8+fp32"

@@ -12,7 +12,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.onnxtools.quantize.evidence import evidence_of
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 RNG = np.random.default_rng(0)
 MIXED = """g (float[N,16,8,8] x) => (float[N,10] y) {
@@ -36,8 +36,7 @@ def test_blocks_beside_convolutions(tmp_path: Path, to: Any) -> None:
     assert (evidence.calibrated, evidence.calibration, evidence.method) == (True, None, None)
     assert evidence.kept == {"conv": f"{to} has no convolutions", "logits": "it makes an output"}
     assert evidence.low_weights == pytest.approx(32 * 64 / (32 * 16 * 9 + 32 * 64 + 64 * 10))
-    inside = evidence_of(examine_model(candidate.path).metadata)
-    assert inside is not None
+    inside = Evidence.model_validate_json(examine_model(candidate.path).metadata[METADATA_KEY])
     assert (inside.to, inside.low_weights) == (to, evidence.low_weights)
     assert evidence_path(candidate.path).is_file()
     whole = made(tmp_path, to, keep_sensitive=False).evidence

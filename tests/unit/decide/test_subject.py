@@ -22,3 +22,16 @@ def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str, word
     np.save(tmp_path / "a.npy", np.ones((8, 8), np.float32))
     with pytest.raises(UsageProblem, match=words):
         subject_of(low, DecideSettings(data=tmp_path / "a.npy"), CalibrationSettings(), lambda _: None)
+
+
+@pytest.mark.parametrize(("data", "overlap"), [(None, True), ("./a.npy", True), ("b.npy", False)])
+def test_ranges_found_on_what_is_scored_are_an_overlap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str | None, *, overlap: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_onnx(tmp_path / "m.onnx", "g (float[n,8] x) => (float[n,8] y) { y = Relu(x) }")
+    for name in ("a.npy", "b.npy"):
+        np.save(name, np.ones((8, 8), np.float32))
+    asked = DecideSettings(data=tmp_path / "a.npy")
+    found = subject_of(path, asked, CalibrationSettings(calibration=data), lambda _: None)
+    assert found.task.overlap == overlap

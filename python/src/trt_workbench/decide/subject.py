@@ -62,9 +62,9 @@ def subject_of(
         return _embedded(model, calibration, note)
     if settings.data is None:
         raise UsageProblem("--annotations was given without --data, the folder of their images.")
-    overlap = calibration.calibration is None
-    if overlap:
+    if calibration.calibration is None:
         calibration = replace(calibration, calibration=str(settings.data))
+    overlap = Path(calibration.calibration or "").resolve() == settings.data.resolve()
     if settings.annotations is None:
         return Subject(model, _likeness(model, settings, settings.data, calibration, overlap=overlap), calibration)
     if settings.score not in (None, "ap"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.system.input_files import parse_json
@@ -146,14 +146,6 @@ class Evidence(_Part):
     def short(self) -> str:
         """Return the JSON that the ONNX file carries: without what may be long."""
         return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes", "search"})
-
-
-def evidence_of(metadata: Mapping[str, str]) -> Evidence | None:
-    """Return the short evidence in a model's metadata; None of a model without one, or with one that is damaged."""
-    try:
-        return Evidence.model_validate_json(metadata[METADATA_KEY]) if METADATA_KEY in metadata else None
-    except ValidationError:
-        return None
 
 
 def is_calibrated(metadata: Mapping[str, str]) -> bool:
