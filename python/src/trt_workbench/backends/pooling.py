@@ -17,15 +17,13 @@ class PooledState:
     Attributes:
         input: name of the input.
         output: name of the output that is the next call's input.
-        input_axis: dimension of the input along which streams lie; None where one stream is all of it.
-        output_axis: the same of the output.
-        initial: what a stream begins with, in the session's dtype, of extent 1 along `input_axis`.
+        axis: dimension of both along which streams lie; None where one stream is all of them.
+        initial: what a stream begins with, in the session's dtype, of extent 1 along `axis`.
     """
 
     input: str
     output: str
-    input_axis: int | None
-    output_axis: int | None
+    axis: int | None
     initial: NDArray[Any]
 
 
@@ -54,6 +52,13 @@ class StatePool(Protocol):
             DeviceFailure: the device failed.
         """
 
+    def warm_up(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """Run every number of rows until the runtime has tuned itself to it; no stream is needed.
+
+        Args:
+            inputs: as of a push of one stream.
+        """
+
     def save(self, stream: int) -> dict[str, NDArray[Any]]:
         """Return a copy of a stream's state by the name of its input, of extent 1 along the batch axis."""
 
@@ -69,8 +74,8 @@ class StatePool(Protocol):
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds; what they are called depends on the pool."""
 
-    def close_all(self) -> None:
-        """Let go of all streams and memory. Safe to call twice."""
+    def release(self) -> None:
+        """Let go of all streams and memory; nothing else may be called afterwards. Safe to call twice."""
 
 
 @runtime_checkable
@@ -101,7 +106,7 @@ class PoolingSession(Protocol):
         """Return a pool on the session's device, which has to be closed before the session.
 
         Args:
-            state: every pair; each has its axes.
+            state: every pair; each has an axis.
             batch_axes: of every other input and output that has one.
             capacity: most streams that are open at once.
             buckets: numbers of rows that calls are made with, ascending; fewer streams are run in the next larger one.

@@ -54,7 +54,7 @@ class Pieces:
 def alone(
     session: Session, pieces: Pieces, stream: int, chunks: int, folder: Path
 ) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """Yield the outputs that a stream gives by itself, state left out: its inputs by the contract, states by the host."""
+    """Yield the outputs of a stream by itself, state left out: inputs by the contract, states passed on by the host."""
     contract, signal = pieces.contract, pieces.whole(stream, chunks)
     axis = contract.signal[1].batch_axis
     states = {pair.output for pair in contract.state}

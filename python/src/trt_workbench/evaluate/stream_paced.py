@@ -22,8 +22,6 @@ _HOPS_BEHIND = 4
 _FEWEST_ROUNDS = 3
 # Sleeping ends late by about a tenth of a millisecond: the rest is waited for in a loop.
 _AWAKE_S = 0.0005
-# Calls until a runtime has tuned its kernels and captured its graphs.
-_WARM_UP = 4
 
 
 def rounds(seconds: float, hop_s: float) -> int:
@@ -52,13 +50,11 @@ def run_paced(
     kind = judged_as(record.get("precision_ran"), precision)
     limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
     pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
-    with StreamPool(
-        session, contract, folder=folder, capacity=most, size=settings.chunk, timing=True
-    ) as pool:
+    with StreamPool(session, contract, folder=folder, capacity=most, size=settings.chunk, timing=True) as pool:
         check = joined(pool, session, pieces, min(most, pool.buckets[-1]), limit, folder, lambda: progress(0))
         levels = []
         if check.passed:
-            _warm_up(pool, pieces, most)
+            pool.warm_up()
             levels = [pace(pool, pieces, count, hop_s, settings.seconds, progress) for count in settings.streams]
         fits = [level.within_hop for level in levels]
         within = levels[: fits.index(False) if False in fits else len(fits)]
@@ -155,13 +151,3 @@ def _wait(until: float, clock: Callable[[], float]) -> None:
         time.sleep(left - _AWAKE_S)
     while clock() < until:
         pass
-
-
-def _warm_up(pool: StreamPool, pieces: Pieces, most: int) -> None:
-    """Run every number of rows that may occur often enough that nothing is tuned or captured afterwards."""
-    for size in pool.buckets:
-        streams = [pool.open() for _ in range(min(size, most))]
-        for chunk in range(_WARM_UP):
-            pool.push(streams, [pieces(number, chunk) for number in range(len(streams))])
-        for stream in streams:
-            stream.close()

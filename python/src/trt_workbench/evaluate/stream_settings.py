@@ -89,8 +89,7 @@ class StreamSettings:
     streams: Annotated[
         tuple[int, ...],
         Setting(
-            "Run so many streams at once, such as 1,4,16, each with a chunk every hop; first their batches are compared "
-            "with single streams.",
+            "Run so many streams in real time, such as 1,4,16; their batches are compared with single streams first.",
             _PACED,
             kind=str,
             read=read_streams,

@@ -338,11 +338,10 @@ def test_any_order_of_opening_pushing_and_closing_leaves_each_stream_its_own(
                     live.pop(number).close()
                 else:
                     live[number] = pool.open()
-            chosen = [n for n in data.draw(st.permutations(sorted(live))) if live[n].chunks < 5][: data.draw(st.integers(0, 5))]
+            mixed = data.draw(st.permutations(sorted(live)))
+            chosen = [number for number in mixed if live[number].chunks < 5][: data.draw(st.integers(0, 5))]
             ages = {number: live[number].chunks for number in chosen}
-            found = pool.push(
-                [live[n] for n in chosen], [pieces(contract, wholes[n])[age] for n, age in ages.items()]
-            )
+            found = pool.push([live[n] for n in chosen], [pieces(contract, wholes[n])[age] for n, age in ages.items()])
             for number, outputs in zip(chosen, found, strict=True):
                 same(outputs, alone(one, wholes[number])[ages[number]])
         assert pool.streams == len(live)

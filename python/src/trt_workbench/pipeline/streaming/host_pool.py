@@ -15,6 +15,9 @@ from trt_workbench.backends.pooling import PooledState
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.rows import Arrays
 
+# Calls of one shape until runtimes have chosen their kernels and grown their memory.
+_WARM_UP = 2
+
 
 class HostPool:
     """A `StatePool` over any session: rows are joined for a call and taken apart after it."""
@@ -63,6 +66,14 @@ class HostPool:
             for name, one in parts[0].items()
         }
 
+    def warm_up(self, inputs: Mapping[str, NDArray[Any]]) -> None:
+        """Run every number of rows a few times."""
+        for size in self._buckets:
+            rows = {name: _joined([array] * size, self._axes.get(name)) for name, array in inputs.items()}
+            rows |= {pair.input: _joined([pair.initial] * size, pair.axis) for pair in self._pairs}
+            for _ in range(_WARM_UP):
+                self._session.run(rows)
+
     def save(self, stream: int) -> Arrays:
         """Return a copy of a stream's state."""
         return {name: array.copy() for name, array in self._held(stream).items()}
@@ -90,7 +101,7 @@ class HostPool:
         """Return `inference` and `state` (joining and taking apart) of the last push, milliseconds."""
         return dict(self._timing)
 
-    def close_all(self) -> None:
+    def release(self) -> None:
         """Let go of all streams."""
         self._states.clear()
 
@@ -115,15 +126,13 @@ class HostPool:
         held += held[:1] * spare  # rows that nobody looks at repeat the first
         joined = {name: _padded(array, self._axes.get(name), spare) for name, array in inputs.items()}
         for pair in self._pairs:
-            joined[pair.input] = _joined([one[pair.input] for one in held], pair.input_axis)
+            joined[pair.input] = _joined([one[pair.input] for one in held], pair.axis)
         fed = time.perf_counter()
         outputs = self._session.run(joined)
         ran = time.perf_counter()
         for row, stream in enumerate(streams):
             # copies: a view would keep the arrays of the whole batch alive
-            states[stream] = {
-                pair.input: row_of(outputs[pair.output], pair.output_axis, row).copy() for pair in self._pairs
-            }
+            states[stream] = {pair.input: row_of(outputs[pair.output], pair.axis, row).copy() for pair in self._pairs}
         for pair in self._pairs:
             del outputs[pair.output]
         rows = range(len(streams))

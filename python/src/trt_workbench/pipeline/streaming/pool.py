@@ -21,6 +21,9 @@ from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.host_pool import HostPool, row_of
 from trt_workbench.pipeline.streaming.rows import Arrays, Piece, Rows
 
+# Numbers of rows up to which a runtime is run with each of them: a processor computes every row that fills up a batch.
+_FEW_ROWS = 16
+
 
 @dataclass(frozen=True)
 class SavedStream:
@@ -115,22 +118,21 @@ class StreamPool:
         """
         self.contract, self.capacity = contract, capacity
         dtypes = {spec.name: numpy_dtype(spec.dtype) for spec in session.inputs}
+        if lacking := [name for name in contract.inputs if name not in dtypes]:
+            raise UsageProblem(f"The session takes no input {lacking[0]}; load it without keeping state itself.")
         self._rows = Rows(contract, dtypes, size)
         self._limits = {size: self._limit(session, size) for size in map(self._rows.fed, self._rows.kinds)}
         pairs = list(self._pairs(dtypes, folder))
-        can = isinstance(session, PoolingSession) and all(pair.input_axis is not None for pair in pairs)
+        can = isinstance(session, PoolingSession) and all(pair.axis is not None for pair in pairs)
         self.on_device = can if on_device is None else on_device
         if self.on_device and not can:
             raise UsageProblem("The session keeps no states of streams on its device; they can stay on the host.")
-        least, most = min(low for low, _ in self._limits.values()), max(high for _, high in self._limits.values())
+        self.buckets = self._buckets()
         self._states: StatePool
         if self.on_device:
             assert isinstance(session, PoolingSession)
-            doubled = {least << power for power in range(most.bit_length()) if least << power < most}
-            self.buckets = tuple(sorted(doubled | {high for _, high in self._limits.values()}))
             self._states = session.stream_pool(pairs, self._rows.axes, capacity, self.buckets, timing=timing)
         else:
-            self.buckets = tuple(range(least, most + 1))
             self._states = HostPool(session, pairs, self._rows.axes, capacity, self.buckets)
         self._open: set[Stream] = set()
         self._lock = threading.Lock()
@@ -188,6 +190,14 @@ class StreamPool:
         self._timing["host"] = (time.perf_counter() - begin) * 1e3 - sum(self._timing.values())
         return found
 
+    def warm_up(self) -> None:
+        """Run every number of rows with both chunk sizes until the runtime has tuned itself; no stream changes."""
+        with self._alone() as states:
+            for first in (True, False):
+                hop = self._rows.hop(first=first)
+                quiet = self._rows.cut(hop, self._rows.first_context(), first=first)
+                states.warm_up(self._rows.inputs([quiet]))
+
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds.
 
@@ -203,7 +213,7 @@ class StreamPool:
     def close(self) -> None:
         """Close all streams. Safe to call twice."""
         self._open.clear()
-        self._states.close_all()
+        self._states.release()
 
     def __enter__(self) -> Self:
         """Return the pool."""
@@ -250,6 +260,14 @@ class StreamPool:
             most = min(most, session.most_rows(name, self._rows.shape(name, size), axis) or most)
         return min(least, most), most
 
+    def _buckets(self) -> tuple[int, ...]:
+        """Return the numbers of rows to run: all there are on the host, where they are few, else powers of two."""
+        least, most = min(low for low, _ in self._limits.values()), max(high for _, high in self._limits.values())
+        if not self.on_device and most <= _FEW_ROWS:
+            return tuple(range(least, most + 1))
+        doubled = {least << power for power in range(most.bit_length()) if least << power < most}
+        return tuple(sorted(doubled | {high for _, high in self._limits.values()}))
+
     def _pairs(self, dtypes: Mapping[str, np.dtype[Any]], folder: Path | None) -> Iterator[PooledState]:
         contract = self.contract
         initial = contract.initial_state(self._rows.values(self._rows.fed(contract.chunking.first)), folder)
@@ -259,7 +277,7 @@ class StreamPool:
             fitting = value.astype(dtypes[pair.input])
             if not np.array_equal(fitting, value, equal_nan=value.dtype.kind == "f"):
                 raise UsageProblem(f"The initial value of {pair.input} does not fit into {fitting.dtype}.")
-            yield PooledState(pair.input, pair.output, axis, contract.batch_axis(pair.output), fitting)
+            yield PooledState(pair.input, pair.output, axis, fitting)
 
     def _cut(self, stream: Stream, frames: NDArray[Any]) -> Piece:
         if stream.ended:

@@ -46,7 +46,8 @@ class Piece:
         """Return what the next chunk has before it."""
         kept = self.context.shape[-1]
         # a copy: a view would keep whole chunks alive
-        return np.concatenate((self.context, self.frames), -1)[..., self.frames.shape[-1] :].copy() if kept else self.context
+        whole = np.concatenate((self.context, self.frames), -1) if kept else self.context
+        return whole[..., whole.shape[-1] - kept :].copy()
 
 
 class Rows:
@@ -123,12 +124,17 @@ class Rows:
             fits = bare.shape[0] == 1 and bare.shape[1:-1] == context.shape[:-1]
             if fits and 1 <= bare.shape[-1] <= size - kind.left_context:
                 return Piece(context, bare[0], kind, size)
-        wanted = list(self.shape(self._name, size))
-        wanted[signal.time_axis] = size - kind.left_context
         raise UsageProblem(
-            f"The new frames of a chunk are {dtype} {wanted} for {self._name}, or fewer at the stream's end; these are "
-            f"{array.dtype} {list(np.shape(frames))}."
+            f"The new frames of a chunk are {dtype} {list(self.hop(first=first).shape)} for {self._name}, or fewer at "
+            f"the stream's end; these are {array.dtype} {list(np.shape(frames))}."
         )
+
+    def hop(self, *, first: bool) -> NDArray[Any]:
+        """Return new frames of a whole chunk, all of them what fills up a stream."""
+        kind = self.kinds[not first]
+        shape = list(self.shape(self._name, self.fed(kind)))
+        shape[self.contract.signal[1].time_axis] = self.fed(kind) - kind.left_context
+        return np.full(shape, self.contract.chunking.left_fill, self._dtypes[self._name])
 
     def alike(self, piece: Piece) -> tuple[int, int | None]:
         """Return what chunks of one call have in common: their size, and their length where rows have none of it."""
