@@ -17,8 +17,8 @@ class JoinedCheck(Strict):
         streams: most that were open at once.
         chunks: that were compared.
         rows: numbers of streams of a batch that occurred.
-        bit_equal: whether no bit of any output differs.
-        rel_l2_max: largest relative L2 of an output of a chunk; None where something is not finite.
+        bit_equal: whether no bit of any output or state differs.
+        rel_l2_max: largest relative L2 of an output or state after a chunk; None where something is not finite.
         limit: up to which it passes; whole numbers have to be equal.
         tensor: with the largest.
         text: what was found, in words.
