@@ -58,16 +58,15 @@ def test_many_streams_keep_their_states_on_the_device(trtw: Trtw, tmp_path: Path
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     (paced,) = metrics["streams"]
     assert paced["on_device"]
+    assert paced["cuda_graphs"] == "on: 1 graph captured"
     assert paced["check"]["rows"] == [1, 2, 3]
     assert paced["buckets"] == [1, 2, 3]
     assert paced["memory_bytes"]["arena"] == 6 * paced["memory_bytes"]["per_stream"]
-    assert paced["levels"][1]["parts_ms"].keys() == {"wait", "h2d", "compute", "d2h", "host"}
+    assert paced["levels"][1]["parts_ms"].keys() == {"wait", "host_to_device", "compute", "device_to_host", "host"}
     assert paced["levels"][1]["parts_ms"]["compute"]["p50"] == 1.0
 
 
-def test_a_pool_whose_batches_are_wrong_fails(
-    trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pool_whose_batches_are_wrong_fails(trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "3")  # rows after the first, from batches of three on
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "4", "--hop-ms", 20, "--seconds", 0.1)

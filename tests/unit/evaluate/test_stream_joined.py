@@ -23,7 +23,7 @@ from trt_workbench.runs.stream import StreamMetrics
 from trt_workbench.runs.stream_paced import JoinedCheck
 
 Arrays = dict[str, NDArray[Any]]
-Spoil = Callable[[Arrays, Arrays], None]
+Spoil = Callable[[Arrays], None]
 
 
 def checked(name: str, folder: Path, spoil: Spoil | None = None, most: int = 3) -> JoinedCheck:
@@ -36,7 +36,7 @@ def checked(name: str, folder: Path, spoil: Spoil | None = None, most: int = 3) 
         def spoiled(inputs: Arrays) -> Arrays:
             found = {key: array.copy() for key, array in infer(inputs).items()}
             if spoil:
-                spoil(inputs, found)
+                spoil(found)
             return found
 
         pooled._infer = spoiled  # type: ignore[method-assign]
@@ -62,24 +62,24 @@ def test_a_healthy_model_passes_in_every_batch_size(name: str, tmp_path: Path) -
     assert found.text == "no bit differs" if found.bit_equal else found.tensor
 
 
-def _second_row(inputs: Arrays, outputs: Arrays) -> None:
+def _second_row(outputs: Arrays) -> None:
     if len(outputs["encoded"]) > 1:
         outputs["encoded"][1] *= np.float32(1 + 1e-4)
 
 
-def _rows_swapped(inputs: Arrays, outputs: Arrays) -> None:
+def _rows_swapped(outputs: Arrays) -> None:
     outputs["cache_next"] = outputs["cache_next"][::-1].copy()
 
 
-def _lengths(inputs: Arrays, outputs: Arrays) -> None:
+def _lengths(outputs: Arrays) -> None:
     outputs["cache_len_next"][1:] -= 1
 
 
-def _state_lost(inputs: Arrays, outputs: Arrays) -> None:
+def _state_lost(outputs: Arrays) -> None:
     outputs["cache_next"][2:] = 0
 
 
-def _not_finite(inputs: Arrays, outputs: Arrays) -> None:
+def _not_finite(outputs: Arrays) -> None:
     if len(outputs["encoded"]) == 3:
         outputs["encoded"][0, 0, 0] = np.nan
 
@@ -102,7 +102,7 @@ def test_a_stream_in_the_place_of_a_closed_one_begins_anew(tmp_path: Path, monke
 
     def again(self: StreamPool) -> Any:
         stream = plain(self)
-        if self._states._initial is not self and kept:  # type: ignore[attr-defined]
+        if kept:
             self._states.restore(stream._number, kept[0])
         return stream
 
@@ -124,7 +124,7 @@ def evaluated(folder: Path, name: str = "attention", **more: Any) -> StreamMetri
     asked = StreamSettings(target=MODELS[name][0](folder), contract=contract, **given)
     (folder / "run").mkdir(exist_ok=True)
     with OpenedStream(asked, lambda _: None) as opened:
-        return StreamEvaluation(opened).run(folder / "run", lambda done, total: None)
+        return StreamEvaluation(opened).run(folder / "run", lambda *_: None)
 
 
 def test_levels_run_after_the_check(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_wrong_batch_is_a_failure_and_nothing_is_timed(tmp_path: Path, monkeyp
 
         def wrong(inputs: Arrays) -> Arrays:
             outputs = {key: array.copy() for key, array in infer(inputs).items()}
-            _second_row(inputs, outputs)
+            _second_row(outputs)
             return outputs
 
         found._infer = wrong  # type: ignore[method-assign]

@@ -71,6 +71,9 @@ class StatePool(Protocol):
     def memory_bytes(self) -> dict[str, int]:
         """Return what the pool holds by purpose, `per_stream`, one stream's states, among it."""
 
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured"; empty where there are none."""
+
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds; what they are called depends on the pool."""
 

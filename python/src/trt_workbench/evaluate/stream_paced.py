@@ -78,6 +78,7 @@ def run_paced(
             judged_as=kind,
             provenance={key: value for key, value in record.items() if key != "precision_ran"},
             on_device=pool.on_device,
+            cuda_graphs=pool.graph_status(),
             hop_ms=hop_s * 1e3,
             seconds=settings.seconds,
             buckets=list(pool.buckets),

@@ -71,6 +71,7 @@ class Paced(Strict):
         precision: that was asked for.
         judged_as: whose limit holds, read from what ran.
         on_device: whether states stay on the device.
+        cuda_graphs: whether the pool uses them, such as "on: 4 graphs captured"; empty on the host.
         hop_ms: how often each stream has a chunk.
         seconds: of real time that a level should take.
         buckets: numbers of rows that the model is run with.
@@ -83,6 +84,7 @@ class Paced(Strict):
     judged_as: str
     provenance: dict[str, Any] = {}
     on_device: bool
+    cuda_graphs: str = ""
     hop_ms: PositiveFloat
     seconds: PositiveFloat
     buckets: Annotated[list[PositiveInt], Field(min_length=1)]

@@ -96,6 +96,10 @@ class HostPool:
         """Return the bytes of a stream's state."""
         return {"per_stream": sum(array.nbytes for array in self._initial.values())}
 
+    def graph_status(self) -> str:
+        """Return nothing: the session alone knows of graphs."""
+        return ""
+
     def timing(self) -> dict[str, float]:
         """Return `inference` and `state` (joining and taking apart) of the last push, milliseconds."""
         return dict(self._timing)
