@@ -90,6 +90,12 @@ def test_no_batch_is_larger_than_the_largest() -> None:
     assert level.complete
 
 
+def test_two_chunks_of_one_stream_are_never_in_one_batch() -> None:
+    level, pool = run(2, 0.13, 0.0, seconds=1.0)  # the pool says so
+    assert [len(push) for push in pool.pushes[:4]] == [1, 2, 2, 2]
+    assert level.rows_max == 2
+
+
 def test_a_level_that_falls_behind_is_given_up() -> None:
     level, _ = run(64, 0.02, 0.0, seconds=60)
     assert not level.complete
