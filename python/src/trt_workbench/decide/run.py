@@ -34,6 +34,10 @@ Progress = Callable[[str, int, int], None]
 _TIMEOUT_S = 3600.0
 # Of one repetition: a decision has many rows, and its repetitions count, not the samples within one.
 _MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
+# Fewer repetitions tell nothing of the spread between processes.
+_FEWEST_REPETITIONS = 3
+# A worker's start and the load of a model that is in the cache, about.
+_LOAD_S = 5.0
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
 _BESIDE = "fp16"
 
@@ -180,7 +184,9 @@ class DecideRun:
             self.progress("Scoring", number, len(waiting))
             if one.precision != BASELINE:
                 _require_a_baseline(tried)
-            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored"):
+            rows = 1 + sum(bool(row.scores) and not row.simulated for row in waiting)
+            reserve = self._measuring_s(rows, self.settings.repetitions)
+            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored", reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
             self.note(f"Scoring {one.label}")
@@ -206,17 +212,12 @@ class DecideRun:
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
         """Measure latencies of all rows in turns, and return the records."""
-        seconds = self.settings.repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s) * len(rows)
-        left = self._left()
-        if not rows or (left is not None and seconds > left):
-            if rows:
-                self.left_out.append(
-                    f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget."
-                )
+        repetitions = self._repetitions(len(rows))
+        if not rows or not repetitions:
             return []
-        config = self._config(rows)
+        config = self._config(rows, repetitions)
         points = expand(config)
-        self.note(f"Measuring {len(rows)} in turns, {self.settings.repetitions} times each")
+        self.note(f"Measuring {len(rows)} in turns, {repetitions} times each")
         bench = BenchRun(
             config,
             points,
@@ -232,7 +233,24 @@ class DecideRun:
         path = self.folder / "records.jsonl"
         return read_records(path) if path.is_file() else []
 
-    def _config(self, rows: Sequence[Tried]) -> BenchConfig:
+    def _measuring_s(self, rows: int, repetitions: int) -> float:
+        """Return the least time that the latencies of so many rows take."""
+        return rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
+
+    def _repetitions(self, rows: int) -> int:
+        """Return how often each latency is measured within the budget; 0 where there is no time for it."""
+        asked, left = self.settings.repetitions, self._left()
+        if left is None or self._measuring_s(rows, asked) <= left:
+            return asked
+        for fewer in range(asked - 1, min(asked, _FEWEST_REPETITIONS) - 1, -1):
+            if self._measuring_s(rows, fewer) <= left:
+                self.left_out.append(f"Latencies were measured {fewer} times, not {asked}: the budget was used up.")
+                return fewer
+        seconds = self._measuring_s(rows, min(asked, _FEWEST_REPETITIONS))
+        self.left_out.append(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.")
+        return 0
+
+    def _config(self, rows: Sequence[Tried], repetitions: int) -> BenchConfig:
         files = {one.file: one.path for one in rows if one.path and one.path != self.subject.model}
         runtimes = tuple(
             RuntimeEntry(
@@ -246,7 +264,7 @@ class DecideRun:
         return BenchConfig(
             title=self.subject.model.name,
             seed=self.settings.seed,
-            repetitions=self.settings.repetitions,
+            repetitions=repetitions,
             measure=_MEASURE,
             timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model, files=files)},
@@ -258,9 +276,9 @@ class DecideRun:
         budget = self.settings.budget
         return None if budget is None else budget - (time.monotonic() - self._began)
 
-    def _is_late(self, what: str) -> bool:
+    def _is_late(self, what: str, reserve: float = 0.0) -> bool:
         left = self._left()
-        if left is None or left > 0:
+        if left is None or left > reserve:
             return False
         self.left_out.append(f"{what[:1].upper()}{what[1:]}: the budget was used up.")
         return True
