@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import REFERENCE, backend_names, check_name, get_backend
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import unavailable_backends
 from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
+from trt_workbench.bench.session_options import session_options
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.subject import Subject
+from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
@@ -64,11 +66,7 @@ class DecideRun:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        """Check names. Raises UsageProblem for an unknown backend."""
-        for name in self.settings.backends or ():
-            check_name(name)
-        if BASELINE not in self.settings.precisions:
-            raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
+        """Make the folders."""
         self._began = time.monotonic()
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
@@ -109,9 +107,7 @@ class DecideRun:
 
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those asked for, or those that can serve here."""
-        # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
-        fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
-        names = self.settings.backends or (*fast, REFERENCE)
+        names = backends_of(self.settings)
         self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
             return names
@@ -194,7 +190,7 @@ class DecideRun:
             one.folder.mkdir(parents=True)
             with start_worker(self.folder / "logs" / f"score-{one.precision}-{one.backend}.log") as worker:
                 try:
-                    answer = worker.ask(self.subject.task.request(one, self.settings, baseline), _TIMEOUT_S)
+                    answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
                     one.provenance = answer["provenance"]
                     if one.misses:
                         one.fail(
@@ -209,6 +205,15 @@ class DecideRun:
                     one.fail("failed", str(error), type(error).__name__)
         _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting))
+
+    def _request(self, one: Tried, baseline: Path | None) -> dict[str, Any]:
+        """Return what the worker is asked for to score a row. Raises UsageProblem where nothing can be.
+
+        The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
+        """
+        assert one.path is not None  # as it waits for its score
+        asked = session_options(expand(self._config([one]))[0], one.path, {})
+        return self.subject.task.request(one, asked, self.settings, baseline)
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
         """Measure latencies of all rows in turns, and return the records."""
@@ -258,6 +263,8 @@ class DecideRun:
                 precision=one.asked,
                 file=one.file if one.path != self.subject.model else None,
                 name=one.runtime,
+                # one value each, which may be a list: the bench sweeps a list
+                options={key: [value] for key, value in self.settings.options.get(one.backend, {}).items()},
             )
             for one in rows
         )
@@ -269,8 +276,12 @@ class DecideRun:
             timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model, files=files)},
             runtimes=runtimes,
-            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self.subject.task.sizes())},
+            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
         )
+
+    @functools.cached_property
+    def _sizes(self) -> dict[str, Any]:
+        return self.subject.task.sizes()
 
     def _left(self) -> float | None:
         budget = self.settings.budget
