@@ -155,7 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
             for line in [shlex.split(asked.command)] if asked.command else commands(asked):
                 one = run(line, place / "repository", variables, terminal=terminal)
                 runs.append(without_places(one, {str(place): "FOLDER"}))
-                print(json.dumps(runs[-1]), flush=True)
+                sys.stderr.write(f"{json.dumps(runs[-1])}\n")
     record = {
         "schema_version": 1,
         "started_at": started.isoformat(timespec="seconds"),
