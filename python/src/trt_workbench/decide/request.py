@@ -68,10 +68,10 @@ class DecideSettings:
     ] = None
     max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
     budget: Annotated[
-        float | None, Setting("Begin nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
+        float | None, Setting("Start nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
     limit: Annotated[
-        int | None, Setting("Score only so many samples: the images of the lowest ids, or 64 drawn of others.", min=1)
+        int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
     repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9
