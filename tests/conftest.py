@@ -5,14 +5,21 @@ import inspect
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.fake_nvml import fake_nvml
+from tests.fork_server import ForkedWorkers
+
+# Tests run in several processes: more threads in each only wait for each other, spinning. Libraries read it once.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
@@ -52,6 +59,21 @@ def _asks_for_torch(test: Callable[..., None]) -> bool:
         re.search(_NEEDS_TORCH, inspect.getsource(test))
         or re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", module, re.MULTILINE)
     )
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> SimpleNamespace:
+    """What workers are started by in place of `subprocess`: forks of one process, as imports take a second each."""
+    workers = ForkedWorkers(dict(os.environ))
+    return SimpleNamespace(Popen=workers.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+
+
+@pytest.fixture
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start workers as users' commands do: each in an interpreter of its own."""
+    from trt_workbench.measure import worker_process
+
+    monkeypatch.setattr(worker_process, "subprocess", subprocess)
 
 
 @pytest.fixture

@@ -63,6 +63,7 @@ def measured(directory: Path) -> list[Record]:
     return read_records(directory / "records.jsonl")
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = trtw("bench", config, "--output", run, "--json")
@@ -125,10 +126,10 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def two_runs(config: Path, tmp_path: Path) -> tuple[Path, Path]:
+def two_runs(measured_once: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A run and its copy."""
     a, b = tmp_path / "a", tmp_path / "b"
-    assert trtw("bench", config, "--output", a, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, a)
     shutil.copytree(a, b)
     return a, b
 
@@ -309,9 +310,9 @@ def test_what_was_measured_before_a_failure_is_kept(
 @pytest.mark.parametrize(
     "place", ["../secret.npz", "{root}/secret.npz", "samples/../../secret.npz", "samples/link.npz"]
 )
-def test_samples_of_a_resumed_run_stay_in_their_folder(config: Path, tmp_path: Path, place: str) -> None:
+def test_samples_of_a_resumed_run_stay_in_their_folder(measured_once: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
-    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, run)
     (tmp_path / "secret.npz").write_bytes(b"secret")
     (run / "samples" / "link.npz").symlink_to(tmp_path / "secret.npz")
     records = measured(run)
@@ -348,6 +349,7 @@ def test_damaged_run_directories(
     assert message in result.stderr
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
     from trt_workbench.measure.worker_process import WorkerFailure
 
