@@ -15,11 +15,7 @@ from typing import Any
 
 import pytest
 from tests.fake_nvml import fake_nvml
-from tests.fork_server import ForkedWorkers
-
-# Tests run in several processes: more threads in each only wait for each other, spinning. Libraries read it once.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+from tests.fork_server import ForkServer
 
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
@@ -34,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
+    # Tests run in several processes, where further threads wait for each other. Libraries read it when they are loaded.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
@@ -62,10 +61,15 @@ def _asks_for_torch(test: Callable[..., None]) -> bool:
 
 
 @pytest.fixture(scope="session")
-def fork_server() -> SimpleNamespace:
-    """What workers are started by in place of `subprocess`: forks of one process, as imports take a second each."""
-    workers = ForkedWorkers(dict(os.environ))
-    return SimpleNamespace(Popen=workers.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+def fork_server() -> ForkServer:
+    """Starts workers, and programs in which tests interrupt commands: imports would take a second each time."""
+    return ForkServer(dict(os.environ))
+
+
+@pytest.fixture(scope="session")
+def forking(fork_server: ForkServer) -> SimpleNamespace:
+    """What workers are started by in place of `subprocess`; `own_processes` undoes it."""
+    return SimpleNamespace(Popen=fork_server.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
 
 
 @pytest.fixture

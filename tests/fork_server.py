@@ -1,16 +1,17 @@
-"""Starts worker processes as forks of one process that has imported what they need: else each takes a second for it.
+"""Starts Python programs as forks of one process that has imported what they need: else each takes a second for it.
 
-`ForkedWorkers.popen` stands in for `subprocess.Popen`, as far as `WorkerProcess` uses it. The server is this file as a
-program. It has one thread (conftest.py keeps OpenBLAS to one), so that a fork of it is sound.
+The server is this file as a program. It has one thread, as conftest.py keeps OpenBLAS to one, so that forks are sound.
 """
 
-import array
+from __future__ import annotations
+
 import atexit
 import contextlib
 import importlib
 import json
 import os
 import runpy
+import select
 import selectors
 import signal
 import socket
@@ -19,6 +20,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn
 
 
@@ -34,20 +36,51 @@ def import_package(*, torch: bool) -> None:
                 __import__(name)
 
 
-class ForkedWorkers:
-    """The owner of the server, which starts with the first worker; a worker gets the environment of its own start."""
+class ForkServer:
+    """The owner of the server, which starts with the first fork; a fork gets the environment of its own start."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self._socket: socket.socket | None = None
 
-    def popen(self, command: Sequence[str], **streams: Any) -> Any:
-        """Start `python … -m MODULE` as a fork, and anything else as a process of its own."""
+    def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
+        """Stand in for `subprocess.Popen`: fork for `python … -m MODULE`, and start a process for anything else."""
         if "-m" not in command:
-            return subprocess.Popen(command, **streams)
+            return subprocess.Popen(command, stderr=stderr, **streams)
+        requests, answers = os.pipe(), os.pipe()
+        worker = self._fork({"module": command[command.index("-m") + 1]}, requests[0], answers[1], stderr.fileno())
+        os.close(requests[0])
+        os.close(answers[1])
+        worker.stdin = os.fdopen(requests[1], "w", encoding="utf-8")
+        worker.stdout = os.fdopen(answers[0], encoding="utf-8")
+        return worker
+
+    def start(self, program: str, *arguments: object, stdout: IO[bytes], stderr: IO[bytes], **changes: Any) -> Fork:
+        """Run `python -c program arguments…`; `cwd` and `env` as those of `subprocess.Popen`."""
+        order = {"program": program, "arguments": ["-c", *map(str, arguments)], **changes}
+        with Path(os.devnull).open() as nothing:
+            return self._fork(order, nothing.fileno(), stdout.fileno(), stderr.fileno())
+
+    def run(
+        self, program: str, *arguments: object, timeout: float = 120, **changes: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `python -c program arguments…` to its end, with its output as text."""
+        with TemporaryFile() as stdout, TemporaryFile() as stderr:
+            process = self.start(program, *arguments, stdout=stdout, stderr=stderr, **changes)
+            try:
+                code = process.wait(timeout)
+            finally:
+                process.kill()
+            texts = []
+            for file in (stdout, stderr):
+                file.seek(0)
+                texts.append(file.read().decode())
+        return subprocess.CompletedProcess([program], code, *texts)
+
+    def _fork(self, order: dict[str, Any], *streams: int) -> Fork:
         if self._socket is None:
             self._socket = self._start()
-        return ForkedProcess(self._socket, command[command.index("-m") + 1], streams["stderr"])
+        return Fork(self._socket, {"cwd": str(Path.cwd()), "env": dict(os.environ), **order}, streams)
 
     def _start(self) -> socket.socket:
         mine, its = socket.socketpair()
@@ -63,35 +96,36 @@ class ForkedWorkers:
         return mine
 
 
-class ForkedProcess:
-    """Has the members of `subprocess.Popen` that `WorkerProcess` uses; text in, text out."""
+class Fork:
+    """Has the members of `subprocess.Popen` that its users need; text in, text out."""
 
-    def __init__(self, server: socket.socket, module: str, stderr: IO[bytes]) -> None:
-        requests, answers, state = os.pipe(), os.pipe(), os.pipe()
-        its = (requests[0], answers[1], stderr.fileno(), state[1])
-        order = {"module": module, "cwd": str(Path.cwd()), "environment": dict(os.environ)}
-        body = json.dumps(order).encode()
-        server.sendmsg([len(body).to_bytes(4, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", its))])
+    def __init__(self, server: socket.socket, order: dict[str, Any], streams: Sequence[int]) -> None:
+        self.stdin: IO[str] | None = None
+        self.stdout: IO[str] | None = None
+        self.returncode: int | None = None
+        state = os.pipe()
+        body = json.dumps(order, default=str).encode()
+        socket.send_fds(server, [len(body).to_bytes(4, "big")], [*streams, state[1]])
         server.sendall(body)
-        for end in (requests[0], answers[1], state[1]):
-            os.close(end)
-        self.stdin = os.fdopen(requests[1], "w", encoding="utf-8")
-        self.stdout = os.fdopen(answers[0], encoding="utf-8")
+        os.close(state[1])
         self._state = os.fdopen(state[0])
         self.pid = int(self._state.readline())
-        self.returncode: int | None = None
 
     def kill(self) -> None:
-        if self.returncode is None:
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            with selectors.DefaultSelector() as ends:
-                ends.register(self._state, selectors.EVENT_READ)
-                if not ends.select(timeout):
-                    raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
+            if not select.select([self._state], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
             self.returncode = int(self._state.readline())
             self._state.close()
         return self.returncode
@@ -129,7 +163,7 @@ def serve(orders: socket.socket) -> None:
 
 
 def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str]) -> NoReturn:
-    """Run the module as `python -P -m` would, in this process, and end it."""
+    """Run the module as `python -P -m` would, or the program as `python -c`, in this process, and end it."""
     code = 0
     try:
         os.setsid()
@@ -140,12 +174,15 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
         for handle in handles:
             os.close(handle)
         os.environ.clear()
-        os.environ |= order["environment"]
+        os.environ |= order["env"]
         sys.path[:] = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *searched]
         importlib.invalidate_caches()
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
-        sys.modules.pop(order["module"], None)
-        runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+        if "program" in order:
+            sys.argv = order["arguments"]
+            exec(compile(order["program"], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.modules.pop(order["module"], None)
+            runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -160,5 +197,7 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the tests end the server
+    import matplotlib.figure  # noqa: F401 - for the forks
+
     import_package(torch=sys.argv[2] == "torch")
     serve(socket.socket(fileno=int(sys.argv[1])))

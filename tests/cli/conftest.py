@@ -19,10 +19,10 @@ from trt_workbench.measure import worker_process
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forked_workers(fork_server: Any) -> Iterator[None]:
-    """Start workers fast; `own_processes` undoes it."""
+def _forked_workers(forking: Any) -> Iterator[None]:
+    """Start workers fast."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", fork_server)
+        patch.setattr(worker_process, "subprocess", forking)
         yield
 
 

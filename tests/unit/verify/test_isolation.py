@@ -146,7 +146,7 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
     monkeypatch.setattr(workarounds, "ways", lambda *_: iter(ways))
     monkeypatch.setattr(workarounds, "_LEAST_S", 1.5)
     notes: list[str] = []
-    found = fixed(asked(model, crash="abort"), tmp_path, seconds=40, note=notes.append)
+    found = fixed(asked(model, crash="abort"), tmp_path, seconds=10, note=notes.append)
     reasons = {one.name: (one.verdict, one.reason) for one in found.tried}
     assert reasons["way-abort"][0] == "failed"
     assert "SIGABRT" in reasons["way-abort"][1]
