@@ -372,7 +372,7 @@ def test_an_engine_gets_ranges_of_what_is_dynamic_in_the_file_that_is_built(
     for mode, names in ((("closed-loop",), {"x", "length", "cache", "cache_len"}), (("device",), {"x"})):
         asked = settings(tmp_path, backend="keeping", mode=mode, chunk=9)
         with OpenedStream(asked, lambda _: None) as opened:
-            (shapes,) = opened._profiles
+            (shapes,) = opened._profiles(opened._loaded())
         assert shapes.shapes.keys() == names
         assert shapes.shapes["x"].min[0] == 1
 

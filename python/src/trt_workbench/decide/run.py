@@ -212,7 +212,7 @@ class DecideRun:
         The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
         """
         assert one.path is not None  # as it waits for its score
-        asked = session_options(expand(self._config([one]))[0], one.path, {})
+        asked = session_options(expand(self._config([one], self.settings.repetitions))[0], one.path, {})
         return self.subject.task.request(one, asked, self.settings, baseline)
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
