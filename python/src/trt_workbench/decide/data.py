@@ -28,6 +28,7 @@ from trt_workbench.system.input_files import read_text
 
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
+HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more of the same tells no more.
 _RANDOM_SAMPLES = 16
 _TEXT = (".txt",)

@@ -16,6 +16,7 @@ from trt_workbench.bench.run import BenchRun
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
+from trt_workbench.decide.mixed import MixedSearch, by_rule
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.subject import Subject
 from trt_workbench.decide.tried import Tried
@@ -36,6 +37,8 @@ _TIMEOUT_S = 3600.0
 _MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
 _BESIDE = "fp16"
+# A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
+_SEARCH_SHARE, _SEARCH_S = 1 / 3, 600.0
 
 
 @dataclass
@@ -66,6 +69,7 @@ class DecideRun:
         if BASELINE not in self.settings.precisions:
             raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
         self._began = time.monotonic()
+        self._search: MixedSearch | None = None
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
 
@@ -95,8 +99,9 @@ class DecideRun:
             model_sha256=self._candidates.sha256,
             task=self.subject.task,
             settings=self.settings,
-            notes=self.notes,
+            notes=[*self.notes, *(self._search.words if self._search else ())],
             left_out=self.left_out,
+            search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,
         )
@@ -118,8 +123,12 @@ class DecideRun:
 
     def _make(self, tried: Sequence[Tried]) -> None:
         """Find the file and the requested precision of every row."""
+        self._search = self._mixed()
         self._candidates = Candidates(
-            self.subject.model, self.subject.calibration, lambda done, total: self.progress("Calibrating", done, total)
+            self.subject.model,
+            self.subject.calibration,
+            lambda done, total: self.progress("Calibrating", done, total),
+            self._search,
         )
         made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
@@ -138,6 +147,16 @@ class DecideRun:
                 one.asked = self._asked(backend, one.precision)
             else:
                 one.fail(*found)
+
+    def _mixed(self) -> MixedSearch | None:
+        """Return the search that makes int8-mixed, or say why there is none."""
+        if self.subject.no_search:
+            self.notes.append(by_rule(self.subject.no_search))
+        if self.subject.search is None:
+            return None
+        left = self._left()
+        seconds = _SEARCH_S if left is None else max(left, 0.0) * _SEARCH_SHARE
+        return MixedSearch(self.subject.search, seconds, self.note, self.progress)
 
     def _made(self, precision: str) -> Candidate | tuple[State, str]:
         """Return the candidate of a precision, or why there is none."""

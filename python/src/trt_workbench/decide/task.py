@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,8 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
 from trt_workbench.onnxtools.preflight import examine_model
 
-_SAMPLES = 64
+SCORED_SAMPLES = 64
+"""Of texts and arrays, where --limit says no number."""
 
 
 class Task(Protocol):
@@ -149,7 +150,7 @@ class Likeness:
             "baseline": None if baseline is None else str(baseline),
             "backend": one.backend,
             "precision": one.asked,
-            "data": asdict(replace(self.samples, samples=settings.limit or _SAMPLES)),
+            "data": asdict(self.samples),
             "batch": settings.batch,
             "allow_unverified": settings.allow_unverified,
         }
