@@ -82,6 +82,9 @@ class DecideSettings:
         int | None, Setting("Score only so many samples: the images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
-    repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9
+    repetitions: Annotated[int, Setting("How often each latency is measured; 0 for scores alone.", min=0)] = 9
+    accept_simulated: Annotated[
+        bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
+    ] = False
     allow_unverified: AllowUnverified = False
     seed: Seed = 0

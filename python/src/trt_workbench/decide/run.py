@@ -227,11 +227,10 @@ class DecideRun:
         """Measure latencies of all rows in turns, and return the records."""
         seconds = self.settings.repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s) * len(rows)
         left = self._left()
-        if not rows or (left is not None and seconds > left):
-            if rows:
-                self.left_out.append(
-                    f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget."
-                )
+        if not rows or not self.settings.repetitions:
+            return []
+        if left is not None and seconds > left:
+            self.left_out.append(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.")
             return []
         config = self._config(rows)
         points = expand(config)
