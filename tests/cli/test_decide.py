@@ -160,7 +160,7 @@ def test_what_is_imitated_counts_where_it_is_accepted(
     loss: float,
     simulated: bool,
     accepted: bool,
-    kept: bool,  # noqa: FBT001 - a table
+    kept: bool,
 ) -> None:
     lower = row("fp8", loss, None, meets=loss <= 0.005, simulated=simulated)
     made = decision(row("fp32", 0.0, 1.0, meets=True), lower)
