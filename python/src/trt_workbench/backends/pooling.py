@@ -69,7 +69,10 @@ class StatePool(Protocol):
         """Let go of a stream. Raises UsageProblem if it is not open."""
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what the pool holds by purpose, `per_stream` and `arena` (the states of all streams) among it."""
+        """Return what the pool holds by purpose, `per_stream`, one stream's states, among it."""
+
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured"; empty where there are none."""
 
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds; what they are called depends on the pool."""

@@ -24,6 +24,21 @@ _FEWEST_ROUNDS = 3
 _AWAKE_S = 0.0005
 
 
+class Clock:
+    """Real time, in seconds."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.perf_counter()
+
+    def wait(self, until: float) -> None:
+        """Return at a time, at once if it has passed."""
+        if (left := until - self.now()) > _AWAKE_S:
+            time.sleep(left - _AWAKE_S)
+        while self.now() < until:
+            pass
+
+
 def rounds(seconds: float, hop_s: float) -> int:
     """Return how many chunks each stream of a level has."""
     return max(_FEWEST_ROUNDS, math.ceil(seconds / hop_s))
@@ -63,6 +78,7 @@ def run_paced(
             judged_as=kind,
             provenance={key: value for key, value in record.items() if key != "precision_ran"},
             on_device=pool.on_device,
+            cuda_graphs=pool.graph_status(),
             hop_ms=hop_s * 1e3,
             seconds=settings.seconds,
             buckets=list(pool.buckets),
@@ -80,7 +96,7 @@ def pace(
     hop_s: float,
     seconds: float,
     progress: Callable[[int], None],
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock | None = None,
 ) -> Level:
     """Run `count` streams in real time, their starts spread over a hop.
 
@@ -91,22 +107,23 @@ def pace(
         hop_s: seconds from one chunk of a stream to the next.
         seconds: of real time, and at least three hops.
         progress: called with the chunks of every batch.
-        clock: seconds.
+        clock: the time; real by default.
     """
+    time_of = clock or Clock()
     streams = [pool.open() for _ in range(count)]
     total, most = count * rounds(seconds, hop_s), pool.buckets[-1]
     latency: list[float] = []
     parts: dict[str, list[float]] = {}
     rows: list[int] = []
     busy, complete, done = 0.0, True, 0
-    begin = clock()
+    begin = time_of.now()
 
     def due(chunk: int) -> float:
         return begin + (chunk // count + chunk % count / count) * hop_s
 
     while done < total:
-        _wait(due(done), clock)
-        started = clock()
+        time_of.wait(due(done))
+        started = time_of.now()
         if started - due(done) > _HOPS_BEHIND * hop_s:
             complete = False
             break
@@ -114,7 +131,7 @@ def pace(
         ready = next((chunk for chunk in range(done + 1, last) if due(chunk) > started), last)
         some = [streams[chunk % count] for chunk in range(done, ready)]
         pool.push(some, [pieces(chunk % count, chunk // count) for chunk in range(done, ready)])
-        ended = clock()
+        ended = time_of.now()
         rows.append(len(some))
         busy += ended - started
         for chunk in range(done, ready):
@@ -123,7 +140,7 @@ def pace(
                 parts.setdefault(part, []).append(value)
         done = ready
         progress(len(some))
-    wall = clock() - begin
+    wall = time_of.now() - begin
     for stream in streams:
         stream.close()
     summary = summarize(latency)
@@ -144,10 +161,3 @@ def pace(
 
 def _parts(wait_ms: float, pushed: Mapping[str, float]) -> dict[str, float]:
     return {"wait": max(wait_ms, 0.0), **{part: max(value, 0.0) for part, value in pushed.items()}}
-
-
-def _wait(until: float, clock: Callable[[], float]) -> None:
-    if (left := until - clock()) > _AWAKE_S:
-        time.sleep(left - _AWAKE_S)
-    while clock() < until:
-        pass

@@ -134,7 +134,6 @@ def test_more_streams_than_a_call_takes_are_split(encoder: Opened) -> None:
         assert pool.timing().keys() == {"inference", "state", "host"}
         assert all(value >= 0 for value in pool.timing().values())
         assert pool.memory_bytes()["per_stream"] == 4 * (3 * 70 * 64 + 3 * 64 * 8) + 8
-        assert pool.memory_bytes()["arena"] == 11 * pool.memory_bytes()["per_stream"]
 
 
 WRONG = {
