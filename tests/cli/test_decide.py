@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from trt_workbench.bench.config import RepetitionSettings
 from trt_workbench.cli.app import app
 from trt_workbench.decide import run as decide_run
-from trt_workbench.evaluate import embedded
+from trt_workbench.evaluate.embedded import dataset as embedded
 from trt_workbench.runs.records import read_records
 
 
