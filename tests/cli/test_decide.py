@@ -19,7 +19,7 @@ from trt_workbench.cli.app import app
 from trt_workbench.cli.decide import _require_a_lower_one
 from trt_workbench.decide import run as decide_run
 from trt_workbench.errors import CheckFailed
-from trt_workbench.evaluate import embedded
+from trt_workbench.evaluate.embedded import dataset as embedded
 from trt_workbench.runs.records import read_records
 
 

@@ -259,7 +259,9 @@ class DecideRun:
 
     def _measuring_s(self, rows: int, repetitions: int) -> float:
         """Return the least time that the latencies of so many rows take."""
-        return 0.0 if not repetitions else rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
+        if not repetitions:
+            return 0.0
+        return rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
 
     def _repetitions(self, rows: int) -> int:
         """Return how often each latency is measured within the budget; 0 where there is no time for it."""

@@ -15,7 +15,7 @@ from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.embedded import (
+from trt_workbench.evaluate.embedded.dataset import (
     embedded_dataset,
     fits_embedded_dataset,
     make_calibration_scenes,
