@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import IO, Any, NoReturn
 
 
@@ -42,6 +43,7 @@ class ForkServer:
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self._socket: socket.socket | None = None
+        self._ordering = Lock()
 
     def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
         """Stand in for `subprocess.Popen`: fork for `python … -m MODULE`, and start a process for anything else."""
@@ -78,9 +80,10 @@ class ForkServer:
         return subprocess.CompletedProcess([program], code, *texts)
 
     def _fork(self, order: dict[str, Any], *streams: int) -> Fork:
-        if self._socket is None:
-            self._socket = self._start()
-        return Fork(self._socket, {"cwd": str(Path.cwd()), "env": dict(os.environ), **order}, streams)
+        with self._ordering:
+            if self._socket is None:
+                self._socket = self._start()
+            return Fork(self._socket, {"cwd": str(Path.cwd()), "env": dict(os.environ), **order}, streams)
 
     def _start(self) -> socket.socket:
         mine, its = socket.socketpair()
