@@ -57,9 +57,11 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 def test_json_is_one_document(llm_folder: Folders, tmp_path: Path) -> None:
-    options = ("--json", "--no-report", "--limit", "100", "--backends", "torch")
+    options = ("--json", "--no-report", "--limit", "100", "--option", "ort-cpu:graph_optimization_level=basic")
     result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
     document = json.loads(result.stdout)
+    assert document["options"] == {"ort-cpu": {"graph_optimization_level": "basic"}}
+    assert document["backends"][1]["provenance"]["graph_optimization_level"] == "basic"
     assert document["directory"] == str(tmp_path / "out")
     assert document["perplexity"] > 1
     assert document["tokens"] == 99
@@ -236,6 +238,9 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
         ),
         (("--text", "gone.txt"), 2, "does not exist"),
         (("--device", "cuda"), 3, "sees no GPU"),
+        (("--option", "ort-cpu:spin=true"), 2, "no option 'spin'; there are: allow_spinning"),
+        (("--option", "trt:device=1"), 2, "--option names trt, which is not run; there are: torch, ort-cpu."),
+        (("--option", "torch:channels_last=true"), 2, "no option 'channels_last' for language models"),
     ],
 )
 def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], code: int, message: str) -> None:
