@@ -58,7 +58,7 @@ class ForkServer:
         return worker
 
     def start(self, program: str, *arguments: object, stdout: IO[bytes], stderr: IO[bytes], **changes: Any) -> Fork:
-        """Run `python -c program arguments…`; `cwd` and `env` as those of `subprocess.Popen`."""
+        """Run `python -c program arguments…`; `cwd` and `env` as `subprocess.Popen`'s; `torch`: it is imported."""
         order = {"program": program, "arguments": ["-c", *map(str, arguments)], **changes}
         with Path(os.devnull).open() as nothing:
             return self._fork(order, nothing.fileno(), stdout.fileno(), stderr.fileno())
@@ -83,11 +83,12 @@ class ForkServer:
         with self._ordering:
             if self._socket is None:
                 self._socket = self._start()
-            return Fork(self._socket, {"cwd": str(Path.cwd()), "env": dict(os.environ), **order}, streams)
+            usual = {"cwd": str(Path.cwd()), "env": dict(os.environ), "torch": False}
+            return Fork(self._socket, {**usual, **order}, streams)
 
     def _start(self) -> socket.socket:
         mine, its = socket.socketpair()
-        command = [sys.executable, "-P", __file__, str(its.fileno()), "torch" if "torch" in sys.modules else ""]
+        command = [sys.executable, "-P", __file__, str(its.fileno())]
         server = subprocess.Popen(command, env=self._environment, pass_fds=[its.fileno()])
         its.close()
 
@@ -146,6 +147,8 @@ def serve(orders: socket.socket) -> None:
                 if not head:
                     return
                 order = json.loads(orders.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+                if order["torch"]:
+                    import_package(torch=True)
                 child = os.fork()
                 if child == 0:
                     orders.close()
@@ -202,5 +205,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the tests end the server
     import matplotlib.figure  # noqa: F401 - for the forks
 
-    import_package(torch=sys.argv[2] == "torch")
+    import_package(torch=False)
     serve(socket.socket(fileno=int(sys.argv[1])))
