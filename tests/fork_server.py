@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import IO, Any, NoReturn
 
 
@@ -42,6 +43,7 @@ class ForkServer:
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self._socket: socket.socket | None = None
+        self._ordering = Lock()
 
     def popen(self, command: Sequence[str], *, stderr: IO[bytes], **streams: Any) -> Any:
         """Stand in for `subprocess.Popen`: fork for `python … -m MODULE`, and start a process for anything else."""
@@ -56,7 +58,7 @@ class ForkServer:
         return worker
 
     def start(self, program: str, *arguments: object, stdout: IO[bytes], stderr: IO[bytes], **changes: Any) -> Fork:
-        """Run `python -c program arguments…`; `cwd` and `env` as those of `subprocess.Popen`."""
+        """Run `python -c program arguments…`; `cwd` and `env` as `subprocess.Popen`'s; `torch`: it is imported."""
         order = {"program": program, "arguments": ["-c", *map(str, arguments)], **changes}
         with Path(os.devnull).open() as nothing:
             return self._fork(order, nothing.fileno(), stdout.fileno(), stderr.fileno())
@@ -78,13 +80,15 @@ class ForkServer:
         return subprocess.CompletedProcess([program], code, *texts)
 
     def _fork(self, order: dict[str, Any], *streams: int) -> Fork:
-        if self._socket is None:
-            self._socket = self._start()
-        return Fork(self._socket, {"cwd": str(Path.cwd()), "env": dict(os.environ), **order}, streams)
+        with self._ordering:
+            if self._socket is None:
+                self._socket = self._start()
+            usual = {"cwd": str(Path.cwd()), "env": dict(os.environ), "torch": False}
+            return Fork(self._socket, {**usual, **order}, streams)
 
     def _start(self) -> socket.socket:
         mine, its = socket.socketpair()
-        command = [sys.executable, "-P", __file__, str(its.fileno()), "torch" if "torch" in sys.modules else ""]
+        command = [sys.executable, "-P", __file__, str(its.fileno())]
         server = subprocess.Popen(command, env=self._environment, pass_fds=[its.fileno()])
         its.close()
 
@@ -143,6 +147,8 @@ def serve(orders: socket.socket) -> None:
                 if not head:
                     return
                 order = json.loads(orders.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+                if order["torch"]:
+                    import_package(torch=True)
                 child = os.fork()
                 if child == 0:
                     orders.close()
@@ -199,5 +205,5 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the tests end the server
     import matplotlib.figure  # noqa: F401 - for the forks
 
-    import_package(torch=sys.argv[2] == "torch")
+    import_package(torch=False)
     serve(socket.socket(fileno=int(sys.argv[1])))

@@ -150,7 +150,7 @@ def interrupted(
 ) -> subprocess.CompletedProcess[str]:
     sizes = ("--prompt", "6", "--new-tokens", "4", "--limit", "100", "--device", "cpu")
     words = (int(ending), after, folder, "--text", TEXT, "--output", out, *sizes, *options)
-    return forks.run(INTERRUPTED_RUN, *words)
+    return forks.run(INTERRUPTED_RUN, *words, torch=True)
 
 
 @pytest.mark.parametrize(
