@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
 from trt_workbench.report.bench_view import Table
 from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
-from trt_workbench.report.style import INK, NARROW, PALETTE, by_powers, figure, file_stem, label, panels
+from trt_workbench.report.style import INK, PALETTE, by_powers, figure, file_stem, label, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def _by_scenario(tables: Sequence[Table]) -> dict[tuple[str, str], list[Table]]:
 
 def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:
     lines = sum(len(table.rows) + 1 for table in tables)
-    with figure(path, width=NARROW, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
+    with figure(path, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
         position, ticks, said = 0.0, {}, {}
         for table in tables:
             axes.text(0, position, f" {label(table.work)}", fontweight="bold", fontsize=9, va="center")
@@ -113,6 +113,7 @@ def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
                 markersize=3.5, capsize=2, linewidth=1.2, label=_wrapped(name),
             )  # fmt: skip
         _tell(axes, sweep, panel, _interval)
+        axes.set_ylabel("ms")
         _scale_latency(axes, panel)
         _label_axis(axes, sweep, panel)
 
@@ -129,6 +130,7 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
             axes.plot(places[knee], rates[knee], "o", markersize=9, fillstyle="none", color=colour)
         _tell(axes, sweep, panel, lambda one: f"{one.items_per_s:,.4g} items/s")
         by_powers(axes, "y")
+        axes.set_ylabel("items/s")
         _label_axis(axes, sweep, panel)
 
     return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {KNEE:.0%} of the best)", draw, path)
@@ -148,7 +150,7 @@ def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
                 )
         by_powers(axes, "x")
         by_powers(axes, "y")
-        axes.set(xlabel="latency, ms")
+        axes.set(xlabel="latency, ms", ylabel="items/s")
 
     return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
 

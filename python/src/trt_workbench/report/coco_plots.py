@@ -63,7 +63,7 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
             },
         )
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
-        axes.set_title("Precision against recall (single classes at IoU 0.50)")
+        axes.set_title("Precision against recall (classes: IoU 0.50)")
         legend_below(axes)
 
 
@@ -86,7 +86,7 @@ def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
             },
         )
         axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
-        axes.set_title("Average precision per class (in brackets: annotations)")
+        axes.set_title("AP by class (in brackets: annotations)")
         axes.grid(visible=False, axis="y")
         legend_below(axes)
 

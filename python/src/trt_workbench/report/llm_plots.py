@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Curves this close, as a share, lie on one another.
 _SAME = 1e-3
-_WIDE = 80  # characters of a line of the legend
+_WIDE = 60  # characters of a line of the legend
 
 
 def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
@@ -66,7 +66,7 @@ def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
                 said.setdefault(place, {})[", ".join(names)] = f"{value:.4f}"
         say_columns(axes, {place: listed(f"after {place:,.0f} tokens", by_name) for place, by_name in said.items()})
         axes.set(xlabel="tokens scored", ylabel="perplexity")
-        together = "; those within 0.1 % share a line" if len(lines) < len(_series(windows)) else ""
+        together = "\n(within 0.1 % of one another: one line)" if len(lines) < len(_series(windows)) else ""
         axes.set_title(f"Perplexity up to each window{together}")
         legend_below(axes)
     return path

@@ -9,7 +9,7 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.page import write_html
 from trt_workbench.report.sensitivity import draw_groups
-from trt_workbench.report.style import ACCENT, PALETTE, figure, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
 
@@ -73,7 +73,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
             xlabel=f"share of the arithmetic in {to}, % (axis not from zero)",
             ylabel=evidence.figure,
         )
-        axes.legend(loc="lower left")
+        legend_below(axes)
     return path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from trt_workbench.engine.documents import read_document
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.page import write_html
-from trt_workbench.report.style import ACCENT, PALETTE, figure, label, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, figure, label, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.sensitivity import Sensitivity
 
@@ -56,9 +56,9 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
                 for at, text, share in zip(places, said, shares, strict=True)
             },
         )
-        axes.set_yticks(places, [label(group.name, 34) for group in shown])
+        axes.set_yticks(places, [label(group.name, 34) for group in shown], fontsize=8)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
         axes.set_xlim(left=0)
-        axes.legend(loc="lower right")
+        legend_below(axes)
     return path

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
+from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label, legend_below
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
         if metrics.chunks > 1:
             by_powers(axes, "x")
         axes.set(title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2 of a tensor ({_NOTHING:g}: none)")
-        axes.legend(fontsize=8)
+        legend_below(axes)
     return path
 
 
@@ -123,7 +123,8 @@ def _latency(metrics: StreamMetrics, path: Path) -> Path:
         axes.set_yticks(range(len(metrics.lanes)), [label(lane.name) for lane in metrics.lanes])
         axes.invert_yaxis()
         axes.set(title="Time of a chunk by part, median", xlabel="ms")
-        axes.legend(fontsize=8)
+        axes.set_xlim(left=0)
+        legend_below(axes)
     return path
 
 

@@ -184,7 +184,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
 
 
 @contextmanager
-def figure(path: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Axes]:
+def figure(path: Path, width: float = NARROW, height: float = 4.2) -> Iterator[Axes]:
     """Yield the axes of a new figure, and write it to `path` when the block ends.
 
     Args:
