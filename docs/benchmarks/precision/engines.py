@@ -100,8 +100,8 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
     """Return the models that are there, with their data; makes what is missing."""
     from measure import split  # type: ignore[import-not-found]
 
-    from trt_workbench.evaluate.embedded import make_embedded_dataset
-    from trt_workbench.evaluate.scenes import write_dataset
+    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+    from trt_workbench.evaluate.embedded.scenes import write_dataset
     from trt_workbench.system.embedded import embedded_model
 
     names, work, found = options.only or MODELS, options.work, []
