@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,8 @@ from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
 from trt_workbench.onnxtools.preflight import examine_model
 
-_SAMPLES = 64
+SCORED_SAMPLES = 64
+"""Of texts and arrays, where --limit says no number."""
 
 
 class Task(Protocol):
@@ -162,7 +163,7 @@ class Likeness:
             "precision": asked.precision,
             "options": asked.extra,
             "shapes": asked.shapes and str(asked.shapes),
-            "data": asdict(replace(self.samples, samples=settings.limit or _SAMPLES)),
+            "data": asdict(self.samples),
             "batch": settings.batch,
             "allow_unverified": settings.allow_unverified,
         }

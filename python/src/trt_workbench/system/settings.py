@@ -174,7 +174,7 @@ Shapes = Annotated[
 ]
 Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", MORE, min=0)]
 AllowUnverified = Annotated[
-    bool, Setting("Let TensorRT engines pass that are wrong or not verified; said first.", MORE)
+    bool, Setting("Accept TensorRT engines that are wrong or not verified; the first line says so.", MORE)
 ]
 Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
 HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.fork_server import ForkServer
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.embedded.scene_render import MIN_VISIBLE, render
@@ -133,11 +132,11 @@ write_dataset(Path(sys.argv[1]), "val", 2, 5)
 """
 
 
-def test_a_call_that_was_killed_is_made_good(tmp_path: Path) -> None:
+def test_a_call_that_was_killed_is_made_good(fork_server: ForkServer, tmp_path: Path) -> None:
     whole = write_dataset(tmp_path / "whole", "val", 2, 5).read_bytes()
     for steps in range(20):
         root = tmp_path / str(steps)
-        done = subprocess.run([sys.executable, "-c", KILLED, root, str(steps)], check=False, timeout=60)
+        done = fork_server.run(KILLED, root, steps)
         assert write_dataset(root, "val", 2, 5).read_bytes() == whole
         assert sorted(path.name for path in (root / "val").iterdir()) == ["000000.jpg", "000001.jpg"]
         assert sorted(path.name for path in root.iterdir()) == [".val.lock", "annotations", "val"]

@@ -87,7 +87,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
         choices.append(BackendChoice(name, precision or "fp32"))
         check_precision(choices[-1], candidates=True)
     if not choices or len(set(choices)) < len(choices):
-        raise UsageProblem(f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}.")
+        raise UsageProblem(f"--backends takes different backends with commas, such as torch,ort-cpu, not {text!r}.")
     return tuple(choices)
 
 
