@@ -30,9 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
-    # Tests run in several processes, where further threads wait for each other. Libraries read it when they are loaded.
+    # Tests run in several processes, whose threads wait for each other. Libraries read it when they are loaded.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else PyTorch's threads spin while they wait
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
