@@ -10,7 +10,7 @@ from tests.guides import COMMANDS, NEEDS, PAGES, ROOT, Shown, of_block, shown
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
-from trt_workbench.evaluate.embedded import embedded_model
+from trt_workbench.system.embedded import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.

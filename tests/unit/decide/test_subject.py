@@ -30,8 +30,8 @@ def test_ranges_found_on_what_is_scored_are_an_overlap(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = write_onnx(tmp_path / "m.onnx", "g (float[n,8] x) => (float[n,8] y) { y = Relu(x) }")
-    for name in ("a.npy", "b.npy"):
-        np.save(name, np.ones((8, 8), np.float32))
+    for value, name in enumerate(("a.npy", "b.npy")):
+        np.save(name, np.full((8, 8), value, np.float32))
     asked = DecideSettings(data=tmp_path / "a.npy")
     found = subject_of(path, asked, CalibrationSettings(calibration=data), lambda _: None)
     assert found.task.overlap == overlap

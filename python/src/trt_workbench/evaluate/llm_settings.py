@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.system.settings import AllowUnverified, Setting
+from trt_workbench.system.settings import AllowUnverified, OptionsByBackend, Setting
 
 Mode = Literal["perplexity", "generate", "generate-cached"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -113,6 +113,7 @@ class LlmSettings:
         str | None, Setting("Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
     ] = None
     threads: Annotated[int | None, Setting("Processors that a runtime may use; all by default.", min=1)] = None
+    options: OptionsByBackend = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
 
     @property

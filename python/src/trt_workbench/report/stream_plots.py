@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label, legend_below
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
+from trt_workbench.runs.stream_paced import Paced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,9 @@ def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path
         "error": _error(metrics, lanes, folder / "error.svg"),
         "latency": _latency(metrics, folder / "latency.svg"),
     }
+    for paced in metrics.streams:
+        if paced.levels:
+            plots[f"streams {paced.precision}"] = _paced(paced, folder / f"{file_stem('streams', paced.precision)}.svg")
     for name, lane in lanes.items():
         plots[f"tensors {name}"] = _tensors(name, lane, folder / f"{file_stem('tensors', name)}.png")
     return plots
@@ -124,6 +128,34 @@ def _latency(metrics: StreamMetrics, path: Path) -> Path:
         axes.invert_yaxis()
         axes.set(title="Time of a chunk by part, median", xlabel="ms")
         axes.set_xlim(left=0)
+        legend_below(axes)
+    return path
+
+
+def _paced(paced: Paced, path: Path) -> Path:
+    """Draw how late chunks are by the number of streams, with the hop that they should stay within."""
+    with figure(path, height=3.6) as axes:
+        counts = [level.streams for level in paced.levels]
+        times = {
+            "p50": [level.latency_ms["p50"] for level in paced.levels],
+            "p99": [level.latency_ms["p99"] for level in paced.levels],
+            "p99.9": [level.latency_p99_9_ms for level in paced.levels],
+        }
+        for (name, values), colour in zip(times.items(), PALETTE, strict=False):
+            axes.plot(counts, values, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
+        axes.axhline(paced.hop_ms, color="#c0392b", linestyle="--", linewidth=1.0, label="a hop")
+        said = {
+            count: listed(f"{count} streams", {name: f"{values[place]:.3g} ms" for name, values in times.items()})
+            for place, count in enumerate(counts)
+        }
+        say_columns(axes, said)
+        by_powers(axes, "y")
+        if len(counts) > 1:
+            by_powers(axes, "x")
+        axes.set_xticks(counts, list(map(str, counts)))
+        axes.set(
+            title=label(f"From due to done: {paced.precision}"), xlabel="streams in real time", ylabel="ms of a chunk"
+        )
         legend_below(axes)
     return path
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from trt_workbench.engine.documents import Strict
+from trt_workbench.runs.search import SearchDocument
 
 Ends = tuple[FiniteFloat, FiniteFloat]
 State = Literal["measured", "scored", "failed", "unavailable", "left out"]
@@ -164,11 +165,13 @@ class Decision(Strict):
         samples: how many were scored.
         max_loss: the bound of the loss.
         batch: items of a timed call.
+        options: further options of runtimes, by their names.
         baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
         rows: in the order of asking.
         recommendation: what to ship.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
+        search: what chose the groups that int8-mixed leaves alone; None where no search did.
         wall_s: how long it took.
     """
 
@@ -182,11 +185,13 @@ class Decision(Strict):
     samples: NonNegativeInt
     max_loss: FiniteFloat
     batch: NonNegativeInt
+    options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
     rows: list[Row]
     recommendation: Recommendation
     left_out: list[str] = []
     notes: list[str] = []
+    search: SearchDocument | None = None
     wall_s: NonNegativeFloat
 
     def row(self, precision: str | None, backend: str | None) -> Row | None:

@@ -17,6 +17,8 @@ WIDE = frozenset(
 )
 # Their results are small whatever comes in: they end what has to stay wide.
 BOUNDED = frozenset({"Cos", "Sin", "Tanh", "Sigmoid", "Softmax", "LogSoftmax", "Erf", "Atan"})
+# They take a mean from data, or divide by a power of them.
+CENTRES = frozenset({"Sub", "Div", "Mul"})
 # They multiply data with weights, which is what is made low.
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 # What brings small constants into shape, such as the frequencies that positions are multiplied by.
