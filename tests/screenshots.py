@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs" / "benchmarks"
 WIDTHS = {390: 1500, 1280: 1500}
 """Pixels of a window, and how many of the page's height are kept."""
-_COLOURS = 48
+_COLOURS, _APART = 96, 18
 _START = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.cli.main import main; main()"
 _ENTRY = "[trt_workbench.backends]\nfaulty = tests.faulty_backend:FaultyBackend\n"
 
@@ -111,7 +111,20 @@ def picture(page: Browser, path: Path, height: int) -> None:
     page.picture(path)
     image = Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
     shown = image.crop((0, 0, image.width, min(image.height, height)))
-    shown.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    shown.quantize(palette=_palette(shown), dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def _palette(shown: Image.Image) -> Image.Image:
+    """Return the most frequent colours that can be told apart: Pillow's own methods mix up lines or grounds."""
+    chosen: list[tuple[int, ...]] = []
+    for _, colour in sorted(shown.getcolors(1 << 24) or [], reverse=True):
+        if all(sum(abs(a - b) for a, b in zip(colour, one, strict=True)) > _APART for one in chosen):
+            chosen.append(colour)
+        if len(chosen) == _COLOURS:
+            break
+    image = Image.new("P", (1, 1))
+    image.putpalette([part for colour in chosen for part in colour])
+    return image
 
 
 def main() -> None:
