@@ -20,10 +20,10 @@ from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.planted import planted_data, planted_model
 
 from trt_workbench.engine.documents import write_json
-from trt_workbench.evaluate.embedded import embedded_model
 from trt_workbench.report import targets
 from trt_workbench.report.overview import write_overview
 from trt_workbench.report.rewrite import rewrite_report
+from trt_workbench.system.embedded import embedded_model
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs" / "benchmarks"

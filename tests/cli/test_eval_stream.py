@@ -64,7 +64,7 @@ def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str]
     (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
     assert [level["streams"] for level in paced["levels"]] == [1, 3]
     assert paced["check"]["passed"]
-    assert (run / "plots" / "streams-fp32.png").is_file()
+    assert (run / "plots" / "streams-fp32.svg").is_file()
     page = (run / "report.html").read_text()
     for text in ("Streams in real time: fp32", "real-time factor", "within a hop at p99", "state p50, ms"):
         assert text in page
