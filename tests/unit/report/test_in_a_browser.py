@@ -17,6 +17,7 @@ from tests.browser import CHROMIUM, Browser, browser
 from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
+from tests.unit.decide.planted import planted_data, planted_model
 from tests.unit.report.test_decide import ROWS, decision
 
 from trt_workbench.engine.documents import write_json
@@ -176,6 +177,13 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     made["eval-stream"] = kept("eval-stream/encoder-ort", tmp_path)
     made["check-target"] = checked_target(tmp_path / "target")
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = [planted_model(tmp_path / "p.onnx"), "--calibration", planted_data(tmp_path).calibration, "--seed", 3]
+    made["sensitivity"] = run(tmp_path / "sensitivity", "sensitivity", *words)
+    groups = tmp_path / "sensitivity" / "sensitivity.json"
+    groups.write_text(groups.read_text().replace("planted", "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/" * 3 + "Conv"))
+    rewrite_report(groups.parent)
+    run(tmp_path / "made.onnx", "quantize", *words, "--to", "int8", "--score", "cosine", "--keep-score", 0.001)
+    made["quantize"] = tmp_path / "made.search" / "report.html"
     made["check-contract"] = run(tmp_path / "contract", "check-contract", contract, attention(tmp_path))
     _MADE.update(made)
     return made
@@ -194,7 +202,7 @@ def test_every_report_is_sound_on_a_phone_and_on_a_screen_and_on_paper(page: Bro
 def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]) -> None:
     ends = {}
     # one has its answer as title, the others none
-    for kind in pages.keys() - {"check-contract", "overview", "eval-llm, speed"}:
+    for kind in pages.keys() - {"check-contract", "overview", "eval-llm, speed", "sensitivity", "quantize"}:
         page.open(pages[kind], 1280)
         ends[kind] = page.ask("document.querySelector('.verdict .first').getBoundingClientRect().bottom")
     assert {kind: end for kind, end in ends.items() if end > 800} == {}
@@ -218,6 +226,8 @@ def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, 
         ("eval-coco", "recall 0."),
         ("eval-llm", "after "),
         ("eval-stream", "chunk "),
+        ("sensitivity", "% of the noise"),
+        ("quantize", "groups left alone"),
         ("decide", "loss "),
     ],
 )

@@ -23,6 +23,10 @@ _MOST = 120  # strips of one plot: narrower ones cannot be hit
 _LONGEST = 20  # lines of a title; browsers cut longer ones
 
 
+Words = Mapping[int, str] | Mapping[float, str]
+"""What to say, by the value of an axis."""
+
+
 @dataclass(frozen=True)
 class _Part:
     axes: Axes
@@ -35,12 +39,12 @@ class _Part:
 _PARTS: WeakKeyDictionary[Figure, list[_Part]] = WeakKeyDictionary()
 
 
-def say_columns(axes: Axes, words: Mapping[float, str]) -> None:
+def say_columns(axes: Axes, words: Words) -> None:
     """Say what is drawn at values of the horizontal axis; each has the strip up to the middle of its neighbours."""
     _add(axes, [_Part(axes, "column", x, 0.0, text) for x, text in _thinned(words).items()])
 
 
-def say_rows(axes: Axes, words: Mapping[float, str]) -> None:
+def say_rows(axes: Axes, words: Words) -> None:
     """Say what is drawn at values of the vertical axis, such as the bars of a list."""
     _add(axes, [_Part(axes, "row", 0.0, y, text) for y, text in _thinned(words).items()])
 
@@ -73,8 +77,8 @@ def _add(axes: Axes, parts: list[_Part]) -> None:
     _PARTS.setdefault(drawing, []).extend(parts)
 
 
-def _thinned(words: Mapping[float, str]) -> dict[float, str]:
-    every = sorted(words.items())
+def _thinned(words: Words) -> dict[float, str]:
+    every = sorted((float(place), text) for place, text in words.items())
     step = -(-len(every) // _MOST)
     return dict(every[:: max(step, 1)])
 

@@ -96,8 +96,13 @@ def _tensors(name: str, lane: list[ChunkRecord], path: Path) -> Path:
         )
         axes.set_yticks(range(len(tensors)), [label(tensor, 40) for tensor in tensors])
         axes.grid(visible=False)
-        axes.set(title=label(f"Relative L2 by tensor: {name}"), xlabel="chunk")
-        axes.get_figure().colorbar(drawn, ax=axes, format=_plain())  # type: ignore[union-attr]
+        axes.set(xlabel="chunk")
+        drawing = axes.get_figure(root=True)
+        assert drawing is not None  # as it was just made
+        drawing.colorbar(drawn, ax=axes, format=_plain())
+        # of the picture and not of the axes, which begin behind the names
+        title = label(f"Relative L2 by tensor: {name}", 60)
+        drawing.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return path
 
 
