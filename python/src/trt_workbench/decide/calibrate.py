@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
+from trt_workbench.decide.input_statistics import Gatherer, gather
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
@@ -84,11 +85,13 @@ def calibrate(
     parts = _parts(document, tensors)
     digest = hashlib.sha256()
     shapes: dict[str, tuple[int, ...]] = {}
+    fed: dict[str, Gatherer] = {}
     done = 0
     for number, part in enumerate(parts):
         for batch, activations in _runs(model, document, part, data, settings):
             if number == 0:
                 digest.update(hash_arrays(batch.inputs).encode())
+                gather(fed, batch.samples())
             for name, array in activations.items():
                 shapes.setdefault(name, array.shape)
             for name in part:
@@ -104,6 +107,7 @@ def calibrate(
         transform=data.transform,
         seed=settings.seed,
         percentile=settings.percentile,
+        inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
     used = {*(tensor.name for tensor in examine_model(model).inputs), *tensors}
     return Calibrated(

@@ -69,6 +69,11 @@ class Batch:
     inputs: dict[str, NDArray[Any]]
     size: int
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples, without what fills the batch."""
+        for row in range(len(self.names)):
+            yield {name: array[row] for name, array in self.inputs.items()}
+
     def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return an array of the model without what belongs to the samples that fill the batch.
 
