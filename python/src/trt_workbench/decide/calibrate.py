@@ -16,13 +16,13 @@ from onnx import TensorProto, helper
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
-from trt_workbench.decide.input_statistics import Gatherer, gather
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
+from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors

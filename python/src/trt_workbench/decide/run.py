@@ -15,7 +15,6 @@ from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettin
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
 from trt_workbench.decide.candidates import Candidate
-from trt_workbench.decide.input_statistics import difference, input_statistics
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.mixed import MixedSearch, by_rule
@@ -27,6 +26,7 @@ from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
+from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
 from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate

@@ -167,6 +167,15 @@ class Evidence(_Part):
         return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes", "search"})
 
 
+def calibration_inputs(metadata: Mapping[str, str]) -> dict[str, InputStatistics]:
+    """Return what calibration on data fed, by a model's metadata; nothing of noise or where it does not say."""
+    try:
+        told = CalibrationEvidence.model_validate(parse_json(metadata[METADATA_KEY])["calibration"])
+    except (ValueError, TypeError, KeyError):
+        return {}
+    return told.inputs if told.kind == "data" else {}
+
+
 def is_calibrated(metadata: Mapping[str, str]) -> bool:
     """Return False where a model's metadata says that its ranges come from noise, or is damaged there."""
     try:

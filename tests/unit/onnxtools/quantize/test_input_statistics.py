@@ -10,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from tests.onnx_text import write_onnx
 
-from trt_workbench.decide.input_statistics import difference, input_statistics
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.settings import CalibrationSettings
@@ -18,6 +17,7 @@ from trt_workbench.decide.subject import subject_of
 from trt_workbench.decide.tried import Tried
 from trt_workbench.evaluate.scenes import scene
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
+from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 
 Image = NDArray[np.float32]
 SIDE = 48
