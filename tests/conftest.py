@@ -5,14 +5,17 @@ import inspect
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.fake_nvml import fake_nvml
+from tests.fork_server import ForkServer
 
 import trt_workbench  # noqa: F401 - first: it sets OpenCV's limit on images, which OpenCV reads when it is loaded
 
@@ -27,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
+    # Tests run in several processes, where further threads wait for each other. Libraries read it when they are loaded.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
@@ -52,6 +58,26 @@ def _asks_for_torch(test: Callable[..., None]) -> bool:
         re.search(_NEEDS_TORCH, inspect.getsource(test))
         or re.search(rf"^(\w+ = )?{_NEEDS_TORCH}", module, re.MULTILINE)
     )
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> ForkServer:
+    """Starts workers, and programs in which tests interrupt commands: imports would take a second each time."""
+    return ForkServer(dict(os.environ))
+
+
+@pytest.fixture(scope="session")
+def forking(fork_server: ForkServer) -> SimpleNamespace:
+    """What workers are started by in place of `subprocess`; `own_processes` undoes it."""
+    return SimpleNamespace(Popen=fork_server.popen, PIPE=subprocess.PIPE, TimeoutExpired=subprocess.TimeoutExpired)
+
+
+@pytest.fixture
+def own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start workers as users' commands do: each in an interpreter of its own."""
+    from trt_workbench.measure import worker_process
+
+    monkeypatch.setattr(worker_process, "subprocess", subprocess)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A tiny detector, whose score is the brightness of the image, and four images for it."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,15 @@ from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.eval_coco import eval_coco
+from trt_workbench.measure import worker_process
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_workers(forking: Any) -> Iterator[None]:
+    """Start workers fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "subprocess", forking)
+        yield
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fork_server import ForkServer
 from tests.onnx_text import write_onnx
 from typer.testing import CliRunner, Result
 
@@ -63,6 +63,7 @@ def measured(directory: Path) -> list[Record]:
     return read_records(directory / "records.jsonl")
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     result = trtw("bench", config, "--output", run, "--json")
@@ -125,10 +126,10 @@ def test_a_slow_down_fails_the_comparison(config: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def two_runs(config: Path, tmp_path: Path) -> tuple[Path, Path]:
+def two_runs(measured_once: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A run and its copy."""
     a, b = tmp_path / "a", tmp_path / "b"
-    assert trtw("bench", config, "--output", a, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, a)
     shutil.copytree(a, b)
     return a, b
 
@@ -232,25 +233,29 @@ def test_what_fails_is_a_record_and_resume_tries_it_again(config: Path, tmp_path
     assert all((run / name).read_bytes() == content for name, content in samples.items())
 
 
-def _end_while_measuring(config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
+def _end_while_measuring(fork_server: ForkServer, config: Path, run: Path, ending: signal.Signals) -> tuple[int, str]:
     program = "from trt_workbench.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "bench", str(config), "--output", str(run)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list(run.parent.glob(f".{run.name}.*/records.jsonl")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(0.3)
-    os.kill(process.pid, ending)
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said
+    words = ("bench", config, "--output", run, "--only", "b1/one")
+    said = run.with_name("said")
+    with said.open("wb") as file:
+        process = fork_server.start(program, *words, stdout=file, stderr=file)
+        deadline = time.monotonic() + 60
+        while not list(run.parent.glob(f".{run.name}.*/records.jsonl")):
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.3)
+        os.kill(process.pid, ending)
+        code = process.wait(60)
+    return code, said.read_text()
 
 
-def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(config: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_is_resumed_from_its_staging_folder(
+    config: Path, fork_server: ForkServer, tmp_path: Path
+) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
     run = tmp_path / "run"
-    _end_while_measuring(config, run, signal.SIGKILL)
+    _end_while_measuring(fork_server, config, run, signal.SIGKILL)
     assert not run.exists()
     (staging,) = tmp_path.glob(".run.*.staging")
     kept = {(record.key, record.repetition) for record in measured(staging)}
@@ -277,10 +282,12 @@ def test_a_run_that_goes_on_is_not_resumed(measured_once: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_runs_are_kept_and_marked(config: Path, tmp_path: Path, ending: signal.Signals) -> None:
+def test_interrupted_runs_are_kept_and_marked(
+    config: Path, fork_server: ForkServer, tmp_path: Path, ending: signal.Signals
+) -> None:
     config.write_text(config.read_text().replace("repetitions: 2", "repetitions: 500"))
     run = tmp_path / "run"
-    code, said = _end_while_measuring(config, run, ending)
+    code, said = _end_while_measuring(fork_server, config, run, ending)
     assert code == 130, said
     assert "--resume" in said
     assert json.loads((run / "run.json").read_text())["status"] == "partial"
@@ -309,9 +316,9 @@ def test_what_was_measured_before_a_failure_is_kept(
 @pytest.mark.parametrize(
     "place", ["../secret.npz", "{root}/secret.npz", "samples/../../secret.npz", "samples/link.npz"]
 )
-def test_samples_of_a_resumed_run_stay_in_their_folder(config: Path, tmp_path: Path, place: str) -> None:
+def test_samples_of_a_resumed_run_stay_in_their_folder(measured_once: Path, tmp_path: Path, place: str) -> None:
     run = tmp_path / "run"
-    assert trtw("bench", config, "--output", run, "--only", "b1/one").exit_code == 0
+    shutil.copytree(measured_once, run)
     (tmp_path / "secret.npz").write_bytes(b"secret")
     (run / "samples" / "link.npz").symlink_to(tmp_path / "secret.npz")
     records = measured(run)
@@ -348,6 +355,7 @@ def test_damaged_run_directories(
     assert message in result.stderr
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_a_worker_that_dies_or_hangs_is_an_answer(tmp_path: Path) -> None:
     from trt_workbench.measure.worker_process import WorkerFailure
 

@@ -1,6 +1,7 @@
 """`trtw decide` with real candidates, workers and measurements of the embedded detector."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import DOUBLES
 from tests.onnx_text import write_onnx
 from tests.unit.report.test_decide import decision, row
 from typer.testing import CliRunner, Result
@@ -17,7 +19,8 @@ from trt_workbench.cli.app import app
 from trt_workbench.cli.decide import _require_a_lower_one
 from trt_workbench.decide import run as decide_run
 from trt_workbench.errors import CheckFailed
-from trt_workbench.evaluate import embedded
+from trt_workbench.evaluate.embedded import dataset as embedded
+from trt_workbench.runs.records import read_records
 
 
 def trtw(*words: object) -> Result:
@@ -179,3 +182,66 @@ def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> N
     found = rows(tmp_path / "run")
     assert found["fp32", "ort-cpu"]["state"] == "scored"
     assert found["fp8", "ort-cpu"]["state"] == "left out"
+
+
+@pytest.fixture
+def builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A line for each build by the double of the native core, which worker processes find."""
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
+    monkeypatch.setenv("TRTW_DOUBLE_LOG", str(tmp_path / "builds"))
+    return tmp_path / "builds"
+
+
+_ROWS = ("--precisions", "fp32", "--backends", "trt", "--repetitions", 2, "--limit", 3)
+_OPTIONS = ("--option", "trt:optimization_level=1", "--option", 'trt:tactic_sources=["-CUBLAS"]')
+
+
+def test_what_is_scored_and_timed_is_one_engine_built_with_the_options(builds: Path, tmp_path: Path) -> None:
+    """Of 3 images in batches of 2 the last batch is filled, as the engine takes 2 at a time."""
+    run = tmp_path / "run"
+    result = trtw("decide", *_ROWS, *_OPTIONS, "--batch", 2, "--output", run)
+    assert "No lower precision" in result.output
+    assert len(builds.read_text().splitlines()) == 1
+    asked = {"optimization_level": 1, "tactic_sources": ["-CUBLAS"]}
+    assert json.loads((run / "decision.json").read_text())["options"] == {"trt": asked}
+    row = rows(run)["fp32", "trt"]
+    assert row["state"] == "measured", row["reason"]
+    scored = json.loads((run / row["directory"] / "metrics.json").read_text())
+    assert scored["settings"]["options"] == asked
+    assert scored["provenance"]["manifest"]["options"]["tactic_sources"] == ["-cublas"]
+    timed = read_records(run / "records.jsonl")
+    assert [one.provenance["plan"] for one in timed] == [scored["provenance"]["plan"]] * 2
+
+
+def test_arrays_too_are_scored_and_timed_on_one_engine(builds: Path, tmp_path: Path) -> None:
+    """A dimension beside the batch is dynamic, so that the shapes have to come from the samples."""
+    text = "g (float[batch,steps,4] x) => (float[batch,steps,4] y) { y = Relu(x) }"
+    model = write_onnx(tmp_path / "m.onnx", text)
+    np.save(tmp_path / "data.npy", np.random.default_rng(0).standard_normal((20, 5, 4)).astype(np.float32))
+    run = tmp_path / "run"
+    result = trtw("decide", model, *_ROWS, "--data", tmp_path / "data.npy", "--output", run)
+    assert "No lower precision" in result.output
+    assert {row["state"] for row in rows(run).values()} == {"measured"}, rows(run)
+    assert len(builds.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("trt:optimisation_level=1", "did you mean optimization_level"),
+        ("trt:optimization_level=9", "optimization_level"),
+        ("ort-trt:device_id=1", "--option names ort-trt, which is not run; there are: trt"),
+        ("trt:precision=fp16", "the precision is part of what is compared"),
+        ("trt:force=true", "built once"),
+        ("optimization_level=1", "takes BACKEND:KEY=VALUE"),
+        ("trt:device", "takes BACKEND:KEY=VALUE"),
+    ],
+)
+def test_an_option_that_no_runtime_takes_is_refused_before_anything_is_made(
+    option: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    result = trtw("decide", "--backends", "trt", "--option", option, "--output", tmp_path / "run")
+    assert result.exit_code == 2, result.output
+    assert text in " ".join(result.output.split())
+    assert not any(tmp_path.iterdir())

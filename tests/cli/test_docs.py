@@ -29,7 +29,7 @@ DOCUMENTS = sorted(
     ]
 )
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _FRONT = {"trtw", "pixi", "run", "tasks/run"}
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.fork_server import ForkServer
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
@@ -116,11 +117,10 @@ main()
 """
 
 
-def test_interrupt_keeps_a_partial_run(coco: Any) -> None:
+def test_interrupt_keeps_a_partial_run(coco: Any, fork_server: ForkServer) -> None:
     count = 20_000
     coco.rewrite(images=[{"id": number, "file_name": "2.png"} for number in range(1, count + 1)])
-    command = [sys.executable, "-c", INTERRUPTED_RUN, *coco.arguments("--no-report", "--json")]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    process = fork_server.run(INTERRUPTED_RUN, *coco.arguments("--no-report", "--json"))
     stdout, stderr = process.stdout, process.stderr
     assert process.returncode == 130, stderr
     metrics = json.loads((coco.output / "metrics.json").read_text())
@@ -196,9 +196,10 @@ main()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_while_drawing_costs_the_report_alone(coco: Any, ending: signal.Signals) -> None:
-    command = [sys.executable, "-c", INTERRUPTED_DRAWING, str(int(ending)), *coco.arguments("--json")]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+def test_an_interrupt_while_drawing_costs_the_report_alone(
+    coco: Any, fork_server: ForkServer, ending: signal.Signals
+) -> None:
+    process = fork_server.run(INTERRUPTED_DRAWING, int(ending), *coco.arguments("--json"))
     assert process.returncode == 130, process.stderr
     assert "could not be drawn (interrupted). The measurements are kept" in process.stderr
     assert "Traceback" not in process.stderr

@@ -3,13 +3,13 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.faulty_llm import Faulty, rows_after_the_first
+from tests.fork_server import ForkServer
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
@@ -57,9 +57,11 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 def test_json_is_one_document(llm_folder: Folders, tmp_path: Path) -> None:
-    options = ("--json", "--no-report", "--limit", "100", "--backends", "torch")
+    options = ("--json", "--no-report", "--limit", "100", "--option", "ort-cpu:graph_optimization_level=basic")
     result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
     document = json.loads(result.stdout)
+    assert document["options"] == {"ort-cpu": {"graph_optimization_level": "basic"}}
+    assert document["backends"][1]["provenance"]["graph_optimization_level"] == "basic"
     assert document["directory"] == str(tmp_path / "out")
     assert document["perplexity"] > 1
     assert document["tokens"] == 99
@@ -143,11 +145,12 @@ main()
 """
 
 
-def interrupted(ending: signal.Signals, after: int, out: Path, folder: Path, *options: str) -> Any:
+def interrupted(
+    forks: ForkServer, ending: signal.Signals, after: int, out: Path, folder: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
     sizes = ("--prompt", "6", "--new-tokens", "4", "--limit", "100", "--device", "cpu")
-    command = [sys.executable, "-c", INTERRUPTED_RUN, str(int(ending)), str(after), str(folder), "--text", str(TEXT)]
-    command += ["--output", str(out), *sizes, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    words = (int(ending), after, folder, "--text", TEXT, "--output", out, *sizes, *options)
+    return forks.run(INTERRUPTED_RUN, *words, torch=True)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +158,18 @@ def interrupted(ending: signal.Signals, after: int, out: Path, folder: Path, *op
     [(signal.SIGINT, "generate", 3, 1), (signal.SIGTERM, "perplexity,generate", 1, 0)],
 )
 def test_an_interrupt_while_generating_keeps_a_partial_run(
-    llm_folder: Folders, tmp_path: Path, ending: signal.Signals, modes: str, after: int, done: int
+    fork_server: ForkServer,
+    llm_folder: Folders,
+    tmp_path: Path,
+    ending: signal.Signals,
+    modes: str,
+    after: int,
+    done: int,
 ) -> None:
     from trt_workbench.cli.app import app
 
     out = tmp_path / "out"
-    process = interrupted(ending, after, out, llm_folder("llama"), "--modes", modes)
+    process = interrupted(fork_server, ending, after, out, llm_folder("llama"), "--modes", modes)
     assert process.returncode == 130, process.stderr
     assert f"Interrupted while generating (comparisons done: {done}); what was done is kept" in process.stderr
     assert "Traceback" not in process.stderr
@@ -177,8 +186,10 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     assert "partial" in (tmp_path / "all" / "overview.md").read_text()
 
 
-def test_an_interrupt_before_the_first_result_keeps_nothing(llm_folder: Folders, tmp_path: Path) -> None:
-    process = interrupted(signal.SIGINT, 1, tmp_path / "out", llm_folder("llama"), "--modes", "generate")
+def test_an_interrupt_before_the_first_result_keeps_nothing(
+    fork_server: ForkServer, llm_folder: Folders, tmp_path: Path
+) -> None:
+    process = interrupted(fork_server, signal.SIGINT, 1, tmp_path / "out", llm_folder("llama"), "--modes", "generate")
     assert process.returncode == 130, process.stderr
     assert "nothing was kept" in process.stderr
     assert not list(tmp_path.iterdir())
@@ -227,6 +238,9 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
         ),
         (("--text", "gone.txt"), 2, "does not exist"),
         (("--device", "cuda"), 3, "sees no GPU"),
+        (("--option", "ort-cpu:spin=true"), 2, "no option 'spin'; there are: allow_spinning"),
+        (("--option", "trt:device=1"), 2, "--option names trt, which is not run; there are: torch, ort-cpu."),
+        (("--option", "torch:channels_last=true"), 2, "no option 'channels_last' for language models"),
     ],
 )
 def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], code: int, message: str) -> None:

@@ -53,6 +53,23 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
         assert text in page
 
 
+def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
+    result = invoke(*model, *words, "--output", run)
+    assert result.exit_code == 0, result.output
+    assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in result.stdout
+    assert "A chunk every 20 ms and stream" in result.stdout
+    assert "on the host" in result.stdout
+    (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
+    assert [level["streams"] for level in paced["levels"]] == [1, 3]
+    assert paced["check"]["passed"]
+    assert (run / "plots" / "streams-fp32.png").is_file()
+    page = (run / "report.html").read_text()
+    for text in ("Streams in real time: fp32", "real-time factor", "within a hop at p99", "state p50, ms"):
+        assert text in page
+
+
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
@@ -115,6 +132,8 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
+        (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
+        (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),
         (["--contract", "nowhere.json"], ["nowhere.json"]),
     ],

@@ -1,6 +1,7 @@
 """What `--help` shows, and what a shell completes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from trt_workbench.cli import build_engine, eval_coco
 from trt_workbench.cli.app import app
 from trt_workbench.cli.common import COMMON, single_command_app
+from trt_workbench.pipeline.families.base import Family
 from trt_workbench.system.settings import MORE
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
@@ -60,6 +62,19 @@ def test_the_model_is_the_first_argument(command: str) -> None:
     parameters = typer.main.get_command(app).commands[command].params  # type: ignore[attr-defined]
     assert parameters[0].param_type_name == "argument"
     assert parameters[0].name in {"model", "plan", "target", "file", "contract"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_types_are_words_and_not_pythons(command: str) -> None:
+    text = CliRunner().invoke(app, [command, "-h"]).stdout
+    assert set(re.findall(r" <(\w[^<>|]*)>", text)) <= {"path", "str", "int", "float", "command", "run-id"}
+
+
+def test_every_family_is_named() -> None:
+    text = " ".join(CliRunner().invoke(app, ["eval-coco", "-h"]).stdout.split())
+    ours = {family.name for family in Family.__subclasses__() if family.__module__.startswith("trt_workbench.")}
+    named = text.split("Detector family (")[1].split(")")[0]
+    assert set(named.split(", ")) == ours
 
 
 def test_the_list_of_commands_has_whole_sentences_at_80_columns() -> None:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from trt_workbench.cli.common import handled, single_command_app
 from trt_workbench.cli.settings import Given, spelled
-from trt_workbench.system.settings import Setting, pairs, shapes, signed, values
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system.settings import Setting, pairs, shapes, signed, values, values_by_backend
 
 Level = Annotated[int, Setting("How high.", min=0, max=5)]
 
@@ -140,6 +141,16 @@ def test_a_model_has_the_bounds_of_its_settings(wrong: dict[str, Any]) -> None:
     assert Checked(number=None, weight=0.5, doubled={"a": 2}).words == ()
     with pytest.raises(ValidationError, match="Input should be "):
         Checked.model_validate(wrong)
+
+
+def test_options_of_several_backends() -> None:
+    texts = ["trt:a=2", "ort-cpu:a=x:y=z", 'trt:b=["-CUBLAS"]']
+    assert values_by_backend("--option", texts) == {"trt": {"a": 2, "b": ["-CUBLAS"]}, "ort-cpu": {"a": "x:y=z"}}
+    with pytest.raises(UsageProblem, match="--option a was given twice"):
+        values_by_backend("--option", ["trt:a=2", "trt:a=3"])
+    for wrong in ("trt:a", "a=1", ":a=1", "trt:=1", "a=b:c"):
+        with pytest.raises(UsageProblem, match="takes BACKEND:KEY=VALUE"):
+            values_by_backend("--option", [wrong])
 
 
 def test_readers_return_what_texts_say() -> None:

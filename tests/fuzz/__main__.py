@@ -27,6 +27,7 @@ def fuzz(count: int, seed: int, first: int, limit_s: float, output: Path) -> int
     # not TemporaryDirectory: a forked process that ends in order would remove it
     place = Path(tempfile.mkdtemp(prefix="trtw-fuzz-"))
     try:
+        preload(torch=False)
         make_seeds(place / "seeds")
         summary = _all(count, seed, first, limit_s, place, output)
     finally:
@@ -45,7 +46,6 @@ def _all(count: int, seed: int, first: int, limit_s: float, place: Path, output:
     start = time.monotonic()
     # those that need PyTorch last, so that the others fork from a small process
     numbers = sorted(range(first, first + count), key=lambda number: needs_torch(seed, number))
-    preload(torch=False)
     for number in numbers:
         if needs_torch(seed, number):
             preload(torch=True)

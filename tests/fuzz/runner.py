@@ -1,6 +1,5 @@
 """Running a case in a forked process of its own, and judging how it ended."""
 
-import contextlib
 import gc
 import itertools
 import json
@@ -16,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.fork_server import import_package
 from tests.fuzz.cases import Case, make_case
 from tests.fuzz.seeds import DOUBLES
 
@@ -38,7 +38,6 @@ def preload(*, torch: bool) -> None:
     from typer.core import TyperGroup
     from typer.main import get_command
 
-    import trt_workbench
     from trt_workbench.cli import app
 
     cv2.setNumThreads(1)
@@ -47,11 +46,7 @@ def preload(*, torch: bool) -> None:
         import transformers  # noqa: F401
 
         pytorch.set_num_threads(1)
-    for path in sorted(Path(trt_workbench.__file__).parent.rglob("*.py")):
-        name = ".".join(path.relative_to(Path(trt_workbench.__file__).parents[1]).with_suffix("").parts)
-        with contextlib.suppress(ImportError):
-            if torch or "import torch" not in path.read_text(encoding="utf-8"):
-                __import__(name)
+    import_package(torch=torch)
     # made once: it takes longer than most commands
     if not isinstance(app.app, TyperGroup):
         app.app = get_command(app.app)  # type: ignore[assignment]

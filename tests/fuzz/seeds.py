@@ -3,8 +3,8 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -18,7 +18,7 @@ DOUBLES = REPOSITORY / "tests" / "doubles"
 
 
 def make_seeds(folder: Path) -> None:
-    """Fill `folder` with one subfolder for each kind of input."""
+    """Fill `folder` with one subfolder for each kind of input. Forks, so that commands find what is imported."""
     for name in ("models", "arrays", "calibration", "coco/images", "settings", "engine", "runs", "llm", "streaming"):
         (folder / name).mkdir(parents=True)
     _models(folder / "models")
@@ -166,7 +166,7 @@ def _runs(folder: Path) -> None:
     text = ("--limit", "40", "--window", "16", "--backends", "torch", "--no-report")
     for words in (
         ("eval-coco", *data, "--backend", "ort-cpu", "--output", folder / "runs" / "eval-coco"),
-        ("bench", folder / "settings" / "bench.yaml", "--only", "sweep", "--output", folder / "runs" / "bench"),
+        ("bench", folder / "settings" / "bench.yaml", "--only", "sweep/tiny b1", "--output", folder / "runs" / "bench"),
         ("profile", plain, "--backend", "ort-cpu", "--iterations", "2", "--output", folder / "runs" / "profile"),
         (
             "eval-stream",
@@ -190,11 +190,20 @@ def _runs(folder: Path) -> None:
 
 
 def _trtw(folder: Path, *words: object) -> None:
-    environment = {**os.environ, "TRTW_TMP": str(folder / "tmp")}
-    environment["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), environment.get("PYTHONPATH", "")])
-    code = "from trt_workbench.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"The seed of {words[0]} could not be made: {done.stderr[-800:]}")
+    process = get_context("fork").Process(target=_call, args=(folder, [str(word) for word in words]))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"The seed of {words[0]} could not be made: {(folder / 'said').read_text()[-800:]}")
+
+
+def _call(folder: Path, words: list[str]) -> None:
+    from trt_workbench.cli.main import main
+
+    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number in (1, 2):
+        os.dup2(said, number)
+    os.environ["TRTW_TMP"] = str(folder / "tmp")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(DOUBLES), os.environ.get("PYTHONPATH", "")])
+    sys.argv = ["trtw", *words]
+    main()

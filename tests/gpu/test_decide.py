@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from trt_workbench.backends.ort_cuda import OrtCudaBackend
 from trt_workbench.cli.app import app
+from trt_workbench.runs.records import read_records
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")]
 
@@ -25,6 +26,11 @@ def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     assert len(rows) == 3 * len(backends)
     engines = [rows[precision, "trt"] for precision in ("fp32", "fp16", "int8-mixed")]
     assert [row["state"] for row in engines] == ["measured"] * 3, [row["reason"] for row in engines]
+    records = read_records(tmp_path / "run" / "records.jsonl")
+    for row in engines:  # one engine is scored and timed
+        scored = json.loads((tmp_path / "run" / row["directory"] / "metrics.json").read_text())
+        timed = {one.provenance["plan"] for one in records if one.runtime == f"trt-{row['precision']}"}
+        assert timed == {scored["provenance"]["plan"]}
     assert all(row["speed"]["outputs"] in ("matched", "far") for row in engines)  # compared, that is
     assert all(row["speed"]["memory_bytes"] for row in engines)
     assert "fp16" in rows["fp16", "trt"]["computes_in"]

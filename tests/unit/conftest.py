@@ -1,11 +1,20 @@
 """Records as a bench run leaves them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from trt_workbench.measure import worker_process
 from trt_workbench.runs.records import Record
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_workers(forking: Any) -> Iterator[None]:
+    """Start workers fast."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "subprocess", forking)
+        yield
 
 
 def make_record(runtime: str = "ort-cpu", repetition: int = 0, p50: float = 1.0, **changes: Any) -> Record:

@@ -2,3 +2,4 @@
 
 from trt_workbench_native._builder import *  # noqa: F403
 from trt_workbench_native._runner import *  # noqa: F403
+from trt_workbench_native._streams import *  # noqa: F403

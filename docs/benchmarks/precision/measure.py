@@ -26,8 +26,8 @@ from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.data import CalibrationData, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
-from trt_workbench.evaluate.embedded import make_embedded_dataset
-from trt_workbench.evaluate.scenes import write_dataset
+from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+from trt_workbench.evaluate.embedded.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.sanitize import save_model

@@ -1,7 +1,6 @@
 """What the tests of the engine commands share."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,4 @@ def measuring(*words: object) -> tuple[object, ...]:
     return (*words, "--duration", "0", "--warmup", "0", "--iterations", "5")
 
 
-def command(*words: object) -> list[str]:
-    code = "from trt_workbench.cli.main import main; main()"
-    return [sys.executable, "-c", code, *map(str, words)]
+PROGRAM = "from trt_workbench.cli.main import main; main()"

@@ -2,17 +2,20 @@
 
 import io
 import json
+import os
 import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from rich.console import Console
-from tests.cli.engines.common import Trtw, command, infer, measuring, write_model
+from tests.cli.engines.common import PROGRAM, Trtw, infer, measuring, write_model
+from tests.fork_server import ForkServer
 
 from trt_workbench.cli.build_progress import build_progress
 from trt_workbench.cli.progress import pulse
@@ -205,12 +208,12 @@ def test_a_limit_is_a_number_of_seconds(trtw: Trtw, model: Path) -> None:
 
 @pytest.mark.parametrize("version", ["8.6.0", "10.16.1"])
 def test_a_build_over_its_limit_ends_and_leaves_nothing(
-    model: Path, environment: dict[str, str], tmp_path: Path, version: str
+    fork_server: ForkServer, model: Path, environment: dict[str, str], tmp_path: Path, version: str
 ) -> None:
     slow = {**environment, "TRTW_DOUBLE_SLEEP": "40", "TRTW_DOUBLE_VERSION": version}
-    words = command("build-engine", model, "--time-limit", "0.5", "-o", tmp_path / "m.plan")
+    words = ("build-engine", model, "--time-limit", "0.5", "-o", tmp_path / "m.plan")
     start = time.monotonic()
-    done = subprocess.run(words, env=slow, capture_output=True, text=True, timeout=60)
+    done = fork_server.run(PROGRAM, *words, env=slow, timeout=60)
     assert time.monotonic() - start < 30
     assert done.returncode == 1, done.stderr
     assert "limit of 0.5 s, in the phase build" in done.stderr
@@ -220,24 +223,21 @@ def test_a_build_over_its_limit_ends_and_leaves_nothing(
     assert not (tmp_path / "m.plan").exists()
 
 
-def test_two_processes_at_once_give_one_build(model: Path, environment: dict[str, str], tmp_path: Path) -> None:
+def test_two_processes_at_once_give_one_build(
+    fork_server: ForkServer, model: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
     log = tmp_path / "builds.log"
     slow = {**environment, "TRTW_DOUBLE_SLEEP": "1.5", "TRTW_DOUBLE_LOG": str(log)}
-    running = [
-        subprocess.Popen(
-            command("build-engine", model, "--json", "-o", tmp_path / f"{number}.plan"),
-            env=slow,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(2)
-    ]
-    results = [process.communicate(timeout=60) for process in running]
-    assert [process.returncode for process in running] == [0, 0], results
+
+    def build(number: int) -> subprocess.CompletedProcess[str]:
+        return fork_server.run(PROGRAM, "build-engine", model, "--json", "-o", tmp_path / f"{number}.plan", env=slow)
+
+    with ThreadPoolExecutor(2) as pool:
+        results = [*pool.map(build, range(2))]
+    assert [one.returncode for one in results] == [0, 0], results
     assert len(log.read_text().splitlines()) == 1
-    assert sorted(json.loads(out)["built"] for out, _ in results) == [False, True]
-    assert any("Another process builds this engine" in err for _, err in results)
+    assert sorted(json.loads(one.stdout)["built"] for one in results) == [False, True]
+    assert any("Another process builds this engine" in one.stderr for one in results)
     assert (tmp_path / "0.plan").read_bytes() == (tmp_path / "1.plan").read_bytes()
 
 
@@ -251,22 +251,29 @@ def test_two_processes_at_once_give_one_build(model: Path, environment: dict[str
     ],
 )
 def test_a_build_that_is_ended_leaves_nothing_and_can_be_repeated(
-    model: Path, environment: dict[str, str], tmp_path: Path, how: signal.Signals, version: str
+    fork_server: ForkServer,
+    model: Path,
+    environment: dict[str, str],
+    tmp_path: Path,
+    how: signal.Signals,
+    version: str,
 ) -> None:
     log, plan = tmp_path / "builds.log", tmp_path / "m.plan"
     slow = {**environment, "TRTW_DOUBLE_SLEEP": "60", "TRTW_DOUBLE_LOG": str(log), "TRTW_DOUBLE_VERSION": version}
-    process = subprocess.Popen(command("build-engine", model, "-o", plan), env=slow, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 30
-    while not log.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(how)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    said = tmp_path / "said"
+    with said.open("wb") as file:
+        process = fork_server.start(PROGRAM, "build-engine", model, "-o", plan, env=slow, stdout=file, stderr=file)
+        deadline = time.monotonic() + 30
+        while not log.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.kill(process.pid, how)
+        assert process.wait(20) == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    err = said.read_bytes()
     assert how == signal.SIGKILL or b"Interrupted; nothing was kept." in err
     assert b"Building a TensorRT engine (fp32) for model.onnx" in err
     left = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.suffix != ".lock"]
     assert left == []
     assert not plan.exists()
-    again = subprocess.run(command("build-engine", model, "-o", plan), env=environment, capture_output=True, text=True)
+    again = fork_server.run(PROGRAM, "build-engine", model, "-o", plan, env=environment)
     assert again.returncode == 0, again.stderr
     assert plan.is_file()

@@ -392,3 +392,6 @@ def _note_profiler(text: str) -> None:
     if log := os.environ.get("TRTW_DOUBLE_PROFILER"):
         with Path(log).open("a", encoding="utf-8") as file:
             file.write(f"{text}\n")
+
+
+from ._streams import StreamPool, StreamState  # noqa: E402, F401 - it uses the names above

@@ -69,6 +69,24 @@ def test_a_provider_that_took_nothing_fails() -> None:
         check_assignment(only_shapes, (CUDA,), frozenset({("Gather", "dim")}), allow_fallback=False, model=Path("m"))
 
 
+def test_a_length_that_grows_by_a_size_is_no_data() -> None:
+    """The state of a streaming encoder: ONNX Runtime keeps this arithmetic on the CPU, where the size is."""
+    graph = onnx.parser.parse_graph("""
+        grow (float[B, T, 8] chunk, int64[B] filled, int64[B, T] tokens) => (int64[B] next, bool[B, T] mask) {
+            shape = Shape <start = 1, end = 2> (chunk)
+            capacity = Constant <value_int = 70> ()
+            longer = Add (filled, shape)
+            next = Min (longer, capacity)
+            twice = Add (filled, filled)
+            moved = Add (tokens, shape)
+            mask = Less (tokens, longer)
+        }
+    """)
+    for node in graph.node:
+        node.name = node.output[0]
+    assert {name for _, name in shape_nodes(graph)} == {"shape", "capacity", "longer", "next"}
+
+
 def test_shape_nodes_read_sizes_and_constants_alone(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
     graph = onnx.load(onnx_models.reshaped(tmp_path / "m.onnx")).graph
     assert shape_nodes(graph) == {

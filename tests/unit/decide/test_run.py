@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.request import DecideSettings
@@ -28,3 +29,15 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
     assert all("budget.onnx" in (row.reason or "") for row in rows)
     assert notes == ["Making nvfp4"]
     assert run.left_out == []
+
+
+@pytest.mark.parametrize(("left_s", "repetitions"), [(1000.0, 9), (18.0, 9), (16.0, 7), (13.0, 3), (8.0, 0)])
+def test_a_budget_takes_repetitions_before_it_takes_latencies(tmp_path: Path, left_s: float, repetitions: int) -> None:
+    calibration = CalibrationSettings()
+    subject = Subject(tmp_path / "m.onnx", Likeness(tmp_path / "m.onnx", calibration, "cosine"), calibration)
+    run = DecideRun(subject, DecideSettings(budget=3600.0), tmp_path, lambda *_: None, lambda _: None)
+    run._began -= 3600.0 - left_s
+    assert run._repetitions(2) == repetitions
+    assert (run.left_out != []) == (repetitions < 9)
+    # and what is scored leaves them their time
+    assert run._is_late("it was not scored", run._measuring_s(2, 9)) == (left_s < 18)

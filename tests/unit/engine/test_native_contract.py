@@ -3,7 +3,9 @@
 import ast
 import dataclasses
 import importlib.util
+import inspect
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,26 +95,31 @@ def test_run_and_bench_options_exist() -> None:
         ("Runner", ["submit", "input_buffer", "counters"]),
         ("Ticket", ["done", "wait", "result", "future", "__await__"]),
         ("LayerTime", ["name", "milliseconds"]),
+        ("StreamPool", ["open", "close", "push", "save", "restore", "warm_up", "timing", "memory_bytes", "release"]),
     ],
 )
 def test_members_exist(owner: str, members: list[str]) -> None:
     assert [name for name in members if f"{owner}.{name}" not in DEFINED] == []
 
 
-def test_the_file_double_offers_nothing_that_the_core_lacks() -> None:
+def test_the_file_double_offers_nothing_that_the_core_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "tests" / "doubles" / "trt_workbench_native" / "__init__.py"
     spec = importlib.util.spec_from_file_location("native_double", path)
     assert spec
     assert spec.loader
     double = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, double)  # its own parts import it
     spec.loader.exec_module(double)
     own = {"SimpleNamespace", "MAGIC", "Path", "Any", "Mapping", "Sequence"}
     public = {name for name in vars(double) if not name.startswith("_") and name[0].isalpha()}
     functions = {name for name in public - own if callable(getattr(double, name))}
     assert functions <= DEFINED.keys()
-    for name in ("Engine", "Runner"):
+    for name in ("Engine", "Runner", "StreamPool", "StreamState"):
         members = {member for member in vars(getattr(double, name)) if not member.startswith("_")}
         assert {f"{name}.{member}" for member in members} <= DEFINED.keys()
+    for name in ("StreamPool", "StreamState"):
+        taken = set(inspect.signature(getattr(double, name)).parameters)
+        assert taken == arguments(f"{name}.__init__")
 
 
 def test_the_core_that_is_installed_takes_the_settings() -> None:

@@ -191,7 +191,7 @@ def test_profiles_that_are_asked_for_are_those_of_prompts(
             return DeviceSession(get_backend("ort-cpu").load(path, SessionOptions()), options)
 
     monkeypatch.setattr(opening, "require_backend", lambda _: Double())
-    wanted = replace(source(llm_folder("llama")), options={"profiles": asked, "config": config})
+    wanted = replace(source(llm_folder("llama")), options={"trt": {"profiles": asked, "config": config}})
     open_cached(BackendChoice("trt"), wanted, 2, 6, 26).close()
     assert profiles == [asked, []]
 

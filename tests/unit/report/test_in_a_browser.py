@@ -204,7 +204,36 @@ def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]
 def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, Path]) -> None:
     page.open(pages["eval-coco"], 1280, dark=True)
     filters = "[...document.images].map((one) => [one.src.slice(5, 15), getComputedStyle(one).filter !== 'none'])"
+    assert (
+        page.ask("[...document.querySelectorAll('svg.plot')].map((one) => getComputedStyle(one).filter)")
+        == ["none"] * 3
+    )
     assert set(map(tuple, page.ask(filters))) == {("image/png;", True), ("image/jpeg", False)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("bench", " ms ("),
+        ("eval-coco", ": AP "),
+        ("eval-coco", "recall 0."),
+        ("eval-llm", "after "),
+        ("eval-stream", "chunk "),
+        ("decide", "loss "),
+    ],
+)
+def test_a_chart_tells_its_values_on_hover(page: Browser, pages: dict[str, Path], kind: str, words: str) -> None:
+    page.open(pages[kind], 1280)
+    told = page.ask(
+        """[...document.querySelectorAll("svg :is(.spot, .point)")].map((one) => {
+          one.scrollIntoView({block: "center"});
+          const box = one.getBoundingClientRect();
+          const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+          return there?.querySelector("title")?.textContent || "";
+        })"""
+    )
+    assert len(told) >= 3
+    assert any(words in one for one in told)
 
 
 def test_reports_are_of_one_width(page: Browser, pages: dict[str, Path]) -> None:

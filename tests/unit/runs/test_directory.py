@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fork_server import ForkServer
 
 from trt_workbench.engine import files
 from trt_workbench.errors import UsageProblem
@@ -94,12 +95,12 @@ armed = False
 
 
 @pytest.mark.parametrize("way", ["exchange", "renames"])
-def test_whenever_a_replacing_run_is_killed_one_run_is_whole(tmp_path: Path, way: str) -> None:
+def test_whenever_a_replacing_run_is_killed_one_run_is_whole(fork_server: ForkServer, tmp_path: Path, way: str) -> None:
     seen = []
     for steps in range(40):
         target = make_run(tmp_path / str(steps) / "run", **{"metrics.json": "old"})
         (target / "notes.txt").write_text("mine")
-        done = subprocess.run([sys.executable, "-c", _REPLACES, target, str(steps), way], check=False, timeout=60)
+        done = fork_server.run(_REPLACES, target, steps, way)
         with run_directory("eval-coco", target):  # what a killed one has left is put right by the next
             found = (target / "metrics.json").read_text()
             assert json.loads((target / "run.json").read_text())["status"] == "complete"

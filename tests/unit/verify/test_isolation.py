@@ -68,7 +68,7 @@ def test_a_crash_of_the_whole_model_is_bisected_to_the_nodes_that_crash(
     crash: str, said: str, search: Callable[..., Bisected], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if crash == "hang":
-        monkeypatch.setattr(trials.Trials, "_most", lambda *_: 3.0)
+        monkeypatch.setattr(trials.Trials, "_most", lambda *_: 1.0)
     found = search(crash=crash, at="Erf")
     assert found.operators == ("Erf",)
     assert found.complete
@@ -144,9 +144,9 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
         for name in ("abort", "sticky", "hang", "", "never")
     ]
     monkeypatch.setattr(workarounds, "ways", lambda *_: iter(ways))
-    monkeypatch.setattr(workarounds, "_LEAST_S", 4.0)
+    monkeypatch.setattr(workarounds, "_LEAST_S", 1.5)
     notes: list[str] = []
-    found = fixed(asked(model, crash="abort"), tmp_path, seconds=40, note=notes.append)
+    found = fixed(asked(model, crash="abort"), tmp_path, seconds=10, note=notes.append)
     reasons = {one.name: (one.verdict, one.reason) for one in found.tried}
     assert reasons["way-abort"][0] == "failed"
     assert "SIGABRT" in reasons["way-abort"][1]
@@ -187,6 +187,7 @@ def test_a_target_that_kills_the_device_is_wrong_and_one_that_ends_its_process_i
         verified_apart(asked(model, crash="abort"), folder)
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_what_was_found_apart_is_what_is_found_here(model: Path, tmp_path: Path) -> None:
     here, apart = tmp_path / "here", tmp_path / "apart"
     here.mkdir()

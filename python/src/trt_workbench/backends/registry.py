@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.metadata import EntryPoint
+from typing import Any
 
-from trt_workbench.backends.base import Availability, Backend
+from trt_workbench.backends.base import Availability, Backend, SessionOptions
 from trt_workbench.errors import ComponentMissing, UsageProblem, did_you_mean
 from trt_workbench.system.extensions import BACKENDS, broken, extensions, load_extension
 from trt_workbench.system.launcher import task
@@ -34,6 +35,13 @@ _AUTO = {
     ".onnx": ("ort-cuda", "ort-cpu"),
     ".plan": ("trt",),
     ".engine": ("trt",),
+}
+
+# Options of a backend that a comparison of several cannot take.
+_NOT_COMPARED = {
+    "precision": "the precision is part of what is compared",
+    "config": "a settings file may name a precision, which is part of what is compared",
+    "force": "an engine is built once for everything that is done with it",
 }
 
 
@@ -110,6 +118,25 @@ def check_name(name: str, also: Sequence[str] = ()) -> None:
     """Raise UsageProblem, which tells the names, those of `also` too, unless a backend is called `name`."""
     if name not in _BACKENDS and name not in (known := backend_names()):
         raise UsageProblem(f"There is no backend called {name!r}; {did_you_mean(name, [*also, *known])}")
+
+
+def check_backend_options(asked: Collection[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check what a command that compares backends was given for them; needs neither a model nor a runtime.
+
+    Args:
+        asked: names of the backends that are run.
+        given: options by backend.
+
+    Raises:
+        UsageProblem: a backend is not run, or does not take an option.
+    """
+    for name, options in given.items():
+        if name not in asked:
+            raise UsageProblem(f"--option names {name}, which is not run; there are: {', '.join(asked)}.")
+        for key in options:
+            if key in _NOT_COMPARED:
+                raise UsageProblem(f"--option {name}:{key} cannot be given here: {_NOT_COMPARED[key]}.")
+        get_backend(name).check_options(SessionOptions(extra=options))
 
 
 def _entry(name: str) -> EntryPoint:

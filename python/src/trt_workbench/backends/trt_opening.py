@@ -10,6 +10,7 @@ import numpy as np
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.trt_options import RunnerChoice
+from trt_workbench.backends.trt_pool import TrtStreamPool
 from trt_workbench.backends.trt_session import TrtSession
 from trt_workbench.engine.loading import LoadedEngine
 from trt_workbench.errors import UsageProblem
@@ -89,6 +90,14 @@ class RowsSession(Session):
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """What executes the model, and how many rows a call has at most."""
         return {**self.inner.provenance, "rows": self._rows}
+
+    def most_rows(self, name: str, shape: Sequence[int], axis: int) -> int:
+        """Return the most rows of a call, as `PoolingSession` describes."""
+        return min(self._rows, self.inner.most_rows(name, shape, axis) or self._rows)
+
+    def stream_pool(self, *given: Any, timing: bool) -> TrtStreamPool:
+        """Return a pool of streams on the device, as `PoolingSession` describes; `most_rows` keeps its calls small."""
+        return self.inner.stream_pool(*given, timing=timing)
 
     def _precision(self) -> Precision | None:
         return self.inner._precision()

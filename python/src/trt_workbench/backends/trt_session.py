@@ -12,8 +12,10 @@ import numpy as np
 from trt_workbench.backends.base import TensorSpec, check_inputs, closed
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.backends.measuring import Samples, SamplingLimits
+from trt_workbench.backends.pooling import PooledState
 from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.trt_options import RunnerChoice
+from trt_workbench.backends.trt_pool import TrtStreamPool, most_rows
 from trt_workbench.engine import native
 from trt_workbench.engine.inspection import engine_precision
 from trt_workbench.engine.loading import LoadedEngine
@@ -171,6 +173,33 @@ class TrtSession(StateSession):
         split |= {"compute": result.compute_ms, "device_to_host": result.d2h_ms}
         wall_ms = float(result.end_ms[kept][-1] - result.start_ms[0])
         return Samples(result.end_to_end_ms[kept], wall_ms / 1e3, {name: ms[kept] for name, ms in split.items()})
+
+    def most_rows(self, name: str, shape: Sequence[int], axis: int) -> int | None:
+        """Return the most rows of a call, as `PoolingSession` describes."""
+        return most_rows(self._loaded.engine, name, shape, axis)
+
+    def stream_pool(
+        self,
+        state: Sequence[PooledState],
+        batch_axes: Mapping[str, int],
+        capacity: int,
+        buckets: Sequence[int],
+        *,
+        timing: bool,
+    ) -> TrtStreamPool:
+        """Return a pool of streams on the device, as `PoolingSession` describes."""
+        return TrtStreamPool(
+            self._loaded.engine,
+            state,
+            batch_axes,
+            [spec.name for spec in self.outputs if spec.name not in {pair.output for pair in state}],
+            self._typed,
+            capacity=capacity,
+            buckets=buckets,
+            cuda_graphs=self._settings["cuda_graph"],
+            spin=self._settings["spin"],
+            timing=timing,
+        )
 
     def run_on_device(
         self, inputs: Mapping[str, NDArray[Any]], upload: Callable[[NDArray[Any]], Any] | None

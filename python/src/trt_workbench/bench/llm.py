@@ -127,7 +127,7 @@ def open_llm(point: Point, folder: Path, graphs: Path | None = None) -> LoadedLl
         raise UsageProblem(
             f"The model has {directory.positions} positions; {_capacity(work)} tokens do not fit: {folder}"
         )
-    source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, graphs, point.options)
+    source = ModelSource(directory, "auto", DEFAULT_OPSET, point.threads, _say, graphs, {point.backend: point.options})
     choice = BackendChoice(point.backend, point.precision)
     if work.kind == "generate-cached":
         model: Any = open_cached(choice, source, work.batch, work.dims["prompt"], _capacity(work))

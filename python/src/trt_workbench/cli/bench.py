@@ -42,8 +42,8 @@ def bench(
     model: Annotated[
         tuple[str, ...], Setting("File or folder of a model of the configuration; repeatable.", metavar="NAME=PATH")
     ] = (),
-    resume: Annotated[Path | None, Setting("Go on with an earlier run directory.")] = None,
-    skip_unavailable: Annotated[bool, Setting("Leave out backends that cannot serve here, and say so.")] = False,
+    resume: Annotated[Path | None, Setting("Resume an earlier run directory.")] = None,
+    skip_unavailable: Annotated[bool, Setting("Skip backends that cannot serve here, and list them.")] = False,
     allow_unverified: AllowUnverified = False,
     output: OutputOption = None,
     as_json: JsonOption = False,

@@ -48,7 +48,7 @@ def build_engine(
     family: Annotated[
         str | None,
         Setting(
-            "Detector family that tells how calibration images are prepared; recognised by default.",
+            "Detector family that decides how calibration images are prepared; recognised by default.",
             "INT8 calibration",
         ),
     ] = None,
@@ -72,7 +72,7 @@ def build_engine(
 ) -> None:
     """Build a TensorRT engine from an ONNX model.
 
-    One that the cache under tmp/engines/ holds for this very request is not built again.
+    An engine that the cache under tmp/engines/ already has for the same request is not built again.
     """
     from trt_workbench.engine.builder import prepare_build
     from trt_workbench.engine.manifest import check_destination

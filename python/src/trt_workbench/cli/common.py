@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -175,7 +176,7 @@ class PanelCommand(TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _FIRST: []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                panels.setdefault(_panel(parameter), []).append(record)
+                panels.setdefault(_panel(parameter), []).append((_plain_types(record[0]), record[1]))
         panels[MORE] = panels[_FIRST][_LEADING:] + panels.pop(MORE, [])
         del panels[_FIRST][_LEADING:]
         panels[COMMON] = panels.pop(COMMON)
@@ -183,6 +184,11 @@ class PanelCommand(TyperCommand):
             if rows:
                 with formatter.section(panel):
                     formatter.write_dl(rows)
+
+
+def _plain_types(names: str) -> str:
+    """Write the types of an option as a person would: a list is marked as repeatable in its help."""
+    return re.sub(r"<(?:list\[)?(\w+?)( range)?\]?>", lambda found: f"<{found[1].lower()}>", names)
 
 
 def _panel(parameter: Any) -> str:

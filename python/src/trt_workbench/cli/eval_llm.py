@@ -45,8 +45,8 @@ def eval_llm(
 ) -> None:
     """Compare a language model's answers on several runtimes.
 
-    Perplexity, with a gate, and generated tokens are held against PyTorch's in fp32. Without a model, an embedded one
-    is evaluated on an embedded text that it has never seen.
+    Perplexity, with a gate, and generated tokens are compared with PyTorch's in fp32. Without a model, an embedded one
+    is evaluated on an embedded text that it was not trained on.
     """
     let_idle_threads_sleep()
     say_if_allowed(allow_unverified=settings.allow_unverified)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trt_workbench.runs.stream import LaneMetrics, StreamMetrics
+    from trt_workbench.runs.stream_paced import Paced
 
 # From so many chunks on, what a runtime takes at first is little beside what a leak would.
 _LONG = 1000
@@ -106,6 +107,8 @@ def _show(metrics: StreamMetrics, directory: Path) -> None:
         )
     if metrics.faults:
         _show_faults(metrics, console)
+    for paced in metrics.streams:
+        _show_paced(paced, console)
     for failure in metrics.failures:
         line(f"FAILED {failure}")
     line(f"{'Passed' if metrics.passed else 'Failed'}. Run directory: {directory}")
@@ -123,6 +126,29 @@ def _show_faults(metrics: StreamMetrics, console: Console) -> None:
             continue
         table.add_row(one.fault, *_errors(one.lane), _head(one.lane), ", ".join(one.caught_by) or "NOTHING")
     console.print(table)
+
+
+def _show_paced(paced: Paced, console: Console) -> None:
+    from rich.table import Table
+
+    line, per_stream = partial(print_line, console), paced.memory_bytes["per_stream"] / 2**10
+    line(
+        f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} beside each alone: "
+        f"{paced.check.text}"
+    )
+    if not paced.levels:
+        return
+    names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "real-time factor", "rows", "within a hop")
+    table = Table(*names, title=f"A chunk every {paced.hop_ms:g} ms and stream: from due to done")
+    for one in paced.levels:
+        verdict = "yes" if one.within_hop else "NO" if one.complete else "NO: fell behind"
+        times = (one.latency_ms["p50"], one.latency_ms["p99"], one.latency_p99_9_ms)
+        factor, rows = f"{one.real_time_factor:.4f}", f"{one.rows_mean:.1f}"
+        table.add_row(str(one.streams), str(one.chunks), *(f"{time:.2f}" for time in times), factor, rows, verdict)
+    console.print(table)
+    most = "none of these numbers of streams" if paced.most_streams is None else f"up to {paced.most_streams} streams"
+    place = "on the device" if paced.on_device else "on the host"
+    line(f"Within a hop at p99: {most}. A stream's state takes {per_stream:.0f} KiB, {place}.")
 
 
 def _row(lane: LaneMetrics) -> tuple[str, ...]:

@@ -27,11 +27,11 @@ def make_contract(
     as_json: JsonOption = False,
     debug: DebugOption = False,  # noqa: ARG001 - read by `handled`
 ) -> None:
-    """Write a streaming model's contract, as far as it says.
+    """Draft a streaming model's contract from its file.
 
     What the model does not say is left as TODO, and listed. States are found by their names (`cache` and `cache_next`,
-    `past` and `present`, `h` and `hn`) and equal shapes. `check-contract` refuses a contract as long as anything is
-    undecided.
+    `past` and `present`, `h` and `hn`) and equal shapes. `check-contract` refuses a contract until everything is
+    decided.
     """
     from trt_workbench.engine.documents import write_json
     from trt_workbench.pipeline.streaming.draft import Known, draft

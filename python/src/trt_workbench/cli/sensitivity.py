@@ -33,7 +33,7 @@ def sensitivity(
     model: Annotated[Path, typer.Argument(help="ONNX file in float32.")],
     *,
     to: Annotated[To, typer.Option(help="Format to try.")] = "int8",
-    worst: Annotated[int, typer.Option(min=0, help="Score the model with each of so many noisiest groups.")] = 5,
+    worst: Annotated[int, typer.Option(min=0, help="Score the model with each of this many noisiest groups.")] = 5,
     output: OutputOption = None,
     calibration: CalibrationSettings,
     placement: PlacementSettings,
@@ -41,10 +41,10 @@ def sensitivity(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Put one group of a model after the other into a lower precision, and show what each loses.
+    """Show what each group of a model loses in a lower precision.
 
-    The noise at the outputs ranks the groups; with --annotations or --score the noisiest are scored, too, on a half of
-    the calibration data on which no ranges are found.
+    One group after the other is put into the format, and the noise at the outputs ranks them. With --annotations or
+    --score the noisiest are scored, too, on the half of the calibration data on which no ranges are found.
     """
     from trt_workbench.cli.progress import progress_bar
     from trt_workbench.decide.calibrate import calibrate

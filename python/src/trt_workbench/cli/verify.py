@@ -37,7 +37,7 @@ def verify(
     *,
     bisect: Annotated[bool, Setting("Find the first wrong part of a wrong model.")] = False,
     bisect_seconds: Annotated[
-        float, Setting("Time for it; with the same --output a later call goes on.", min=0)
+        float, Setting("Seconds that --bisect may take; a later call with the same --output resumes.", min=0)
     ] = 600.0,
     ways: FixSettings,
     output: OutputOption = None,
@@ -46,11 +46,11 @@ def verify(
 ) -> None:
     """Show whether an engine computes what its model says.
 
-    It is proved right at every batch and shape, or shown to be wrong somewhere.
+    Every batch and shape that it takes is tried.
 
-    Its outputs are compared with a reference, and with what must hold of every engine: a row of a batch equals its own
-    run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be proven, 4
-    if the device failed at a shape.
+    Its outputs are compared with a reference, and with what must be true of every engine: a row of a batch equals
+    its own run, other rows and padding do not matter, calls repeat. Exit code 1 if anything is wrong or could not be
+    proven, 4 if the device failed at a shape.
     """
     from trt_workbench.engine.documents import write_json
     from trt_workbench.report.verify import write_report

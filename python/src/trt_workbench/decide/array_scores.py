@@ -16,6 +16,7 @@ from trt_workbench.decide.data import Batch, CalibrationData, batches, calibrati
 from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.engine.documents import Strict, read_document, write_json
+from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import CheckFailed, UsageProblem
 from trt_workbench.evaluate.llm_scores import log_softmax
 from trt_workbench.runs.bootstrap import draw_counts
@@ -56,7 +57,8 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         request: `model`, `source` (whose samples they are), `folder`, `baseline` (folder of the baseline; None for the
-            baseline itself), `backend`, `precision`, `data` (settings of the samples), `batch`, `allow_unverified`.
+            baseline itself), `backend`, its `precision`, `options` and `shapes` (as text), `data` (settings of the
+            samples), `batch`, `allow_unverified`.
 
     Raises:
         UsageProblem: the samples do not fit the model.
@@ -70,7 +72,11 @@ def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
         Path(request["folder"]),
         None if request["baseline"] is None else Path(request["baseline"]),
         backend=request["backend"],
-        precision=request["precision"],
+        options=SessionOptions(
+            precision=request["precision"],
+            extra=request["options"],
+            shapes=request["shapes"] and Profile.model_validate(request["shapes"]),
+        ),
         batch=request["batch"],
         allow_unverified=request["allow_unverified"],
     )
@@ -83,14 +89,14 @@ def score_samples(
     baseline: Path | None,
     *,
     backend: str,
-    precision: str = "fp32",
+    options: SessionOptions | None = None,
     batch: int = 1,
     allow_unverified: bool = False,
 ) -> dict[str, Any]:
     """Do as `score_arrays`, on samples that are there. Raises as it does."""
     runtime = require_backend(backend)
-    extra = {"max_batch": batch} if runtime.plans else {}
-    with runtime.load(model, SessionOptions(precision=precision, extra=extra)) as session:
+    options = options or SessionOptions()
+    with runtime.load(model, options) as session:
         fixed = session.inputs[0].shape[0] if session.inputs[0].shape else None
         taken = list(batches(data, fixed or batch))
         shapes = {tuple((name, array.shape) for name, array in one.inputs.items()) for one in taken}
@@ -99,6 +105,7 @@ def score_samples(
             model,
             [dict(one) for one in shapes],
             allow_unverified=allow_unverified,
+            device=int(options.extra.get("device", 0)) if runtime.plans else 0,
             note=lambda _: None,
         )
         outputs = _run(session, taken)

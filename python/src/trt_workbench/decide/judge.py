@@ -63,6 +63,7 @@ def judged(
         samples=count,
         max_loss=settings.max_loss,
         batch=settings.batch,
+        options={name: dict(options) for name, options in settings.options.items()},
         baseline=reference,
         rows=rows,
         recommendation=recommendation(rows, task, settings.max_loss, count),

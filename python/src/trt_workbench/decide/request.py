@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.system.settings import AllowUnverified, Seed, Setting
+from trt_workbench.system.settings import AllowUnverified, OptionsByBackend, Seed, Setting
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int8-mixed", "fp8", "mxfp8", "nvfp4", "int4-weights")
 """What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
@@ -76,13 +76,14 @@ class DecideSettings:
         bool, Setting("Find int8-mixed by a search on calibration data that are not scored, where there are any.")
     ] = True
     budget: Annotated[
-        float | None, Setting("Begin nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
+        float | None, Setting("Start nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
     limit: Annotated[
-        int | None, Setting("Score only so many samples: the images of the lowest ids, or 64 drawn of others.", min=1)
+        int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
     repetitions: Annotated[int, Setting("How often each latency is measured; 0 for scores alone.", min=0)] = 9
+    options: OptionsByBackend = field(default_factory=dict)
     accept_simulated: Annotated[
         bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
     ] = False

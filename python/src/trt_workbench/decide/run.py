@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.registry import REFERENCE, backend_names, check_name, get_backend
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import unavailable_backends
 from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
+from trt_workbench.bench.session_options import session_options
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.mixed import MixedSearch, by_rule
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.subject import Subject
+from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
@@ -38,6 +40,10 @@ Progress = Callable[[str, int, int], None]
 _TIMEOUT_S = 3600.0
 # Of one repetition: a decision has many rows, and its repetitions count, not the samples within one.
 _MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
+# Fewer repetitions tell nothing of the spread between processes.
+_FEWEST_REPETITIONS = 3
+# A worker's start and the load of a model that is in the cache, about.
+_LOAD_S = 5.0
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
 _BESIDE = "fp16"
 # A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
@@ -66,11 +72,7 @@ class DecideRun:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        """Check names. Raises UsageProblem for an unknown backend."""
-        for name in self.settings.backends or ():
-            check_name(name)
-        if BASELINE not in self.settings.precisions:
-            raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
+        """Make the folders."""
         self._began = time.monotonic()
         self._search: MixedSearch | None = None
         for name in ("scores", "samples", "logs"):
@@ -113,9 +115,7 @@ class DecideRun:
 
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those asked for, or those that can serve here."""
-        # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
-        fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
-        names = self.settings.backends or (*fast, REFERENCE)
+        names = backends_of(self.settings)
         self._unavailable = unavailable_backends(names, self.folder / "logs" / "availability.log", _TIMEOUT_S)
         if self.settings.backends:
             return names
@@ -217,7 +217,9 @@ class DecideRun:
             self.progress("Scoring", number, len(waiting))
             if one.precision != BASELINE:
                 _require_a_baseline(tried)
-            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored"):
+            rows = 1 + sum(bool(row.scores) and not row.simulated for row in waiting)
+            reserve = self._measuring_s(rows, self.settings.repetitions)
+            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored", reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
             self.note(f"Scoring {one.label}")
@@ -225,7 +227,7 @@ class DecideRun:
             one.folder.mkdir(parents=True)
             with start_worker(self.folder / "logs" / f"score-{one.precision}-{one.backend}.log") as worker:
                 try:
-                    answer = worker.ask(self.subject.task.request(one, self.settings, baseline), _TIMEOUT_S)
+                    answer = worker.ask(self._request(one, baseline), _TIMEOUT_S)
                     one.provenance = answer["provenance"]
                     if one.misses:
                         one.fail(
@@ -241,18 +243,23 @@ class DecideRun:
         _require_a_baseline(tried)
         self.progress("Scoring", len(waiting), len(waiting))
 
+    def _request(self, one: Tried, baseline: Path | None) -> dict[str, Any]:
+        """Return what the worker is asked for to score a row. Raises UsageProblem where nothing can be.
+
+        The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
+        """
+        assert one.path is not None  # as it waits for its score
+        asked = session_options(expand(self._config([one], 1))[0], one.path, {})
+        return self.subject.task.request(one, asked, self.settings, baseline)
+
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
         """Measure latencies of all rows in turns, and return the records."""
-        seconds = self.settings.repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s) * len(rows)
-        left = self._left()
-        if not rows or not self.settings.repetitions:
+        repetitions = self._repetitions(len(rows))
+        if not rows or not repetitions:
             return []
-        if left is not None and seconds > left:
-            self.left_out.append(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.")
-            return []
-        config = self._config(rows)
+        config = self._config(rows, repetitions)
         points = expand(config)
-        self.note(f"Measuring {len(rows)} in turns, {self.settings.repetitions} times each")
+        self.note(f"Measuring {len(rows)} in turns, {repetitions} times each")
         bench = BenchRun(
             config,
             points,
@@ -268,7 +275,26 @@ class DecideRun:
         path = self.folder / "records.jsonl"
         return read_records(path) if path.is_file() else []
 
-    def _config(self, rows: Sequence[Tried]) -> BenchConfig:
+    def _measuring_s(self, rows: int, repetitions: int) -> float:
+        """Return the least time that the latencies of so many rows take."""
+        if not repetitions:
+            return 0.0
+        return rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
+
+    def _repetitions(self, rows: int) -> int:
+        """Return how often each latency is measured within the budget; 0 where there is no time for it."""
+        asked, left = self.settings.repetitions, self._left()
+        if not asked or left is None or self._measuring_s(rows, asked) <= left:
+            return asked
+        for fewer in range(asked - 1, min(asked, _FEWEST_REPETITIONS) - 1, -1):
+            if self._measuring_s(rows, fewer) <= left:
+                self.left_out.append(f"Latencies were measured {fewer} times, not {asked}: the budget was used up.")
+                return fewer
+        seconds = self._measuring_s(rows, min(asked, _FEWEST_REPETITIONS))
+        self.left_out.append(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.")
+        return 0
+
+    def _config(self, rows: Sequence[Tried], repetitions: int) -> BenchConfig:
         files = {one.file: one.path for one in rows if one.path and one.path != self.subject.model}
         runtimes = tuple(
             RuntimeEntry(
@@ -276,27 +302,33 @@ class DecideRun:
                 precision=one.asked,
                 file=one.file if one.path != self.subject.model else None,
                 name=one.runtime,
+                # one value each, which may be a list: the bench sweeps a list
+                options={key: [value] for key, value in self.settings.options.get(one.backend, {}).items()},
             )
             for one in rows
         )
         return BenchConfig(
             title=self.subject.model.name,
             seed=self.settings.seed,
-            repetitions=self.settings.repetitions,
+            repetitions=repetitions,
             measure=_MEASURE,
             timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model, files=files)},
             runtimes=runtimes,
-            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self.subject.task.sizes())},
+            scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
         )
+
+    @functools.cached_property
+    def _sizes(self) -> dict[str, Any]:
+        return self.subject.task.sizes()
 
     def _left(self) -> float | None:
         budget = self.settings.budget
         return None if budget is None else budget - (time.monotonic() - self._began)
 
-    def _is_late(self, what: str) -> bool:
+    def _is_late(self, what: str, reserve: float = 0.0) -> bool:
         left = self._left()
-        if left is None or left > 0:
+        if left is None or left > reserve:
             return False
         self.left_out.append(f"{what[:1].upper()}{what[1:]}: the budget was used up.")
         return True

@@ -25,7 +25,9 @@ class CalibrationSettings:
         str | None,
         Setting("Images, .npy or .npz files (a file or a folder), a text; `random` for noise, not calibrated.", _DATA),
     ] = None
-    samples: Annotated[int, Setting("Use so many samples, drawn from all of them.", _DATA, min=FEWEST_SAMPLES)] = 128
+    samples: Annotated[int, Setting("Use this many samples, drawn at random from all.", _DATA, min=FEWEST_SAMPLES)] = (
+        128
+    )
     percentile: Annotated[
         float, Setting("Share in percent of values that the method percentile keeps.", _DATA, min=50, max=100)
     ] = 99.99
@@ -78,7 +80,7 @@ class ScoreSettings:
         ),
     ] = None
     score_samples: Annotated[
-        int, Setting("Score at most so many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
+        int, Setting("Score at most this many samples of the held-out half.", _SCORE, min=FEWEST_SAMPLES)
     ] = 500
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
 from trt_workbench.decide.array_scores import Figure
 from trt_workbench.decide.mixed import MIXED
 from trt_workbench.decide.overlap import images_overlap, samples_overlap
@@ -14,7 +15,7 @@ from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.embedded import (
+from trt_workbench.evaluate.embedded.dataset import (
     embedded_dataset,
     fits_embedded_dataset,
     make_calibration_scenes,
@@ -53,9 +54,15 @@ def subject_of(
     """Return what was asked for with the defaults filled in.
 
     Raises:
-        UsageProblem: a file is absent, or model and data do not fit each other.
+        UsageProblem: a file is absent, or model and data do not fit each other; a backend or an option of one is
+            unknown, or the baseline is not among the precisions.
         ComponentMissing: an embedded model is missing.
     """
+    for name in settings.backends or ():
+        check_name(name)
+    check_backend_options(backends_of(settings), settings.options)
+    if BASELINE not in settings.precisions:
+        raise UsageProblem(f"Losses are measured from {BASELINE}; name it among --precisions, too.")
     model = model or embedded_model()
     if not model.is_file():
         raise UsageProblem(f"The model file does not exist: {model}")
@@ -83,6 +90,13 @@ def subject_of(
     return _searched(
         Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
     )
+
+
+def backends_of(settings: DecideSettings) -> tuple[str, ...]:
+    """Return the backends that were asked for, or else all that may serve: on a GPU, and the reference."""
+    # what needs a GPU is there for speed, and the reference tells the score of what no other runtime has
+    fast = (name for name in backend_names() if get_backend(name).devices == ("cuda",))
+    return settings.backends or (*fast, REFERENCE)
 
 
 def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings) -> Subject:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from trt_workbench.backends.base import SessionOptions
 from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores
 from trt_workbench.decide.data import Sample, calibration_data
 from trt_workbench.decide.request import DecideSettings
@@ -44,11 +45,14 @@ class Task(Protocol):
     def overlap(self) -> bool:
         """Whether ranges are found on the samples that are scored."""
 
-    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+    def request(
+        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+    ) -> dict[str, Any]:
         """Return what the worker is asked for to score a row.
 
         Args:
             one: the row.
+            asked: of its session.
             settings: what was asked for.
             baseline: folder of the baseline's score; None of the baseline itself.
         """
@@ -89,17 +93,22 @@ class Detection:
         """Where the samples are."""
         return str(self.annotations)
 
-    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:  # noqa: ARG002 - AP needs none
+    def request(
+        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+    ) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
+        del baseline  # AP needs none
         return {
             "verb": "coco",
             "model": str(one.path),
             "images": str(self.images),
             "annotations": str(self.annotations),
             "folder": str(one.folder),
+            "shapes": asked.shapes and str(asked.shapes),
             "settings": {
                 "backend": one.backend,
-                "precision": one.asked,
+                "precision": asked.precision,
+                "options": asked.extra,
                 "family": self.family,
                 "imgsz": self.imgsz,
                 "limit": settings.limit,
@@ -155,7 +164,9 @@ class Likeness:
         """Where the samples are."""
         return str(self.samples.calibration)
 
-    def request(self, one: Tried, settings: DecideSettings, baseline: Path | None) -> dict[str, Any]:
+    def request(
+        self, one: Tried, asked: SessionOptions, settings: DecideSettings, baseline: Path | None
+    ) -> dict[str, Any]:
         """Return the request for `decide/worker.py`."""
         return {
             "verb": "arrays",
@@ -164,7 +175,9 @@ class Likeness:
             "folder": str(one.folder),
             "baseline": None if baseline is None else str(baseline),
             "backend": one.backend,
-            "precision": one.asked,
+            "precision": asked.precision,
+            "options": asked.extra,
+            "shapes": asked.shapes and str(asked.shapes),
             "data": asdict(self.samples),
             "batch": settings.batch,
             "allow_unverified": settings.allow_unverified,

@@ -31,10 +31,12 @@ class Worker:
 
 
 def _coco(request: dict[str, Any]) -> dict[str, Any]:
+    from trt_workbench.engine.profiles import Profile
     from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 
     asked: dict[str, Any] = {name: Path(request[name]) for name in ("model", "images", "annotations")}
     asked |= {name: tuple(one) if isinstance(one, list) else one for name, one in request["settings"].items()}
+    asked["shapes"] = request["shapes"] and Profile.model_validate(request["shapes"])
     with CocoEvaluation(CocoRequest(**asked)) as evaluation:
         evaluation.run(Path(request["folder"]))
         return {"provenance": evaluation.detector.session.record()}

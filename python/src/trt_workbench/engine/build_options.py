@@ -180,7 +180,7 @@ class BuildOptions:
     ] = None
     profiling_verbosity: Annotated[
         Literal["none", "layer_names_only", "detailed"],
-        BuildSetting("What `inspect-engine` can tell of layers.", _KIND),
+        BuildSetting("What `inspect-engine` can report about layers.", _KIND),
     ] = "detailed"
     timing_cache: Annotated[
         Path | None,

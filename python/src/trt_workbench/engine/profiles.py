@@ -48,7 +48,7 @@ class ShapeRange(BaseModel):
 class Profile(BaseModel):
     """One optimisation profile.
 
-    Written `name:min/opt/max`, several inputs apart by commas; `name=min/opt/max` gives the values of a shape tensor.
+    Written `name:min/opt/max`, inputs separated by commas; `name=min/opt/max` gives the values of a shape tensor.
 
     Attributes:
         shapes: range of shapes by input name.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Backend, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.hashing import hash_model
+from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.class_map import map_classes
 from trt_workbench.evaluate.coco_dataset import NAMES_SHOWN, read_dataset
@@ -55,11 +56,13 @@ class CocoRequest(CocoSettings):
         model: the model file.
         images: folder of the images.
         annotations: COCO annotation file.
+        shapes: that the model is loaded for; a batch of one size is filled up. None to take what fits the dataset.
     """
 
     model: Path
     images: Path
     annotations: Path
+    shapes: Profile | None = None
 
 
 @dataclass(frozen=True)
@@ -255,11 +258,12 @@ def _session_options(request: CocoRequest, backend: Backend, on_note: Callable[[
         processors = request.threads or available_processors()
         concurrency = min(_MOST_CONCURRENT, processors) if backend.devices == ("cpu",) else 1
     # which inputs it has is not known yet; the backend itself makes a profile of the largest batch
-    extra = {"max_batch": _batch(request, backend)} if backend.plans else {}
+    extra = {"max_batch": _batch(request, backend)} if backend.plans and not request.shapes else {}
     return SessionOptions(
         threads=request.threads,
         concurrency=concurrency,
         precision=request.precision,
         extra={**extra, **request.options},
+        shapes=request.shapes,
         note=on_note,
     )

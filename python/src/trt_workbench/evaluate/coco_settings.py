@@ -26,7 +26,7 @@ class DetectorSettings:
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"
     conf: Annotated[float, Setting("Lowest score that counts.", min=0.0, max=1.0)] = 0.001
     family: Annotated[
-        str | None, Setting("Detector family (yolov10, yolov8, yolox); recognised by default.", _DETECTOR)
+        str | None, Setting("Detector family (yolov10, yolov8, yolox, detr); recognised by default.", _DETECTOR)
     ] = None
     iou: Annotated[
         float | None, Setting("NMS threshold; the family's own by default.", _DETECTOR, min=0.0, max=1.0)
@@ -57,7 +57,7 @@ class DetectorSettings:
 class CocoSettings(DetectorSettings):
     """How a dataset is evaluated; None where the default is to be chosen."""
 
-    limit: Annotated[int | None, Setting("Evaluate only so many images, lowest ids first.", min=1)] = None
+    limit: Annotated[int | None, Setting("Evaluate at most this many images, lowest ids first.", min=1)] = None
     batch: Annotated[
         int | None,
         Setting("Images per inference; by default the model's own, or 1 on ort-cpu and 8 elsewhere.", _SPEED, min=1),
@@ -68,6 +68,6 @@ class CocoSettings(DetectorSettings):
     concurrency: Annotated[
         int | None, Setting("Inferences in flight; one per processor on ort-cpu, else 1, by default.", _SPEED, min=1)
     ] = None
-    allow_missing: Annotated[bool, Setting("Leave out images that are listed and absent.", MORE)] = False
+    allow_missing: Annotated[bool, Setting("Skip images that are listed but missing.", MORE)] = False
     # Recorded, and used by the report to draw images at random.
     seed: Seed = 0

@@ -59,6 +59,7 @@ class Detector(AbstractContextManager["Detector"]):
         """
         self.backend, self.notes = backend, list[str]()
         self._model, self._settings, self._note = model, settings, note or (lambda _: None)
+        self._shapes_asked = options.shapes.shapes if options.shapes else {}
         self.decoding = DecodeSettings(settings.conf, settings.iou, settings.max_dets)
         self.session: Session = backend.load(model, options)
         try:
@@ -88,8 +89,10 @@ class Detector(AbstractContextManager["Detector"]):
 
     @property
     def fixed_batch(self) -> int | None:
-        """How many images the model takes at once; None for any number."""
-        return self.session.inputs[0].shape[0]
+        """How many images the model takes at once, by itself or as it was loaded; None for any number."""
+        tensor = self.session.inputs[0]
+        asked = self._shapes_asked.get(tensor.name)
+        return asked.opt[0] if asked and asked.min[0] == asked.max[0] else tensor.shape[0]
 
     def prepare(self, batch: int, images: int) -> None:
         """Make the feed, run it once, and require a TensorRT engine to be verified at the shapes that will be used.

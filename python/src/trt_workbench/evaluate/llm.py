@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.verification import Mark
 from trt_workbench.errors import DeviceFailure, UsageProblem, WorkbenchError
@@ -33,7 +34,7 @@ from trt_workbench.onnxtools.llm_directory import LlmDirectory, examine_llm_dire
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
 from trt_workbench.pipeline.llm.models import LogitsModel
-from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, open_logits
+from trt_workbench.pipeline.llm.opening import ModelSource, check_graphs, check_llm_options, open_logits
 from trt_workbench.runs.directory import destination_of
 from trt_workbench.system.input_files import read_text
 from trt_workbench.verify.gate import refuse_wrong
@@ -110,6 +111,9 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             ComponentMissing: transformers is missing.
         """
         check_graphs(request.graphs, request.backends)
+        check_backend_options(list(dict.fromkeys(one.name for one in (REFERENCE, *request.backends))), request.options)
+        for name, options in request.options.items():
+            check_llm_options(name, options)
         self.request = request
         self.directory: LlmDirectory = examine_llm_directory(request.model)
         self._text = _read_text(request.text)
@@ -132,7 +136,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             request.threads,
             say,
             request.graphs,
-            candidate=request.candidate,
+            request.options,
+            request.candidate,
         )
         self.notes: list[str] = []
         self._batch = request.batch
@@ -302,6 +307,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             "bits_per_byte": self._bits_per_byte(reference) if reference and interrupted != "perplexity" else None,
             "max_ppl_increase": self.request.max_ppl_increase,
             "allow_unverified": self.request.allow_unverified,
+            "options": {name: dict(options) for name, options in self.request.options.items()},
             "passed": all(row["failure"] is None for row in (*rows, *generation.rows)),
             "backends": rows,
             "generation": generation.rows,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.onnxtools.opsets import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from trt_workbench.pipeline.llm.choice import REFERENCE, BackendChoice
-from trt_workbench.system.settings import AllowUnverified, Setting
+from trt_workbench.system.settings import AllowUnverified, OptionsByBackend, Setting
 
 Mode = Literal["perplexity", "generate", "generate-cached"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -31,7 +31,7 @@ def read_modes(option: str, text: str) -> tuple[Mode, ...]:
     chosen = _parts(text)
     if not chosen or (unknown := [mode for mode in chosen if mode not in MODES]):
         raise UsageProblem(
-            f"{option} takes some of {', '.join(MODES)}, apart by commas, not {unknown[0] if chosen else text!r}; "
+            f"{option} takes some of {', '.join(MODES)}, separated by commas, not {unknown[0] if chosen else text!r}; "
             f"speed is measured by `trtw bench llm`."
         )
     return tuple(mode for mode in MODES if mode in chosen)
@@ -42,7 +42,7 @@ def read_sizes(option: str, text: str) -> tuple[int, ...]:
     sizes = [whole_number(part) or 0 for part in _parts(text)]
     if not sizes or not all(sizes):
         raise UsageProblem(
-            f"{option} takes one number of tokens or several apart by commas, such as 128,512, not {text!r}."
+            f"{option} takes one number of tokens or several separated by commas, such as 128,512, not {text!r}."
         )
     return tuple(sizes)
 
@@ -54,7 +54,7 @@ class LlmSettings:
     backends: Annotated[
         tuple[BackendChoice, ...],
         Setting(
-            "Runtimes to compare, apart by commas, each with :precision if not fp32 (trt:fp16, ort-cpu:nvfp4).",
+            "Runtimes to compare, separated by commas, each with :precision if not fp32 (trt:fp16, ort-cpu:nvfp4).",
             kind=str,
             read=read_backends,
             default="torch,ort-cpu",
@@ -63,7 +63,7 @@ class LlmSettings:
     modes: Annotated[
         tuple[Mode, ...],
         Setting(
-            "perplexity, generate, generate-cached: what to compare, apart by commas.",
+            "perplexity, generate, generate-cached: what to compare, separated by commas.",
             kind=str,
             read=read_modes,
             default="perplexity",
@@ -78,8 +78,8 @@ class LlmSettings:
         Setting("Begin-of-text token: none, window (before each), auto (as the tokenizer does)."),
     ] = "auto"
     batch: Annotated[int, Setting("Windows per forward pass, sequences that are generated at once.", min=1)] = 1
-    halve_batch: Annotated[bool, Setting("Go on with half the batch when memory runs out.")] = False
-    limit: Annotated[int | None, Setting("Evaluate only so many tokens of the text.", min=2)] = None
+    halve_batch: Annotated[bool, Setting("Continue with half the batch when memory runs out.")] = False
+    limit: Annotated[int | None, Setting("Evaluate at most this many tokens of the text.", min=2)] = None
     # a share, typed in percent
     max_ppl_increase: Annotated[
         float,
@@ -94,7 +94,7 @@ class LlmSettings:
     prompts: Annotated[
         tuple[int, ...],
         Setting(
-            "Tokens of the prompt to generate after, several lengths apart by commas.",
+            "Tokens of the prompt to generate after, several lengths separated by commas.",
             flags="--prompt",
             kind=str,
             read=read_sizes,
@@ -113,6 +113,7 @@ class LlmSettings:
         str | None, Setting("Text that ranges for ort-cpu:int8 and ort-cpu:fp8 are found on, or random.")
     ] = None
     threads: Annotated[int | None, Setting("Processors that a runtime may use; all by default.", min=1)] = None
+    options: OptionsByBackend = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
 
     @property

@@ -26,4 +26,4 @@ class PredictSettings(DetectorSettings):
     classes: Annotated[
         tuple[str, ...], Setting("Classes to keep, by name or index, such as person,2.", kind=str, read=read_classes)
     ] = ()
-    limit: Annotated[int | None, Setting("Look at so many images and frames only.", min=1)] = None
+    limit: Annotated[int | None, Setting("Process at most this many images and frames.", min=1)] = None

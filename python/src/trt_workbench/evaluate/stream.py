@@ -20,11 +20,13 @@ from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
 from trt_workbench.evaluate.stream_lane import Lane
 from trt_workbench.evaluate.stream_memory import Watch
 from trt_workbench.evaluate.stream_opening import OpenedStream
+from trt_workbench.evaluate.stream_paced import rounds, run_paced
 from trt_workbench.evaluate.stream_reference import Recorder, contract_hash
 from trt_workbench.evaluate.stream_settings import CLOSED_LOOP, CODE, DEVICE, FUNCTIONAL, RANDOM
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import Chunk
 from trt_workbench.runs.stream import ChunkRecord, FaultMetrics, Faults, LaneMetrics, StreamMetrics
+from trt_workbench.runs.stream_paced import Paced
 from trt_workbench.verify.unverified import let_through
 
 Progress = Callable[[int, int], None]
@@ -84,13 +86,21 @@ class StreamEvaluation:
                 "Target and reference are the same model on the same runtime: what is compared is the loop alone. "
                 "Name another with --backend or --reference."
             )
+        if settings.streams and self._hop_seconds is None:
+            raise UsageProblem(
+                "--streams needs the duration of a hop, and the contract has no chunking.frame_seconds; add it, or "
+                f"pass --hop-ms: {opened.contract_path}"
+            )
         self._check_profiles()
 
     def run(self, folder: Path, progress: Progress) -> StreamMetrics:
         """Evaluate, and write metrics.json, records.jsonl and, where asked for, the record of the reference."""
         settings, opened = self._opened.settings, self._opened
         lanes = [self._lane(precision, mode) for precision in settings.precision for mode in settings.mode]
-        total = len(self.chunks) * (2 if settings.faults else 1)
+        single = len(self.chunks) * (2 if settings.faults else 1)
+        hop_s = self._hop_seconds
+        paced_chunks = sum(settings.streams) * rounds(settings.seconds, hop_s) if settings.streams and hop_s else 0
+        total = single + paced_chunks * len(settings.precision)
         recorder = None
         if settings.record:
             recorder = Recorder(folder, self.stream.signal, **opened.record_facts(self.stream))
@@ -100,7 +110,10 @@ class StreamEvaluation:
         tested = None
         if settings.faults:
             tested = self._self_test(lambda done: progress(len(self.chunks) + done, total))
-        failures = _failures(judged, tested)
+        paced = self._paced(lambda done: progress(single + done, total))
+        failures = _failures(judged, tested) + [
+            f"{one.precision} streams in batches: {one.check.text}" for one in paced if not one.check.passed
+        ]
         metrics = StreamMetrics(
             status="complete",
             passed=not failures,
@@ -126,6 +139,7 @@ class StreamEvaluation:
             closed_over_functional=_ratios(judged),
             faults=tested,
             resident=watch.found(),
+            streams=paced,
             verification=opened.marks,
         )
         write_json(folder / "metrics.json", metrics)
@@ -151,6 +165,25 @@ class StreamEvaluation:
     def _seconds(self, frames: int) -> float | None:
         seconds = self.contract.chunking.frame_seconds
         return None if seconds is None else frames * seconds
+
+    @property
+    def _hop_seconds(self) -> float | None:
+        """Seconds between two chunks of a stream in real time; None where nothing tells it."""
+        asked = self._opened.settings.hop_ms
+        return self._seconds(self.chunks[-1].hop) if asked is None else asked / 1e3
+
+    def _paced(self, progress: Callable[[int], None]) -> list[Paced]:
+        """Run many streams in real time, where they are asked for, in each precision."""
+        settings, hop_s, done = self._opened.settings, self._hop_seconds, 0
+
+        def count(chunks: int) -> None:
+            nonlocal done
+            done += chunks
+            progress(done)
+
+        if not settings.streams or hop_s is None:
+            return []
+        return [run_paced(self._opened, one, self.stream.signal, hop_s, count) for one in settings.precision]
 
     def _values(self, chunk: Chunk) -> dict[str, int]:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ class OpenedStream:
             self._check_device_mode(backend.state)
         self.recorded = self._record()
         self.marks: list[Mark] = []
-        self._sessions: dict[tuple[str, bool], Session] = {}
+        self._sessions: dict[tuple[str, Path, bool], Session] = {}
         self._records: dict[int, dict[str, Any]] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._reference = None if self.recorded else self._open_reference()
@@ -87,17 +86,28 @@ class OpenedStream:
         Raises:
             CheckFailed: its engine is known to be wrong.
         """
-        key = (precision, on_device)
+        return self._session(precision, self._loaded(), on_device=on_device)
+
+    def joined_session(self, precision: str) -> Session:
+        """Return the target's session for many streams; the same as `session` unless that has sizes for one stream.
+
+        Raises:
+            CheckFailed: its engine is known to be wrong.
+        """
+        return self._session(precision, self.target) if DEVICE in self.settings.mode else self.session(precision)
+
+    def _session(self, precision: str, path: Path, *, on_device: bool = False) -> Session:
+        key = (precision, path, on_device)
         if key not in self._sessions:
-            backend = require_backend(self.backend, self.target.suffix)
+            backend, profiles = require_backend(self.backend, self.target.suffix), self._profiles(path)
             extra = self.settings.backend_options(plans=backend.plans, is_plan=self.target.suffix != MODEL_SUFFIX)
-            if backend.plans and len(self._profiles) > 1:
-                extra.setdefault("profiles", [str(one) for one in self._profiles])
+            if backend.plans and len(profiles) > 1:
+                extra.setdefault("profiles", [str(one) for one in profiles])
             if on_device:
                 extra["state"] = {pair.output: pair.input for pair in self.contract.state}
-            shapes = self._profiles[0] if len(self._profiles) == 1 else None
+            shapes = profiles[0] if len(profiles) == 1 else None
             options = SessionOptions(precision=precision, extra=extra, shapes=shapes, note=self._say)
-            self._sessions[key] = session = backend.load(self._loaded(), options)
+            self._sessions[key] = session = backend.load(path, options)
             marks = refuse_wrong(session.provenance, allow_unverified=self.settings.allow_unverified)
             self.marks += [mark for mark in marks if mark not in self.marks]
         return self._sessions[key]
@@ -240,9 +250,11 @@ class OpenedStream:
                 f"The reference {asked} cannot be opened; choose another with --reference. {error}"
             ) from error
 
-    @cached_property
-    def _profiles(self) -> list[Profile]:
-        """The ranges that an engine is built for: one profile that takes all chunks, else one for each size."""
+    def _profiles(self, path: Path) -> list[Profile]:
+        """Return the ranges that an engine is built for: one profile that takes all chunks, else one for each size.
+
+        Of several it is the contract's first; for many streams the one that takes the largest batches.
+        """
         if self.target.suffix != MODEL_SUFFIX:
             return []
         sizes = (
@@ -250,11 +262,13 @@ class OpenedStream:
             if self.settings.chunk
             else [self.contract.chunking.first.size, self.contract.chunking.later.size]
         )
-        time, profiles = self.contract.time_symbol, self.contract.profiles
+        time, batch, profiles = self.contract.time_symbol, self.contract.batch_symbol, list(self.contract.profiles)
+        if self.settings.streams and batch:
+            profiles.sort(key=lambda one: -one.symbols[batch][2])
         whole = next((one for one in profiles if all(one.covers({time: size}) for size in sizes)), None)
         each = [next((one for one in profiles if one.covers({time: size})), None) for size in sizes]
         chosen = [one for one in ([whole] if whole else each) if one]
-        tensors = read_tensors(self._loaded()).inputs
+        tensors = read_tensors(path).inputs
         # an engine has ranges of what is dynamic in its model alone
         dynamic = {
             name for name, one in tensors.items() if not all(isinstance(dim, int) for dim in one.shape or (None,))

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trt_workbench.errors import UsageProblem, did_you_mean
-from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust
+from trt_workbench.errors import UsageProblem, did_you_mean, whole_number
+from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, with_flags
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
 RANDOM, CODE = "random", "code"
+MOST_STREAMS = 4096
+# Options of the streams in real time stand together in --help.
+_PACED = "Streams in real time"
 
 
 def _several(option: str, text: str) -> tuple[str, ...]:
@@ -28,6 +31,15 @@ def read_modes(option: str, text: str) -> tuple[str, ...]:
         if name not in MODES:
             raise UsageProblem(f"{option} has no mode {name!r}; {did_you_mean(name, MODES)}")
     return tuple(mode for mode in MODES if mode in names)
+
+
+def read_streams(option: str, text: str) -> tuple[int, ...]:
+    """Return numbers of streams of a list with commas, ascending. Raises UsageProblem for anything else."""
+    found = [whole_number(name) for name in _several(option, text)]
+    numbers = sorted(number for number in found if number is not None and 1 <= number <= MOST_STREAMS)
+    if len(numbers) < len(found):
+        raise UsageProblem(f"{option} takes numbers of streams from 1 to {MOST_STREAMS}, such as 1,4,16, not {text!r}.")
+    return tuple(numbers)
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,20 @@ class StreamSettings:
     ] = "contract"
     faults: Annotated[bool, Setting("Plant known faults in the loop and show which gate catches each.")] = False
     record: Annotated[bool, Setting("Keep the reference's outputs, for --reference of another run.")] = False
+    streams: Annotated[
+        tuple[int, ...],
+        Setting(
+            "Run so many streams in real time, such as 1,4,16; their batches are compared with single streams first.",
+            _PACED,
+            kind=str,
+            read=read_streams,
+        ),
+    ] = ()
+    seconds: Annotated[float, Setting("How long each number of streams runs.", _PACED, min=0.1, max=86400)] = 5.0
+    hop_ms: Annotated[
+        float | None,
+        Setting("Time between two chunks of a stream; by default that of the contract.", _PACED, min=0.1, max=3.6e6),
+    ] = None
     options: BackendOptions = field(default_factory=dict)
     allow_unverified: AllowUnverified = False
     trust: Trust = False
@@ -81,10 +107,6 @@ class StreamSettings:
     seed: Seed = 0
 
     def backend_options(self, *, plans: bool, is_plan: bool) -> dict[str, Any]:
-        """Return the backend's options with what belongs to engines."""
-        found: dict[str, Any] = dict(self.options)
-        if plans:
-            found["device"] = self.device
-        if plans and is_plan:
-            found["trust"] = self.trust
-        return found
+        """Return the backend's options with what belongs to engines. Raises UsageProblem as `with_flags`."""
+        flags: dict[str, Any] = {"device": self.device} if plans else {}
+        return with_flags(self.options, flags | ({"trust": self.trust} if plans and is_plan else {}))

@@ -48,7 +48,7 @@ def read_percentiles(option: str, text: str) -> tuple[float, ...]:
     except ValueError:
         found = (-1.0,)
     if not all(0 <= percent <= 100 for percent in found):
-        raise UsageProblem(f"{option} takes numbers from 0 to 100 apart by commas, not {text!r}.")
+        raise UsageProblem(f"{option} takes numbers from 0 to 100 separated by commas, not {text!r}.")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from trt_workbench.system.settings import BackendOptions, Device, HostCode, ProfileIndex, Seed, Setting, Shapes, Trust
 
-_HOW, _NSIGHT = "How", "Kernels, by NVIDIA's profilers"
+_HOW, _NSIGHT = "Runs", "Kernels, by NVIDIA's profilers"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
@@ -165,6 +165,7 @@ class Decision(Strict):
         samples: how many were scored.
         max_loss: the bound of the loss.
         batch: items of a timed call.
+        options: further options of runtimes, by their names.
         baseline: the row that losses are measured from, as (precision, backend); None if it could not be scored.
         rows: in the order of asking.
         recommendation: what to ship.
@@ -184,6 +185,7 @@ class Decision(Strict):
     samples: NonNegativeInt
     max_loss: FiniteFloat
     batch: NonNegativeInt
+    options: dict[str, dict[str, Any]] = {}
     baseline: tuple[str, str] | None
     rows: list[Row]
     recommendation: Recommendation

@@ -66,6 +66,7 @@ class LlmMetrics(TypedDict):
     tokens: NonNegativeInt
     bits_per_byte: Figure
     max_ppl_increase: FiniteFloat
+    options: NotRequired[dict[str, dict[str, Any]]]
     passed: bool
     backends: list[Scored]
     generation: NotRequired[list[Generated]]

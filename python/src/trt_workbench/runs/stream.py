@@ -10,6 +10,7 @@ from trt_workbench.engine.documents import Strict
 from trt_workbench.engine.verification import Mark
 from trt_workbench.runs.artefacts import Status
 from trt_workbench.runs.statistics import Summary
+from trt_workbench.runs.stream_paced import Paced
 
 PARTS = ("feed", "inference", "state", "total")
 """What is timed of a chunk: cutting and converting its inputs, the session's call, handling its state, all of it."""
@@ -159,6 +160,7 @@ class StreamMetrics(Strict):
     closed_over_functional: dict[str, NonNegativeFloat]
     faults: Faults | None = None
     resident: Resident | None = None
+    streams: list[Paced] = []
     verification: list[Mark] = []
 
 

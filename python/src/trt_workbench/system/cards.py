@@ -59,7 +59,7 @@ def architectures(names: str, served: Iterable[str]) -> tuple[Architecture, ...]
     """Return the architectures behind names of cards (`rtx5090`) or architectures (`sm120`, `12.0`), each once.
 
     Args:
-        names: apart by commas.
+        names: separated by commas.
         served: what the compiler builds for, such as "sm89".
 
     Raises:

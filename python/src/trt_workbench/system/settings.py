@@ -6,6 +6,7 @@ reads them all: pydantic with the build settings alone takes nearly twice the ti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.input_files import parse_json
 
 LOADING, MORE = "Loading an engine", "More options"
+_OF_BACKEND = re.compile(r"([^:=]+):([^=]+=.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,32 @@ def values(option: str, texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def values_by_backend(option: str, texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options of several backends by their names, of repeated BACKEND:KEY=VALUE; values as `values` does.
+
+    Raises:
+        UsageProblem: a text has another form, or a backend gets a key twice.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        parts = _OF_BACKEND.fullmatch(text)
+        if not parts:
+            raise UsageProblem(f"{option} takes BACKEND:KEY=VALUE, such as {option} trt:device=1, not {text!r}.")
+        found.setdefault(parts[1], []).append(parts[2])
+    return {backend: values(option, own) for backend, own in found.items()}
+
+
+def with_flags(options: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a backend with those that the command has flags of its own for.
+
+    Raises:
+        UsageProblem: an option has a flag of its own, whatever that was set to: which of the two counts is not guessed.
+    """
+    if taken := sorted(flags.keys() & options.keys()):
+        raise UsageProblem(f"Option {taken[0]} has a flag of its own here: --{taken[0].replace('_', '-')}.")
+    return {**options, **flags}
+
+
 def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return shapes by input name from texts such as `images:1x3x640x640`.
 
@@ -130,13 +158,23 @@ BackendOptions = Annotated[
         metavar="KEY=VALUE",
     ),
 ]
+OptionsByBackend = Annotated[
+    Mapping[str, Mapping[str, Any]],
+    Setting(
+        "An option of one backend, such as trt:optimization_level=1; may be repeated.",
+        MORE,
+        flags="--option",
+        read=values_by_backend,
+        metavar="BACKEND:KEY=VALUE",
+    ),
+]
 Shapes = Annotated[
     Mapping[str, tuple[int, ...]],
     Setting("NAME:1x3x640x640: shape of a random input; repeatable.", flags="--shape", read=shapes),
 ]
 Seed = Annotated[int, Setting("Seed of everything that is drawn at random.", MORE, min=0)]
 AllowUnverified = Annotated[
-    bool, Setting("Let TensorRT engines pass that are wrong or not verified; said first.", MORE)
+    bool, Setting("Accept TensorRT engines that are wrong or not verified; the first line says so.", MORE)
 ]
 Trust = Annotated[bool, Setting("Load a plan without a matching manifest. A plan is executable code.", LOADING)]
 HostCode = Annotated[bool, Setting("Let a version-compatible plan run the code it carries.", LOADING)]

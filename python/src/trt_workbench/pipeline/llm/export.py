@@ -305,5 +305,5 @@ def parse_graphs(text: str, known: Sequence[GraphKind]) -> tuple[GraphKind, ...]
     names = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise UsageProblem(f"--graphs takes some of {', '.join(known)}, apart by commas, not {text!r}.")
+        raise UsageProblem(f"--graphs takes some of {', '.join(known)}, separated by commas, not {text!r}.")
     return tuple(kind for kind in known if kind in names)

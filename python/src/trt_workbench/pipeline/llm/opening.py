@@ -44,7 +44,7 @@ class ModelSource:
         opset: of exported graphs.
         threads: processors that a runtime may use; None for all.
         graphs: folder of export-llm to take graphs from; None to export them here.
-        options: further options of the backend; PyTorch takes `device` alone for language models.
+        options: further options by backend; PyTorch takes `device` alone for language models.
         candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
         say: called with what happens next, such as an export.
     """
@@ -55,7 +55,7 @@ class ModelSource:
     threads: int | None
     say: Note
     graphs: Path | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     candidate: Callable[[Path, To], Path] | None = None
 
     def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
@@ -87,7 +87,7 @@ def parse_backends(text: str) -> tuple[BackendChoice, ...]:
         choices.append(BackendChoice(name, precision or "fp32"))
         check_precision(choices[-1], candidates=True)
     if not choices or len(set(choices)) < len(choices):
-        raise UsageProblem(f"--backends takes different backends apart by commas, such as torch,ort-cpu, not {text!r}.")
+        raise UsageProblem(f"--backends takes different backends with commas, such as torch,ort-cpu, not {text!r}.")
     return tuple(choices)
 
 
@@ -168,7 +168,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     with ExitStack() as opened:
         prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, shapes, extra)))
         # profiles of the options or their settings file are for prompts: a step has one shape
-        fixed = replace(source, options={**source.options, "profiles": []})
+        fixed = replace(source, options={choice.name: {**source.options.get(choice.name, {}), "profiles": []}})
         steps = opened.enter_context(backend.load(single.path, _options(choice, fixed, extra=extra)))
         assert isinstance(prompts, StateSession)
         assert isinstance(steps, StateSession)
@@ -176,12 +176,18 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     return TwoSessionSlots(prompts, steps, graph)
 
 
+def check_llm_options(backend: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageProblem for an option that PyTorch takes of other models alone."""
+    if isinstance(get_backend(backend), TorchBackend) and (unknown := options.keys() - {"device"}):
+        raise UsageProblem(f"{backend} has no option {min(unknown)!r} for language models, other than device.")
+
+
 def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -> TorchLlm:
-    if unknown := source.options.keys() - {"device"}:
-        raise UsageProblem(f"{choice.name} has no option {min(unknown)!r} for language models, other than device.")
+    options = source.options.get(choice.name, {})
+    check_llm_options(choice.name, options)
     return load_torch_llm(
         source.directory,
-        device=str(source.options.get("device", source.device)),
+        device=str(options.get("device", source.device)),
         precision=choice.precision,
         compiled=compiled,
         threads=source.threads,
@@ -211,7 +217,7 @@ def _options(
     return SessionOptions(
         threads=source.threads,
         precision="fp32" if _takes_candidates(choice.name) else choice.precision,
-        extra={**(extra or {}), **source.options},
+        extra={**(extra or {}), **source.options.get(choice.name, {})},
         shapes=shapes,
         note=source.say,
     )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,14 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.fork_server import ForkServer
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.scene_render import MIN_VISIBLE, render
-from trt_workbench.evaluate.scenes import CATEGORY_IDS, CLASSES, HELD_OUT_SEED, scene, write_dataset
+from trt_workbench.evaluate.embedded.scene_render import MIN_VISIBLE, render
+from trt_workbench.evaluate.embedded.scenes import CATEGORY_IDS, CLASSES, HELD_OUT_SEED, scene, write_dataset
+from trt_workbench.system.embedded import embedded_model
 
-MODEL = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
+MODEL = embedded_model()
 IMAGES = 40
 
 
@@ -77,7 +77,7 @@ def test_masks_do_not_overlap() -> None:
 
 
 def test_an_object_that_is_mostly_hidden_is_dropped() -> None:
-    from trt_workbench.evaluate import scene_render
+    from trt_workbench.evaluate.embedded import scene_render
 
     drawn = sum(
         item.label >= 0 for index in range(40) for item in scene_render._items(np.random.default_rng(index), 300, 300)
@@ -122,7 +122,7 @@ def test_written_once_and_not_over_something_else(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from trt_workbench.evaluate.scenes import write_dataset
+from trt_workbench.evaluate.embedded.scenes import write_dataset
 steps = iter(range(int(sys.argv[2])))
 def trap(event, arguments):
     if event in ("os.mkdir", "os.rename", "os.rmdir") and next(steps, None) is None:
@@ -132,11 +132,11 @@ write_dataset(Path(sys.argv[1]), "val", 2, 5)
 """
 
 
-def test_a_call_that_was_killed_is_made_good(tmp_path: Path) -> None:
+def test_a_call_that_was_killed_is_made_good(fork_server: ForkServer, tmp_path: Path) -> None:
     whole = write_dataset(tmp_path / "whole", "val", 2, 5).read_bytes()
     for steps in range(20):
         root = tmp_path / str(steps)
-        done = subprocess.run([sys.executable, "-c", KILLED, root, str(steps)], check=False, timeout=60)
+        done = fork_server.run(KILLED, root, steps)
         assert write_dataset(root, "val", 2, 5).read_bytes() == whole
         assert sorted(path.name for path in (root / "val").iterdir()) == ["000000.jpg", "000001.jpg"]
         assert sorted(path.name for path in root.iterdir()) == [".val.lock", "annotations", "val"]

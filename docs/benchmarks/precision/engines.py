@@ -1,0 +1,250 @@
+"""INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
+
+    python docs/benchmarks/precision/engines.py run --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py report --output DIR
+
+Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and int8 by TensorRT's own calibration
+(TensorRT 8 and 10); both may use fp16 beside int8. ResNet-50 and ViT-B/16 have random weights (bench-h200/models.py,
+needs torch and timm) and are calibrated with noise: speed alone. YOLOX-Nano is calibrated on every other image of COCO
+and scored on the images between, the embedded detector on scenes of another seed. Engines are built `--jobs` at a time,
+through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+HERE = Path(__file__).resolve().parent
+CLASSIFIERS = ("resnet50-b1", "vit_b_16-b1")
+MODELS = ("yolox-nano", "shapes-yolov10", *CLASSIFIERS)
+PRECISIONS = ("fp32", "fp16", "int8-qdq", "int8-calibrated")
+_LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN")]
+# With its defaults TensorRT 8.6 builds a detector in fp16 for many minutes.
+_QUICK = ["--optimization-level", "1", "--tactic-source=-JIT_CONVOLUTIONS"]
+_NOISE, _NOISE_SAMPLES, _CALIBRATION_SEED = (3, 224, 224), 32, 17
+_LONG = 6000
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model with the words of its commands.
+
+    Attributes:
+        name: one of MODELS.
+        model: ONNX file in float32.
+        calibration: folder or file of calibration data.
+        data: words of eval-coco; empty where the weights are random.
+    """
+
+    name: str
+    model: Path
+    calibration: Path
+    data: tuple[str, ...] = ()
+
+
+class Work:
+    """Runs commands and keeps a record of each."""
+
+    def __init__(self, work: Path, output: Path) -> None:
+        """Make both folders; read the records that are there."""
+        self.work, self.records = work, output / "engines.jsonl"
+        for folder in (work / "plans", work / "logs", output):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.done = {(one["step"], one["engine"]): one for one in read(self.records) if one["exit_code"] in (0, 1)}
+
+    def step(self, step: str, engine: str, words: Sequence[str | Path]) -> dict[str, Any]:
+        """Run `trtw WORDS --json` unless its record is there; return the record with the command's JSON document."""
+        if found := self.done.get((step, engine)):
+            return found
+        line = [str(Path(sys.executable).with_name("trtw")), *map(str, words), "--json"]
+        began = time.monotonic()
+        ended = subprocess.run(line, capture_output=True, text=True, check=False)
+        wall_s = time.monotonic() - began
+        (self.work / "logs" / f"{step}-{engine}.log").write_text(ended.stderr, encoding="utf-8")
+        document = json.loads(ended.stdout) if ended.returncode in (0, 1) and ended.stdout.strip() else None
+        record = {"step": step, "engine": engine, "command": " ".join(map(str, words)), "wall_s": round(wall_s, 2)}
+        record |= {"exit_code": ended.returncode, "document": kept(document) if document else None}
+        if ended.returncode:
+            record["error"] = ended.stderr.strip()[-1500:]
+        with self.records.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        self.done[step, engine] = record
+        sys.stdout.write(f"{step} {engine}: exit code {ended.returncode}, {wall_s:.1f} s\n")
+        sys.stdout.flush()
+        return record
+
+
+def kept(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a command's document without its long tables."""
+    flat = {**document, **document.pop("manifest", {})}
+    return {key: value for key, value in flat.items() if len(json.dumps(value)) < _LONG}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the records of a file; empty where there is none."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def subjects(options: argparse.Namespace) -> list[Subject]:
+    """Return the models that are there, with their data; makes what is missing."""
+    from measure import split  # type: ignore[import-not-found]
+
+    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+    from trt_workbench.evaluate.embedded.scenes import write_dataset
+    from trt_workbench.system.embedded import embedded_model
+
+    names, work, found = options.only or MODELS, options.work, []
+    if "yolox-nano" in names and options.yolox:
+        folder = work / "coco"
+        if not (folder / "unseen.json").is_file():
+            folder.mkdir(parents=True)
+            split(options.coco / "val2017", next(options.coco.glob("annotations/*.json")), folder)
+        data = ("--images", str(options.coco / "val2017"), "--annotations", str(folder / "unseen.json"))
+        found.append(Subject("yolox-nano", options.yolox, folder / "seen", data))
+    if "shapes-yolov10" in names:
+        if not (work / "scenes" / "calibration").is_dir():
+            write_dataset(work / "scenes", "calibration", 128, _CALIBRATION_SEED)
+        place = make_embedded_dataset()
+        data = ("--images", str(place.images), "--annotations", str(place.annotations))
+        found.append(Subject("shapes-yolov10", embedded_model(), work / "scenes" / "calibration", data))
+    wanted = [name for name in CLASSIFIERS if name in names]
+    if missing := [name for name in wanted if not (work / f"{name}.onnx").is_file()]:
+        exporter = HERE.parent / "bench-h200" / "models.py"
+        subprocess.run([sys.executable, str(exporter), str(work), *missing], check=True)
+    return [*found, *(Subject(name, work / f"{name}.onnx", noise(work)) for name in wanted)]
+
+
+def noise(work: Path) -> Path:
+    """Return a file of normal noise, of the shape of a classifier's images."""
+    import numpy as np
+
+    path = work / "noise.npy"
+    if not path.is_file():
+        np.save(path, np.random.default_rng(0).standard_normal((_NOISE_SAMPLES, *_NOISE), np.float32))
+    return path
+
+
+def build_quantized(work: Work, subject: Subject) -> None:
+    """Write the model with Q/DQ nodes and build its engine."""
+    made = work.work / f"{subject.name}.int8.onnx"
+    # of a classifier the numbers are noise and no image, and the label says so
+    data = "random" if subject.name in CLASSIFIERS else str(subject.calibration)
+    samples = _NOISE_SAMPLES if subject.name in CLASSIFIERS else 128
+    words = ["quantize", subject.model, "--to", "int8", "--calibration", data, "--samples", str(samples), "-o", made]
+    work.step("quantize", subject.name, words)
+    build(work, subject, "int8-qdq", made)
+
+
+def build(work: Work, subject: Subject, precision: str, model: Path) -> None:
+    """Build one engine."""
+    words = ["build-engine", model, "-o", work.work / "plans" / f"{subject.name}.{precision}.plan"]
+    words += ["--precision", "fp16+int8" if precision.startswith("int8") else precision, *_LIBRARIES]
+    words += _QUICK if subject.data else []
+    if subject.name == "shapes-yolov10":
+        words += ["--max-batch", "1"]
+    if precision == "int8-calibrated":
+        words += ["--calibration", subject.calibration]
+    work.step("build", f"{subject.name}.{precision}", words)
+
+
+def measure(work: Work, subject: Subject, seconds: float) -> None:
+    """Time every engine that was built, score it, and ask why int8 is as fast as it is."""
+    plans = {one: work.work / "plans" / f"{subject.name}.{one}.plan" for one in PRECISIONS}
+    for precision, plan in plans.items():
+        if not plan.is_file():
+            continue
+        engine, output = f"{subject.name}.{precision}", work.work / "runs"
+        words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
+        work.step("time", engine, [*words, "--output", output / f"time-{engine}"])
+        if subject.data:
+            words = ["eval-coco", "--model", plan, *subject.data, "--no-report", "--allow-unverified"]
+            work.step("score", engine, [*words, "--output", output / f"score-{engine}"])
+    if plans["int8-qdq"].is_file() and plans["fp16"].is_file():
+        words = [
+            "profile",
+            plans["int8-qdq"],
+            "--against",
+            plans["fp16"],
+            "--output",
+            work.work / "runs" / subject.name,
+        ]
+        work.step("why", subject.name, words)
+
+
+def report(output: Path) -> str:
+    """Return the table in Markdown."""
+    found = {(one["step"], one["engine"]): one for one in read(output / "engines.jsonl")}
+    lines = ["| model | engine | compute, ms | of fp16's | MB | AP | built in |"]
+    lines.append("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    for name in MODELS:
+        base = _compute(found.get(("time", f"{name}.fp16")))
+        for precision in PRECISIONS:
+            engine = f"{name}.{precision}"
+            built, timed, scored = (found.get((step, engine)) for step in ("build", "time", "score"))
+            if not built:
+                continue
+            ms, ap = _compute(timed), _document(scored).get("AP")
+            lines.append(
+                f"| {name} | {precision} | {_text(ms, '.4f')} | {_text(ms and base and ms / base, '.2f')} | "
+                f"{_text(_size(built), '.1f')} | {_text(ap, '.4f')} | {built['wall_s']:.0f} s |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _document(record: dict[str, Any] | None) -> dict[str, Any]:
+    return (record or {}).get("document") or {}
+
+
+def _compute(record: dict[str, Any] | None) -> float | None:
+    measured = _document(record).get("benchmark")
+    return measured["compute_ms"]["p50"] if measured else None
+
+
+def _size(record: dict[str, Any]) -> float | None:
+    engine = _document(record).get("engine")
+    return engine["size_bytes"] / 1e6 if engine else None
+
+
+def _text(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def main() -> None:
+    """Run the steps that have no record, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("run", "report"))
+    parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
+    parser.add_argument("--work", type=Path, help="folder of models and plans")
+    parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
+    parser.add_argument("--coco", type=Path, help="folder with val2017/ and annotations/")
+    parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
+    parser.add_argument("--only", nargs="*", choices=MODELS)
+    options = parser.parse_args()
+    if options.verb == "run":
+        work = Work(options.work, options.output)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            made = subjects(options)
+            others = [precision for precision in PRECISIONS if precision != "int8-qdq"]
+            begun = [pool.submit(build_quantized, work, one) for one in made]
+            begun += [pool.submit(build, work, one, precision, one.model) for precision in others for one in made]
+            for future in begun:
+                future.result()
+        for one in made:
+            measure(work, one, options.seconds)
+    sys.stdout.write(report(options.output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Streams in real time: each delivers a chunk a hop, and those that are due are joined into batches."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from trt_workbench.evaluate.stream_gates import judged_as
+from trt_workbench.evaluate.stream_joined import Pieces, joined
+from trt_workbench.evaluate.stream_opening import OpenedStream
+from trt_workbench.pipeline.streaming.gates import Gates
+from trt_workbench.pipeline.streaming.pool import StreamPool
+from trt_workbench.runs.statistics import percentile, summarize
+from trt_workbench.runs.stream_paced import Level, Paced
+
+# A level that is so many hops behind never catches up.
+_HOPS_BEHIND = 4
+_FEWEST_ROUNDS = 3
+# Sleeping ends late by about a tenth of a millisecond: the rest is waited for in a loop.
+_AWAKE_S = 0.0005
+
+
+class Clock:
+    """Real time, in seconds."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.perf_counter()
+
+    def wait(self, until: float) -> None:
+        """Return at a time, at once if it has passed."""
+        if (left := until - self.now()) > _AWAKE_S:
+            time.sleep(left - _AWAKE_S)
+        while self.now() < until:
+            pass
+
+
+def rounds(seconds: float, hop_s: float) -> int:
+    """Return how many chunks each stream of a level has."""
+    return max(_FEWEST_ROUNDS, math.ceil(seconds / hop_s))
+
+
+def run_paced(
+    opened: OpenedStream, precision: str, signal: NDArray[Any], hop_s: float, progress: Callable[[int], None]
+) -> Paced:
+    """Compare streams in batches with each alone, and if they are equal, run every level of the settings.
+
+    Args:
+        opened: the target.
+        precision: of it.
+        signal: of one stream; every stream begins elsewhere in it.
+        hop_s: seconds from one chunk of a stream to the next.
+        progress: called with chunks that were run.
+
+    Raises:
+        UsageProblem: the contract does not fit the target.
+        DeviceFailure: the device failed.
+    """
+    settings, session, contract = opened.settings, opened.joined_session(precision), opened.contract
+    folder, record = opened.contract_path.parent, opened.record(session)
+    kind = judged_as(record.get("precision_ran"), precision)
+    limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
+    pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
+    with StreamPool(session, contract, folder=folder, capacity=most, size=settings.chunk, timing=True) as pool:
+        check = joined(pool, session, pieces, min(most, pool.buckets[-1]), limit, folder, lambda: progress(0))
+        levels = []
+        if check.passed:
+            pool.warm_up()
+            levels = [pace(pool, pieces, count, hop_s, settings.seconds, progress) for count in settings.streams]
+        fits = [level.within_hop for level in levels]
+        within = levels[: fits.index(False) if False in fits else len(fits)]
+        return Paced(
+            precision=precision,
+            judged_as=kind,
+            provenance={key: value for key, value in record.items() if key != "precision_ran"},
+            on_device=pool.on_device,
+            cuda_graphs=pool.graph_status(),
+            hop_ms=hop_s * 1e3,
+            seconds=settings.seconds,
+            buckets=list(pool.buckets),
+            memory_bytes=pool.memory_bytes(),
+            check=check,
+            levels=levels,
+            most_streams=within[-1].streams if within else None,
+        )
+
+
+def pace(
+    pool: StreamPool,
+    pieces: Pieces,
+    count: int,
+    hop_s: float,
+    seconds: float,
+    progress: Callable[[int], None],
+    clock: Clock | None = None,
+) -> Level:
+    """Run `count` streams in real time, their starts spread over a hop.
+
+    Args:
+        pool: with room for them.
+        pieces: what they hear.
+        count: of streams.
+        hop_s: seconds from one chunk of a stream to the next.
+        seconds: of real time, and at least three hops.
+        progress: called with the chunks of every batch.
+        clock: the time; real by default.
+    """
+    time_of = clock or Clock()
+    streams = [pool.open() for _ in range(count)]
+    total, most = count * rounds(seconds, hop_s), pool.buckets[-1]
+    latency: list[float] = []
+    parts: dict[str, list[float]] = {}
+    rows: list[int] = []
+    busy, complete, done = 0.0, True, 0
+    begin = time_of.now()
+
+    def due(chunk: int) -> float:
+        return begin + (chunk // count + chunk % count / count) * hop_s
+
+    while done < total:
+        time_of.wait(due(done))
+        started = time_of.now()
+        if started - due(done) > _HOPS_BEHIND * hop_s:
+            complete = False
+            break
+        last = min(total, done + min(count, most))  # no stream twice in a batch
+        ready = next((chunk for chunk in range(done + 1, last) if due(chunk) > started), last)
+        some = [streams[chunk % count] for chunk in range(done, ready)]
+        pool.push(some, [pieces(chunk % count, chunk // count) for chunk in range(done, ready)])
+        ended = time_of.now()
+        rows.append(len(some))
+        busy += ended - started
+        for chunk in range(done, ready):
+            latency.append((ended - due(chunk)) * 1e3)
+            for part, value in _parts((started - due(chunk)) * 1e3, pool.timing()).items():
+                parts.setdefault(part, []).append(value)
+        done = ready
+        progress(len(some))
+    wall = time_of.now() - begin
+    for stream in streams:
+        stream.close()
+    summary = summarize(latency)
+    return Level(
+        streams=count,
+        chunks=done,
+        complete=complete,
+        latency_ms=summary,
+        latency_p99_9_ms=percentile(sorted(latency), 99.9),
+        within_hop=complete and summary["p99"] <= hop_s * 1e3,
+        real_time_factor=busy / (done * hop_s),
+        busy=busy / wall,
+        rows_mean=done / len(rows),
+        rows_max=max(rows),
+        parts_ms={part: summarize(values) for part, values in parts.items()},
+    )
+
+
+def _parts(wait_ms: float, pushed: Mapping[str, float]) -> dict[str, float]:
+    return {"wait": max(wait_ms, 0.0), **{part: max(value, 0.0) for part, value in pushed.items()}}

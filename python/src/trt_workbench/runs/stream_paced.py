@@ -1,0 +1,94 @@
+"""What `eval-stream --streams` finds: streams joined into batches beside each alone, and paced in real time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from trt_workbench.engine.documents import Strict
+from trt_workbench.runs.statistics import Summary
+
+
+class JoinedCheck(Strict):
+    """Streams of different age in batches, beside each of them alone with its state passed on by the host.
+
+    Attributes:
+        streams: most that were open at once.
+        chunks: that were compared.
+        rows: numbers of streams of a batch that occurred.
+        bit_equal: whether no bit of any output or state differs.
+        rel_l2_max: largest relative L2 of an output or state after a chunk; None where something is not finite.
+        limit: up to which it passes; whole numbers have to be equal.
+        tensor: with the largest.
+        text: what was found, in words.
+    """
+
+    passed: bool
+    streams: PositiveInt
+    chunks: PositiveInt
+    rows: list[PositiveInt]
+    bit_equal: bool
+    rel_l2_max: NonNegativeFloat | None
+    limit: PositiveFloat
+    tensor: str | None
+    text: str
+
+
+class Level(Strict):
+    """So many streams in real time.
+
+    Attributes:
+        chunks: that were run.
+        complete: whether all were that should have been; a level that falls far behind is stopped.
+        latency_ms: from the moment at which a chunk is due to its outputs on the host.
+        latency_p99_9_ms: the same, its 99.9th percentile.
+        within_hop: whether it is complete and p99 is at most a hop.
+        real_time_factor: time that the pool was at work, in relation to the streams' audio: streams x time.
+        busy: share of the time in which the pool was at work.
+        rows_mean: streams of a batch.
+        rows_max: the most.
+        parts_ms: of every chunk's latency: `wait` (until the pool is free), then those of the pool's push.
+    """
+
+    streams: PositiveInt
+    chunks: PositiveInt
+    complete: bool
+    latency_ms: Summary
+    latency_p99_9_ms: NonNegativeFloat
+    within_hop: bool
+    real_time_factor: NonNegativeFloat
+    busy: NonNegativeFloat
+    rows_mean: PositiveFloat
+    rows_max: PositiveInt
+    parts_ms: dict[str, Summary]
+
+
+class Paced(Strict):
+    """Streams in real time in one precision.
+
+    Attributes:
+        precision: that was asked for.
+        judged_as: whose limit holds, read from what ran.
+        on_device: whether states stay on the device.
+        cuda_graphs: whether the pool uses them, such as "on: 4 graphs captured"; empty on the host.
+        hop_ms: how often each stream has a chunk.
+        seconds: of real time that a level should take.
+        buckets: numbers of rows that the model is run with.
+        memory_bytes: what the states take by purpose; `per_stream` is one stream's.
+        check: its verdict; no level is run where it failed.
+        most_streams: the largest level that stays within a hop, as all smaller ones do; None where none does.
+    """
+
+    precision: str
+    judged_as: str
+    provenance: dict[str, Any] = {}
+    on_device: bool
+    cuda_graphs: str = ""
+    hop_ms: PositiveFloat
+    seconds: PositiveFloat
+    buckets: Annotated[list[PositiveInt], Field(min_length=1)]
+    memory_bytes: dict[str, NonNegativeInt]
+    check: JoinedCheck
+    levels: list[Level] = []
+    most_streams: PositiveInt | None = None
