@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
-from trt_workbench.evaluate.scenes import write_dataset
+from trt_workbench.evaluate.embedded.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, CalibrationEvidence, Evidence, InputStatistics
 from trt_workbench.system.embedded import embedded_model
 

@@ -12,7 +12,7 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.report.coco_artefacts import read_predictions
 from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_picture, side_by_side
 from trt_workbench.report.decide_chart import legend, scatter
-from trt_workbench.report.page import image_url, render
+from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.search import draw_curve
 from trt_workbench.report.sensitivity import draw_groups
@@ -85,14 +85,13 @@ def write_page(directory: Path, decision: Decision, environment: Environment, pa
     return page
 
 
-def _search_pictures(directory: Path, found: SearchDocument) -> dict[str, str]:
+def _search_pictures(directory: Path, found: SearchDocument) -> dict[str, Path]:
     """Draw what a search found: score against share in the format, and which groups make the noise."""
     folder = plots_folder(directory)
-    pictures = {
-        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "search-curve.png"),
-        "groups": draw_groups(found.sensitivity, folder / "search-groups.png"),
+    return {
+        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "search-curve.svg"),
+        "groups": draw_groups(found.sensitivity, folder / "search-groups.svg"),
     }
-    return {name: image_url(path) for name, path in pictures.items()}
 
 
 def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:

@@ -8,14 +8,8 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.onnx_text import write_onnx
 
-from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.run import DecideRun
-from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.subject import subject_of
-from trt_workbench.decide.tried import Tried
-from trt_workbench.evaluate.scenes import scene
+from trt_workbench.evaluate.embedded.scenes import scene
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 
@@ -107,26 +101,3 @@ def test_the_sums_are_those_of_all_values(photographs: list[Image]) -> None:
     last = input_statistics({"x": image.transpose(1, 2, 0)} for image in photographs)["x"]
     np.testing.assert_allclose(last.mean, found.mean)
     assert not input_statistics([{"x": np.ones((4, 7), np.float32), "ids": np.ones(3, np.int64)}])["x"].image
-
-
-@pytest.mark.parametrize(("factor", "state"), [(1.0, None), (1 / 2.4, None), (1 / 255, "failed")])
-def test_a_decision_refuses_or_warns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, state: str | None
-) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
-    weights = {"w": np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)}
-    model = write_onnx(tmp_path / "m.onnx", "g (float[n,3,8,8] x) => (float[n,4,6,6] y) { y = Conv(x, w) }", weights)
-    for seed, (name, by) in enumerate((("scored", 1.0), ("calibration", factor))):
-        values = np.random.default_rng(seed).uniform(0, 255, (12, 3, 8, 8)) * by
-        np.save(tmp_path / f"{name}.npy", values.astype(np.float32))
-    asked = DecideSettings(data=tmp_path / "scored.npy", search=False)
-    calibration = CalibrationSettings(str(tmp_path / "calibration.npy"))
-    run = DecideRun(
-        subject_of(model, asked, calibration, lambda _: None), asked, tmp_path, lambda *_: None, lambda _: None
-    )
-    run._unavailable = {}
-    row = Tried("int8", "ort-cpu")
-    run._make([row])
-    assert row.state == state
-    assert ("normalised in different ways" in (row.reason or "")) == (state == "failed")
-    assert ("may have been normalised" in " ".join(run.notes)) == (factor == 1 / 2.4)
