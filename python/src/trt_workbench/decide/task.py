@@ -128,8 +128,9 @@ class Detection:
         listed = read_dataset(self.images, self.annotations, allow_missing=True)
         files = [file for image in listed.images if (file := listed.path(image)).is_file()]
         name = examine_model(model).inputs[0].name
-        for file in files[:: max(1, len(files) // SCORED_SAMPLES)] if prepared else ():
-            yield {name: prepared.read(file)}  # type: ignore[union-attr] - as there are files
+        if prepared is not None:
+            for file in files[:: max(1, len(files) // SCORED_SAMPLES)]:
+                yield {name: prepared.read(file)}
 
     def sizes(self) -> dict[str, Any]:
         """Return the size of the images that a model of any size takes."""
