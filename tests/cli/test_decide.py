@@ -92,6 +92,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         (["--backends", "ort-cpux"], "ort-cpux"),
         (["--budget", "soon"], "90s, 30m or 2h"),
         (["--annotations", tmp_path], "without --data"),
+        (["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"], "annotations do not exist"),
         (["--data", tmp_path], "holds no .npy, .npz or image file"),
         ([tmp_path / "absent.onnx"], "does not exist"),
     ):
