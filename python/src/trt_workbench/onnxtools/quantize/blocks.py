@@ -131,7 +131,7 @@ class _Writer(LowWriter):
 
     def weight(self, group: Group, node: onnx.NodeProto) -> str:
         """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
-        transposed = integer(node, "transB")
+        transposed = bool(integer(node, "transB"))
         values = self.values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():
             raise UsageProblem(
