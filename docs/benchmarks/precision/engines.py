@@ -1,6 +1,7 @@
 """INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
 
-    python docs/benchmarks/precision/engines.py run --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py build --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py report --output DIR
 
 Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and int8 by TensorRT's own calibration
@@ -158,28 +159,23 @@ def build(work: Work, subject: Subject, precision: str, model: Path) -> None:
     work.step("build", f"{subject.name}.{precision}", words)
 
 
-def measure(work: Work, subject: Subject, seconds: float) -> None:
-    """Time every engine that was built, score it, and ask why int8 is as fast as it is."""
-    plans = {one: work.work / "plans" / f"{subject.name}.{one}.plan" for one in PRECISIONS}
-    for precision, plan in plans.items():
-        if not plan.is_file():
-            continue
-        engine, output = f"{subject.name}.{precision}", work.work / "runs"
-        words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
-        work.step("time", engine, [*words, "--output", output / f"time-{engine}"])
-        if subject.data:
-            words = ["eval-coco", "--model", plan, *subject.data, "--no-report", "--allow-unverified"]
-            work.step("score", engine, [*words, "--output", output / f"score-{engine}"])
-    if plans["int8-qdq"].is_file() and plans["fp16"].is_file():
-        words = [
-            "profile",
-            plans["int8-qdq"],
-            "--against",
-            plans["fp16"],
-            "--output",
-            work.work / "runs" / subject.name,
-        ]
-        work.step("why", subject.name, words)
+def measure(work: Work, found: Sequence[Subject], seconds: float) -> None:
+    """Time every engine that was built, then score them, then ask why int8 is as fast as it is."""
+    output = work.work / "runs"
+    plans = {(one.name, kind): work.work / "plans" / f"{one.name}.{kind}.plan" for one in found for kind in PRECISIONS}
+    for (name, kind), plan in plans.items():
+        if plan.is_file():
+            words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
+            work.step("time", f"{name}.{kind}", [*words, "--output", output / f"time-{name}.{kind}"])
+    data = {one.name: one.data for one in found}
+    for (name, kind), plan in plans.items():
+        if plan.is_file() and data[name]:
+            words = ["eval-coco", "--model", plan, *data[name], "--no-report", "--allow-unverified"]
+            work.step("score", f"{name}.{kind}", [*words, "--output", output / f"score-{name}.{kind}"])
+    for one in found:
+        low, half = (plans[one.name, kind] for kind in ("int8-qdq", "fp16"))
+        if low.is_file() and half.is_file():
+            work.step("why", one.name, ["profile", low, "--against", half, "--output", output / f"why-{one.name}"])
 
 
 def report(output: Path) -> str:
@@ -221,9 +217,9 @@ def _text(value: float | None, form: str) -> str:
 
 
 def main() -> None:
-    """Run the steps that have no record, or print the table."""
+    """Run the steps that have no good record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run", "report"))
+    parser.add_argument("verb", choices=("build", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
     parser.add_argument("--work", type=Path, help="folder of models and plans")
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
@@ -232,17 +228,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
     parser.add_argument("--only", nargs="*", choices=MODELS)
     options = parser.parse_args()
-    if options.verb == "run":
-        work = Work(options.work, options.output)
+    if options.verb == "build":
+        work, made = Work(options.work, options.output), subjects(options)
         with ThreadPoolExecutor(options.jobs) as pool:
-            made = subjects(options)
             others = [precision for precision in PRECISIONS if precision != "int8-qdq"]
             begun = [pool.submit(build_quantized, work, one) for one in made]
             begun += [pool.submit(build, work, one, precision, one.model) for precision in others for one in made]
             for future in begun:
                 future.result()
-        for one in made:
-            measure(work, one, options.seconds)
+    elif options.verb == "measure":
+        measure(Work(options.work, options.output), subjects(options), options.seconds)
     sys.stdout.write(report(options.output))
 
 
