@@ -30,9 +30,7 @@ HERE = Path(__file__).resolve().parent
 CLASSIFIERS = ("resnet50-b1", "vit_b_16-b1")
 MODELS = ("yolox-nano", "shapes-yolov10", *CLASSIFIERS)
 PRECISIONS = ("fp32", "fp16", "int8-qdq", "int8-calibrated")
-_LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN")]
-# With its defaults TensorRT 8.6 builds a detector in fp16 for many minutes.
-_QUICK = ["--optimization-level", "1", "--tactic-source=-JIT_CONVOLUTIONS"]
+_LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN", "JIT_CONVOLUTIONS")]
 _NOISE, _NOISE_SAMPLES, _CALIBRATION_SEED = (3, 224, 224), 32, 17
 _LONG = 6000
 
@@ -136,7 +134,7 @@ def noise(work: Path) -> Path:
     return path
 
 
-def build_quantized(work: Work, subject: Subject) -> None:
+def build_quantized(work: Work, subject: Subject, level: int) -> None:
     """Write the model with Q/DQ nodes and build its engine."""
     made = work.work / f"{subject.name}.int8.onnx"
     # of a classifier the numbers are noise and no image, and the label says so
@@ -144,14 +142,14 @@ def build_quantized(work: Work, subject: Subject) -> None:
     samples = _NOISE_SAMPLES if subject.name in CLASSIFIERS else 128
     words = ["quantize", subject.model, "--to", "int8", "--calibration", data, "--samples", str(samples), "-o", made]
     work.step("quantize", subject.name, words)
-    build(work, subject, "int8-qdq", made)
+    build(work, subject, "int8-qdq", made, level)
 
 
-def build(work: Work, subject: Subject, precision: str, model: Path) -> None:
+def build(work: Work, subject: Subject, precision: str, model: Path, level: int) -> None:
     """Build one engine."""
     words = ["build-engine", model, "-o", work.work / "plans" / f"{subject.name}.{precision}.plan"]
     words += ["--precision", "fp16+int8" if precision.startswith("int8") else precision, *_LIBRARIES]
-    words += _QUICK if subject.data else []
+    words += ["--optimization-level", str(level)]
     if subject.name == "shapes-yolov10":
         words += ["--max-batch", "1"]
     if precision == "int8-calibrated":
@@ -225,6 +223,8 @@ def main() -> None:
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
     parser.add_argument("--coco", type=Path, help="folder with val2017/ and annotations/")
     parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    # TensorRT 8.6 builds a detector in fp16 for many minutes at its default, 3, and int8 for minutes at 1
+    parser.add_argument("--level", type=int, default=1, help="optimisation level of the builds")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
     parser.add_argument("--only", nargs="*", choices=MODELS)
     options = parser.parse_args()
@@ -232,8 +232,12 @@ def main() -> None:
         work, made = Work(options.work, options.output), subjects(options)
         with ThreadPoolExecutor(options.jobs) as pool:
             others = [precision for precision in PRECISIONS if precision != "int8-qdq"]
-            begun = [pool.submit(build_quantized, work, one) for one in made]
-            begun += [pool.submit(build, work, one, precision, one.model) for precision in others for one in made]
+            begun = [pool.submit(build_quantized, work, one, options.level) for one in made]
+            begun += [
+                pool.submit(build, work, one, precision, one.model, options.level)
+                for precision in others
+                for one in made
+            ]
             for future in begun:
                 future.result()
     elif options.verb == "measure":
