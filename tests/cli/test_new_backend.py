@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.app import app
+from trt_workbench.evaluate import embedded
 from trt_workbench.runs.records import read_records
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
@@ -24,6 +25,7 @@ def new_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_package
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     outside_package(project["entry-points"], EXAMPLE, name=project["name"])
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 8)
 
 
 def test_bench_and_report(tmp_path: Path) -> None:
