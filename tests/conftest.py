@@ -164,6 +164,12 @@ def outside_backend(outside_package: Callable[..., None]) -> Callable[..., None]
     return add
 
 
+@pytest.fixture
+def llm_output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An output folder that tests of language models share, and in it their exports."""
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
+
+
 LLM_VOCABULARY, LLM_POSITIONS = 300, 64
 _SIZE = {"vocab_size": LLM_VOCABULARY, "bos_token_id": 0, "eos_token_id": 0}
 _LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}

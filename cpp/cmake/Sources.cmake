@@ -7,11 +7,14 @@ set(TRTW_CPU_SOURCES
   src/build/profile.cpp
   src/build/tactic_libraries.cpp
   src/device/copy_pool.cpp
+  src/run/batch_rows.cpp
+  src/run/batch_sizes.cpp
   src/run/block_pool.cpp
   src/run/host_array.cpp
   src/run/profile_choice.cpp
   src/run/slice.cpp
   src/run/slot_pool.cpp
+  src/run/stream_table.cpp
   src/trt/library.cpp
   src/trt/log_buffer.cpp
   src/trt/plan_file.cpp
@@ -31,6 +34,7 @@ set(TRTW_CUDA_SOURCES
 
 # nvcc.
 set(TRTW_KERNEL_SOURCES
+  src/run/row_copy.cu
   src/vision/letterbox.cu
   src/vision/letterbox_gpu.cpp)
 
@@ -67,6 +71,11 @@ set(TRTW_TENSORRT_SOURCES
   src/trt/plugins.cpp
   src/trt/types.cpp)
 
+# Both.
+set(TRTW_STREAM_SOURCES
+  src/run/state_arena.cpp
+  src/run/stream_pool.cpp)
+
 # C++ unit tests, without the suffix.
 set(TRTW_TEST_NAMES
   build/test_build_options
@@ -75,12 +84,15 @@ set(TRTW_TEST_NAMES
   build/test_tactic_libraries
   device/test_copy_pool
   main
+  run/test_batch_rows
+  run/test_batch_sizes
   run/test_block_pool
   run/test_host_array
   run/test_lru
   run/test_profile_choice
   run/test_slice
   run/test_slot_pool
+  run/test_stream_table
   trt/test_library
   trt/test_log_buffer
   trt/test_plan_file

@@ -20,7 +20,7 @@ from model import LEFT_FRAMES, Size, StreamingEncoder
 from safetensors.torch import save_model
 from torch import Tensor, nn
 
-from trt_workbench.evaluate.stream_code import code_audio
+from trt_workbench.evaluate.embedded.stream_code import code_audio
 from trt_workbench.pipeline.streaming.log_mel import log_mel
 
 SYMBOLS_A_SEQUENCE = 128

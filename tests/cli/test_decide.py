@@ -3,24 +3,24 @@
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.conftest import DOUBLES
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
+from tests.unit.report.test_decide import decision, row
+from typer.testing import Result
 
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.cli.app import app
+from trt_workbench.cli.decide import _require_a_lower_one
 from trt_workbench.decide import run as decide_run
-from trt_workbench.evaluate import embedded
+from trt_workbench.errors import CheckFailed
+from trt_workbench.evaluate.embedded import dataset as embedded
 from trt_workbench.runs.records import read_records
-
-
-def trtw(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,6 +63,7 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
         assert row["directory"] == f"scores/{name}/ort-cpu"
         assert (folder / row["directory"] / "predictions.json").is_file()
     assert found["fp32", "ort-cpu"]["score"]["loss"] == 0
+    assert "There was no search for int8-mixed: The calibration data hold 8 samples, 4 in the half" in result.output
     assert "int8" in found["int8-mixed", "ort-cpu"]["computes_in"]
     assert found["int8-mixed", "ort-cpu"]["sha256"] != found["fp32", "ort-cpu"]["sha256"]
     simulated = found["fp8", "ort-cpu"]
@@ -91,6 +92,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         (["--backends", "ort-cpux"], "ort-cpux"),
         (["--budget", "soon"], "90s, 30m or 2h"),
         (["--annotations", tmp_path], "without --data"),
+        (["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"], "annotations do not exist"),
         (["--data", tmp_path], "holds no .npy, .npz or image file"),
         ([tmp_path / "absent.onnx"], "does not exist"),
     ):
@@ -106,6 +108,64 @@ def test_without_a_baseline_there_is_nothing_to_decide(tmp_path: Path) -> None:
     assert result.exit_code == 3, result.output
     assert "fp32 on trt has no score" in result.output
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A classifier with samples to score and others to calibrate on; one input is far larger than all others."""
+    folder = tmp_path_factory.mktemp("classifier")
+    generator = np.random.default_rng(5)
+    weights = {name: generator.standard_normal((16, 16)).astype(np.float32) for name in ("w", "v")}
+    text = "g (float[n,16] x) => (float[n,16] y) { a = MatMul(x, w) r = Relu(a) y = MatMul(r, v) }"
+    paths = []
+    for name in ("scored.npy", "calibration.npy"):
+        samples = generator.standard_normal((64, 16)).astype(np.float32)
+        samples[:, 0] *= 100
+        np.save(folder / name, samples)
+        paths.append(folder / name)
+    return write_onnx(folder / "m.onnx", text, weights), paths[0], paths[1]
+
+
+@pytest.mark.parametrize(
+    ("precision", "loss", "more", "code"),
+    [
+        ("int8", 0.0, [], 1),
+        ("fp8", 0.9, ["--accept-simulated"], 0),
+    ],
+)
+def test_top1_agreement_is_gated_by_one_command(
+    classifier: tuple[Path, Path, Path], tmp_path: Path, precision: str, loss: float, more: list[str], code: int
+) -> None:
+    """The command of docs/guides/decide.md, without a latency."""
+    model, scored, calibration = classifier
+    result = trtw(
+        "decide", model, "--data", scored, "--calibration", calibration, "--score", "top1", "--precisions",
+        f"fp32,{precision}", "--max-loss", loss, "--backends", "ort-cpu", "--repetitions", 0, *more, "--output",
+        tmp_path / "run",
+    )  # fmt: skip
+    assert result.exit_code == code, result.output
+    assert ("keeps top-1 agreement within 0 of fp32" in result.output) == (code == 1 and loss == 0)
+    row = rows(tmp_path / "run")[precision, "ort-cpu"]
+    assert row["state"] == "scored"
+    assert row["speed"] is None
+    assert 0 < row["score"]["loss"] < 0.9
+    assert not (tmp_path / "run" / "records.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("loss", "simulated", "accepted", "kept"),
+    [(0.0, False, False, True), (0.1, False, True, False), (0.0, True, False, False), (0.0, True, True, True)],
+)
+def test_what_is_imitated_counts_where_it_is_accepted(
+    loss: float,
+    simulated: bool,
+    accepted: bool,
+    kept: bool,
+) -> None:
+    lower = row("fp8", loss, None, meets=loss <= 0.005, simulated=simulated)
+    made = decision(row("fp32", 0.0, 1.0, meets=True), lower)
+    with nullcontext() if kept else pytest.raises(CheckFailed):
+        _require_a_lower_one(made, accept_simulated=accepted)
 
 
 def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.in_app import trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 
 
 def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["eval-stream", *map(str, words)], catch_exceptions=False)
+    return trtw("eval-stream", *words)
 
 
 @pytest.fixture
@@ -53,12 +53,29 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
         assert text in page
 
 
+def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
+    result = invoke(*model, *words, "--output", run)
+    assert result.exit_code == 0, result.output
+    assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in result.stdout
+    assert "A chunk every 20 ms and stream" in result.stdout
+    assert "on the host" in result.stdout
+    (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
+    assert [level["streams"] for level in paced["levels"]] == [1, 3]
+    assert paced["check"]["passed"]
+    assert (run / "plots" / "streams-fp32.svg").is_file()
+    page = (run / "report.html").read_text()
+    for text in ("Streams in real time: fp32", "real-time factor", "within a hop at p99", "state p50, ms"):
+        assert text in page
+
+
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
     assert invoke(*model, *words).exit_code == 0
     assert not (run / "report.html").exists()
-    again = CliRunner().invoke(app, ["report", str(run), "--output", str(tmp_path / "all")])
+    again = trtw("report", run, "--output", tmp_path / "all")
     assert again.exit_code == 0, again.output
     assert "attention" in (run / "report.html").read_text()
     assert "eval-stream" in (tmp_path / "all" / "overview.html").read_text()
@@ -115,6 +132,8 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
+        (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
+        (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),
         (["--contract", "nowhere.json"], ["nowhere.json"]),
     ],

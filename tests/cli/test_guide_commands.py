@@ -10,7 +10,7 @@ from tests.guides import COMMANDS, NEEDS, PAGES, ROOT, Shown, of_block, shown
 from typer.testing import CliRunner
 
 from trt_workbench.cli.app import app
-from trt_workbench.evaluate.embedded import embedded_model
+from trt_workbench.system.embedded import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.
@@ -28,6 +28,10 @@ RUN_BY = {
         "decide",
         "decide model.onnx --data images/ --annotations instances.json --calibration other-images/",
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR",
+    ],
+    "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
+        "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
+        "--max-loss 0.01 --repetitions 0"
     ],
     "cli/test_eval_coco.py::test_a_whole_run": [
         "eval-coco m.onnx --images DIR --annotations FILE",
@@ -119,11 +123,21 @@ RUN_BY = {
     "unit/decide/test_array_scores.py::test_a_language_model_has_a_perplexity": [
         "decide tmp/lm/logits.onnx --data text.txt --calibration other.txt --tokenizer models/tiny-lm"
     ],
+    "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
+        "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
+        "--max-loss 0.01 --repetitions 0"
+    ],
+    "unit/decide/test_mixed.py::test_the_search_makes_it_once_and_says_on_which_data": [
+        "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
+    ],
     "unit/decide/test_data.py::test_a_text_becomes_windows_of_tokens": [
         "quantize logits.onnx --to int8 --calibration text.txt --tokenizer FOLDER"
     ],
     "unit/decide/test_existing.py::test_evaluations_and_a_bench_make_a_decision": [
         "report RUN RUN RUN --output FOLDER --max-loss 0.005"
+    ],
+    "unit/decide/test_subject.py::test_a_detector_is_searched_on_calibration_images_that_have_annotations": [
+        "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
     ],
     "unit/onnxtools/quantize/test_blocks.py::test_nvfp4_in_the_form_that_tensorrt_reads": [
         "quantize model.onnx --to nvfp4",

@@ -13,15 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
-
-
-def trtw(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
+from tests.in_app import trtw
 
 
 def refused(*words: object, text: str = "", code: int = 2) -> str:
@@ -285,6 +277,9 @@ def test_settings_that_cannot_be(command: str, text: str, tmp_path: Path) -> Non
         ["eval-llm", "--prompt", "9" * 5000],
         ["eval-stream", "--chunks", "9" * 10],
         ["eval-stream", "--chunk", "99999999"],
+        ["eval-stream", "--streams", "1,99999999"],
+        ["eval-stream", "--streams", "1", "--hop-ms", "nan"],
+        ["eval-stream", "--streams", "1", "--seconds", "-1"],
         ["infer-engine", "m.onnx", "--option", "a=" + "[" * 100_000],
     ],
     ids=str,

@@ -79,3 +79,26 @@ def test_outputs_are_those_of_the_reference_at_every_batch_and_precision(tmp_pat
         assert one.p50_interval_ms is not None
         assert one.latency_ms is not None
         assert one.p50_interval_ms[0] <= one.latency_ms["p50"] * 1.05
+
+
+def test_chunks_of_streams_are_measured_beside_ort_cuda(tmp_path: Path) -> None:
+    """One engine for four streams: states on the device, its closed loop compared with that on the processor."""
+    if not (found := availability("ort-cuda")).ok:
+        pytest.skip(f"{found.reason} {found.fix}")
+    config = tmp_path / "bench.yaml"
+    config.write_text(
+        "repetitions: 3\nmeasure: {warmup_ms: 50, duration_s: 0.2}\n"
+        "models: {encoder: {embedded: streaming-encoder}}\n"
+        "runtimes: [{backend: trt}, {backend: ort-cuda}]\n"
+        "scenarios: {chunks: {kind: stream, batch: 4}}\n"
+    )
+    run = tmp_path / "run"
+    result = CliRunner().invoke(app, ["bench", str(config), "--output", str(run), "--json"])
+    records = read_records(run / "records.jsonl")
+    seen = json.dumps([[one.runtime, one.status, one.error, one.outputs, one.split_ms] for one in records], indent=1)
+    assert result.exit_code == 0, f"{result.output}\n{seen}"
+    assert {one.status for one in records} == {"ok"}, seen
+    assert {one.outputs["state"] for one in records if one.outputs} == {"matched"}, seen
+    parts = {one.runtime: set(one.split_ms or {}) for one in records}
+    assert parts["trt"] == {"host_to_device_ms", "compute_ms", "device_to_host_ms", "host_ms"}, seen
+    assert parts["ort-cuda"] == {"inference_ms", "state_ms", "host_ms"}, seen

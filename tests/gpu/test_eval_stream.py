@@ -1,23 +1,33 @@
 """`eval-stream` on a GPU: the embedded encoder passes, and state on the device equals state through the host."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import psutil
 import pytest
+from numpy.typing import NDArray
 
+from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import availability
+from trt_workbench.engine import native
+from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream import StreamEvaluation
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import MODES, StreamSettings
+from trt_workbench.pipeline.streaming.contract import Contract
+from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.stream import StreamMetrics
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 
 
-def evaluated(folder: Path, backend: str, *precisions: str, faults: bool = False) -> StreamMetrics:
+def evaluated(folder: Path, backend: str, *precisions: str, **more: Any) -> StreamMetrics:
     found = availability(backend)
     if not found.ok:
         pytest.skip(f"{found.reason} {found.fix}")
-    asked = StreamSettings(backend=backend, precision=precisions, mode=MODES, chunks=120, faults=faults)
+    asked = StreamSettings(backend=backend, precision=precisions, **{"mode": MODES, "chunks": 120, **more})
     with OpenedStream(asked, lambda _: None) as opened:
         return StreamEvaluation(opened).run(folder, lambda *_: None)
 
@@ -36,3 +46,141 @@ def test_every_planted_fault_is_caught_on_tensorrt(tmp_path: Path) -> None:
     assert found.faults is not None
     assert found.faults.missed == []
     assert len([one for one in found.faults.planted if one.caught_by]) == 9
+
+
+def test_streams_on_the_device_equal_each_alone_and_keep_up(tmp_path: Path) -> None:
+    """Batches of streams of different age, states gathered and scattered on the device, in fp32 and fp16."""
+    found = evaluated(tmp_path, "trt", "fp32", "fp16", mode=("closed-loop",), chunks=20, streams=(1, 16), seconds=1.0)
+    assert found.failures == []
+    for paced in found.streams:
+        seen = paced.model_dump_json(indent=1)
+        assert paced.on_device
+        assert paced.buckets == [1, 2, 4, 8]
+        assert paced.check.passed, seen
+        assert paced.check.rows == [1, 2, 4, 8]
+        assert paced.check.bit_equal or (paced.check.rel_l2_max or 1) <= paced.check.limit, seen
+        assert paced.cuda_graphs.startswith("on"), seen
+        assert [level.streams for level in paced.levels] == [1, 16]
+        assert all(level.complete and level.within_hop for level in paced.levels), seen
+        assert paced.most_streams == 16
+        assert paced.memory_bytes["per_stream"] >= 4 * (3 * 70 * 64 + 3 * 64 * 8) + 4
+        assert paced.memory_bytes["arena"] >= 16 * paced.memory_bytes["per_stream"]
+        for level in paced.levels:
+            assert level.parts_ms.keys() == {"wait", "host_to_device", "compute", "device_to_host", "host"}
+            assert 0 < level.parts_ms["compute"]["p50"] < level.latency_ms["max"], seen
+
+
+def test_streams_of_a_runtime_without_a_pool_equal_each_alone(tmp_path: Path) -> None:
+    found = evaluated(tmp_path, "ort-cuda", "fp32", mode=("closed-loop",), chunks=20, streams=(1, 4), seconds=1.0)
+    assert found.failures == []
+    (paced,) = found.streams
+    assert not paced.on_device
+    assert paced.check.passed
+    assert all(level.within_hop for level in paced.levels), paced.model_dump_json(indent=1)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Contract]]:
+    """The embedded encoder as an engine for up to eight streams."""
+    if not (found := availability("trt")).ok:
+        pytest.skip(f"{found.reason} {found.fix}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("engine")))
+        asked = StreamSettings(backend="trt", streams=(8,))
+        with OpenedStream(asked, lambda _: None) as opened:
+            yield opened.joined_session("fp32"), opened.contract
+
+
+def frames(stream: int, chunk: int) -> NDArray[np.float32]:
+    return np.random.default_rng([stream, chunk]).standard_normal((1, 80, 56), np.float32)
+
+
+def near(found: dict[str, NDArray[Any]], expected: dict[str, NDArray[Any]]) -> None:
+    assert found.keys() == expected.keys()
+    for name, want in expected.items():
+        if want.dtype.kind == "f":
+            assert np.linalg.norm(found[name] - want) <= 1e-5 * np.linalg.norm(want), name
+        else:
+            assert np.array_equal(found[name], want), name
+
+
+def test_states_on_the_device_are_those_on_the_host(engine: tuple[Session, Contract]) -> None:
+    """The same engine, batches and streams: opened and closed, saved and restored, and split over several calls."""
+    session, contract = engine
+    with (
+        StreamPool(session, contract, capacity=11, on_device=True) as device,
+        StreamPool(session, contract, capacity=11, on_device=False) as host,
+    ):
+        pools = (device, host)
+        streams = [[pool.open() for pool in pools] for _ in range(3)]
+        numbers = list(range(3))
+
+        def push() -> None:
+            new = [frames(number, pair[0].chunks) for number, pair in zip(numbers, streams, strict=True)]
+            found = [pool.push([pair[side] for pair in streams], new) for side, pool in enumerate(pools)]
+            for one, other in zip(*found, strict=True):
+                near(one, other)
+
+        for step in range(12):
+            if step in (2, 5):  # five, then eleven: more than the largest batch
+                for _ in range(2 if step == 2 else 6):
+                    streams.append([pool.open() for pool in pools])
+                    numbers.append(len(numbers) + 100 * step)
+            if step == 8:  # new ones in the places of closed ones
+                for number in (1, 4):
+                    for stream in streams[number]:
+                        stream.close()
+                    streams[number] = [pool.open() for pool in pools]
+            push()
+        saved = streams[0][0].save()
+        for name, array in streams[0][1].save().state.items():
+            near({name: saved.state[name]}, {name: array})
+        expected = streams[0][0].push(frames(0, 99))
+        streams[7][0].restore(saved)
+        for name, array in streams[7][0].push(frames(0, 99)).items():
+            assert np.array_equal(array, expected[name]), name
+
+
+def test_nothing_that_happens_to_a_stream_reaches_the_others(engine: tuple[Session, Contract]) -> None:
+    session, contract = engine
+    with StreamPool(session, contract, capacity=4, on_device=True) as pool:
+        calm = pool.open()
+        expected = [calm.push(frames(0, chunk)) for chunk in range(8)]
+        calm.close()
+        stream, other, third = pool.open(), pool.open(), pool.open()
+        for chunk in range(8):
+            new = [frames(0, chunk), frames(1, chunk), frames(2, chunk)]
+            if chunk == 2:
+                new[1][:] = np.nan
+            if chunk == 4:
+                with pytest.raises(UsageProblem, match="new frames of a chunk"):
+                    pool.push([stream, third], [new[0], new[2][:, :-1]])
+            if chunk == 6:
+                other.close()
+            live = [one for one in (stream, other, third) if one is not other or chunk < 6]
+            found = pool.push(live, [new[0], *new[1:2] * (chunk < 6), new[2]])
+            near(found[0], expected[chunk])
+        fresh = pool.open()  # where the stream with NaN was
+        near(fresh.push(frames(0, 0)), expected[0])
+
+
+def test_streams_that_come_and_go_leave_no_memory_behind(engine: tuple[Session, Contract]) -> None:
+    session, contract = engine
+    with StreamPool(session, contract, capacity=8, on_device=True) as pool:
+        draw, new, opened, found = np.random.default_rng(0), frames(0, 0), 0, list[tuple[int, int, dict[str, int]]]()
+        pool.warm_up()
+        while opened < 10_000:
+            streams = [pool.open() for _ in range(draw.integers(1, 9))]
+            opened += len(streams)
+            for _ in range(draw.integers(0, 3)):
+                pool.push(streams, [new] * len(streams))
+            for stream in streams:
+                stream.close()
+            if opened >= (10_000 if found else 2_000):
+                free = native.native().devices()[0]["memory_free_bytes"]
+                found.append((free, psutil.Process().memory_info().rss, pool.memory_bytes()))
+        (free, resident, held), (free_after, resident_after, held_after) = found
+        assert held == held_after
+        assert pool.streams == 0
+        assert free - free_after < 8 << 20
+        assert resident_after - resident < 16 << 20

@@ -32,7 +32,7 @@ def rows(found: list[Any]) -> list[tuple[Any, ...]]:
 
 
 def test_predict_sees_what_eval_coco_scores(tmp_path: Path) -> None:
-    from trt_workbench.evaluate.embedded import make_embedded_dataset
+    from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
 
     place = make_embedded_dataset()
     listed = json.loads(place.annotations.read_text(encoding="utf-8"))["images"]

@@ -42,6 +42,9 @@ struct Call {
     std::vector<std::optional<std::int64_t>> at;
 };
 
+/// Throws UsageProblem for tensors that no call can move: not row-major, or of less than a byte an element.
+void check_tensors(const std::vector<TensorInfo>& tensors);
+
 /// What can be told without the engine's profiles: that nothing lacks, and that sizes agree. Throws UsageProblem, or
 /// ComponentMissing for images where the core was built without CUDA kernels.
 void check_input(const TensorInfo& tensor, const Input& input);
@@ -95,6 +98,9 @@ struct SlotStatus {
     std::uint64_t in_place_inputs = 0;
     std::uint64_t page_locked_images = 0;
 };
+
+/// One line: "on: 2 graphs captured", "not yet: …", "off: …".
+std::string graph_text(const SlotStatus& status);
 
 /// One output of a finished call. Host memory is the slot's: its values stay until the slot's next call. Device memory
 /// is left alone by later calls as long as somebody holds it beside the slot.

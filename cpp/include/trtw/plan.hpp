@@ -71,13 +71,14 @@ public:
     [[nodiscard]] std::recursive_mutex& context_mutex() const noexcept { return context_mutex_; }
 
 protected: // for the double of the unit tests
-    Plan() = default;
+    explicit Plan(int num_profiles) : num_profiles_{num_profiles} {}
     void add_tensor(TensorInfo tensor) {
         (tensor.is_input ? inputs_ : outputs_).push_back(tensor);
         tensors_.push_back(std::move(tensor));
     }
 
 private:
+    Plan() = default;
     void read_tensors();
 
     // In this order: the engine must go before its runtime.

@@ -39,7 +39,8 @@ class StreamPool:
     same stream. Rows of a batch that no stream needs read a spare row with the initial state, and what comes of them is
     dropped. Each profile has a context of its own, and so has each graph.
 
-    One thread at a time: a second one that calls meanwhile is refused. The GIL is free while the device works.
+    One thread at a time: a second one that calls meanwhile is refused. The GIL is free while the device works. Absent
+    from a core that was built without CUDA kernels.
     """
 
     def __init__(
@@ -62,8 +63,9 @@ class StreamPool:
             engine: outputs whose shape depends on the data are refused by the push.
             state: the state tensors; every other dimension than the batch has one size, which the engine or `initial`
                 tells.
-            batch_axes: batch axis of each other input and output that has a row a stream. An input without one is the
-                same for all streams of a push; an output without one is returned as the last run of the push gave it.
+            batch_axes: batch axis of each other input and output that has a row a stream; what it says of state is not
+                looked at. An input without one is the same for all streams of a push; an output without one is returned
+                as the last run of the push gave it.
             capacity: most open streams.
             buckets: batch sizes to run. Each optimisation profile clips them to the batch sizes that it allows.
             cuda_graphs: capture a batch of the same shapes at its second use and replay it from the third on.
@@ -75,7 +77,6 @@ class StreamPool:
         Raises:
             UsageProblem: the state or the options do not fit the engine.
             DeviceFailure: the device's memory does not suffice.
-            ComponentMissing: the core was built without CUDA kernels.
         """
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -108,6 +109,8 @@ class StreamPool:
         """
     def warm_up(self, inputs: Mapping[str, HostArray]) -> None:
         """Run every bucket until its graph is captured, without a stream.
+
+        Warm up the largest chunk first: buffers grow with it, which voids graphs that were captured before.
 
         Args:
             inputs: as for a push of one stream: its row is repeated.

@@ -16,6 +16,9 @@ void bind_vision(pybind11::module_& m);
 void bind_runner(pybind11::module_& m);
 void bind_builder(pybind11::module_& m);
 
+// With TensorRT's headers and CUDA kernels only.
+void bind_stream_pool(pybind11::module_& m);
+
 /// A str, or None for an empty text.
 inline pybind11::object text_or_none(std::string_view text) {
     if (text.empty()) {

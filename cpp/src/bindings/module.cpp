@@ -41,5 +41,8 @@ PYBIND11_MODULE(_core, m) {
 #ifdef TRTW_WITH_TENSORRT
     trtw::bindings::bind_runner(m);
     trtw::bindings::bind_builder(m);
+#ifdef TRTW_WITH_KERNELS
+    trtw::bindings::bind_stream_pool(m);
+#endif
 #endif
 }

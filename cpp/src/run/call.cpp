@@ -31,6 +31,27 @@ void check_images(const TensorInfo& tensor, const Input& input) {
 
 } // namespace
 
+void check_tensors(const std::vector<TensorInfo>& tensors) {
+    for (const TensorInfo& tensor : tensors) {
+        if (!tensor.is_linear) {
+            throw UsageProblem("Tensor '" + tensor.name + "' is laid out as " + tensor.format +
+                               "; the runner takes row-major tensors. Build the engine without I/O formats.");
+        }
+        if (tensor.bits == 0 || tensor.bits % 8 != 0) {
+            throw UsageProblem("Tensor '" + tensor.name + "' has dtype " + tensor.dtype +
+                               ", which the runner cannot move as an input or output.");
+        }
+    }
+}
+
+std::string graph_text(const SlotStatus& status) {
+    const std::string count = std::to_string(status.graphs) + (status.graphs == 1 ? " graph" : " graphs") + " captured";
+    if (!status.graph_fallback.empty()) {
+        return status.graphs > 0 ? "partly: " + count + "; " + status.graph_fallback : "off: " + status.graph_fallback;
+    }
+    return status.graphs > 0 ? "on: " + count : "not yet: a call is captured at its second use";
+}
+
 void check_input(const TensorInfo& tensor, const Input& input) {
     if (tensor.on_host && input.source != Source::host) {
         throw UsageProblem("Input '" + tensor.name +

@@ -21,17 +21,6 @@ RunnerOptions checked(RunnerOptions options, const Plan& plan) {
     return options;
 }
 
-void check_tensor(const TensorInfo& tensor) {
-    if (!tensor.is_linear) {
-        throw UsageProblem("Tensor '" + tensor.name + "' is laid out as " + tensor.format +
-                           "; the runner takes row-major tensors. Build the engine without I/O formats.");
-    }
-    if (tensor.bits == 0 || tensor.bits % 8 != 0) {
-        throw UsageProblem("Tensor '" + tensor.name + "' has dtype " + tensor.dtype +
-                           ", which the runner cannot move as an input or output.");
-    }
-}
-
 std::size_t state_input(const Runner& runner, const std::string& name) {
     const auto input = index_of(runner.plan().inputs(), name);
     if (!input || !feeds(runner.options().state, name)) {
@@ -59,9 +48,7 @@ Runner::~Runner() {
 }
 
 void Runner::check_options() const {
-    for (const TensorInfo& tensor : plan_->tensors()) {
-        check_tensor(tensor);
-    }
+    check_tensors(plan_->tensors());
     for (const std::string& name : options_.outputs.value_or(std::vector<std::string>{})) {
         if (!index_of(plan_->outputs(), name)) {
             throw UsageProblem("The engine has no output '" + name + "'.");
@@ -233,12 +220,7 @@ SlotStatus Runner::status() const {
 }
 
 std::string Runner::graph_status() const {
-    const SlotStatus now = status();
-    const std::string count = std::to_string(now.graphs) + (now.graphs == 1 ? " graph" : " graphs") + " captured";
-    if (!now.graph_fallback.empty()) {
-        return now.graphs > 0 ? "partly: " + count + "; " + now.graph_fallback : "off: " + now.graph_fallback;
-    }
-    return now.graphs > 0 ? "on: " + count : "not yet: a call is captured at its second use";
+    return graph_text(status());
 }
 
 } // namespace trtw::engine

@@ -7,9 +7,9 @@
 
 namespace trtw::engine {
 
-Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
-    : plan_{std::move(plan)}, options_{options}, lanes_{options_}, memory_{*plan_, options_},
-      transfers_{*plan_, memory_}, planner_{plan_, options_, lanes_, memory_, transfers_} {
+Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Surroundings surroundings)
+    : plan_{std::move(plan)}, options_{options}, surroundings_{std::move(surroundings)}, lanes_{options_},
+      memory_{*plan_, options_}, transfers_{*plan_, memory_}, planner_{plan_, options_, lanes_, memory_, transfers_} {
     if (!options_.cuda_graph) {
         status_.graph_fallback = "switched off";
     }
@@ -18,6 +18,18 @@ Slot::Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options)
 
 Slot::~Slot() {
     abandon();
+}
+
+const Prepared& Slot::prepare(const Call& call) {
+    const CallGate::Call gate{plan_->gate()};
+    try {
+        return planner_.prepare(call);
+    } catch (const UsageProblem&) { // contexts are as they were
+        throw;
+    } catch (...) {
+        abandon();
+        throw;
+    }
 }
 
 void Slot::launch(const Call& call) {
@@ -100,7 +112,7 @@ void Slot::fused_body(const Call& call, const Prepared& entry, Execution* execut
     transfers_.copy_staged(call, entry, stream);
     lanes_.mark(lanes_.compute_begin, stream, capturing);
     const Clock::time_point begin = Clock::now();
-    execution->enqueue(stream);
+    compute(call, *execution);
     timing_.enqueue_ms = milliseconds<float>(Clock::now() - begin);
     lanes_.mark(lanes_.compute_end, stream, capturing);
     transfers_.copy_outputs(call, entry, output_shapes_, stream);
@@ -136,7 +148,7 @@ void Slot::run_split(const Call& call, Prepared& entry, Execution* execution) {
     lanes_.h2d_end.record(input);
     lanes_.compute.wait(lanes_.h2d_end);
     lanes_.mark(lanes_.compute_begin, compute);
-    enqueue(entry, execution);
+    enqueue(call, entry, execution);
     lanes_.compute_end.record(compute);
     if (entry.data_dependent) {
         read_data_dependent_shapes(call, entry);
@@ -152,7 +164,18 @@ void Slot::letterbox(const Call& call, cudaStream_t stream) {
     memory_grew_ = transfers_.letterbox(call, stream) || memory_grew_;
 }
 
-void Slot::enqueue(Prepared& entry, Execution* execution) {
+void Slot::compute(const Call& call, Execution& execution) {
+    cudaStream_t stream = lanes_.compute.get();
+    if (surroundings_.before) {
+        surroundings_.before(stream);
+    }
+    execution.enqueue(stream);
+    if (surroundings_.after) {
+        surroundings_.after([&](std::size_t output) { return memory_.output_address(call, output); }, stream);
+    }
+}
+
+void Slot::enqueue(const Call& call, Prepared& entry, Execution* execution) {
     IoBuffers& io = memory_.io();
     for (std::size_t o = 0; o < io.outputs.size(); ++o) {
         if (entry.output_data_dependent[o]) {
@@ -164,7 +187,7 @@ void Slot::enqueue(Prepared& entry, Execution* execution) {
         entry.graph.launch(lanes_.compute.get());
     } else {
         try {
-            execution->enqueue(lanes_.compute.get());
+            compute(call, *execution);
         } catch (const DeviceFailure&) {
             refuse_full_memory(entry);
             throw;
@@ -210,7 +233,7 @@ void Slot::capture(const Call& call, Prepared& entry) {
             if (entry.fused) {
                 fused_body(call, entry, entry.own.get(), true);
             } else {
-                entry.own->enqueue(lanes_.compute.get());
+                compute(call, *entry.own);
             }
         });
         publish();

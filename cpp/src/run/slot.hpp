@@ -4,6 +4,7 @@
 #include "run/call_planner.hpp"
 #include "run/clock.hpp"
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,15 +12,26 @@
 
 namespace trtw::engine {
 
+/// Work of the caller's in the compute stream right before and after the engine's, and in the graph with it. It must be
+/// the same for calls of the same shapes and addresses.
+struct Surroundings {
+    std::function<void(cudaStream_t)> before;
+    /// Is given the address of an output by its index.
+    std::function<void(const std::function<void*(std::size_t)>& output, cudaStream_t)> after;
+};
+
 /// Executes what its planner works out. Used by one thread at a time, alternating launch and wait; the runner sees to
 /// that.
 class Slot {
 public:
-    Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options);
+    Slot(std::shared_ptr<const Plan> plan, const RunnerOptions& options, Surroundings surroundings = {});
     ~Slot();
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
+    /// Checks a call and makes room for it: what `launch` may refuse is refused here, the rest of which is the
+    /// device's. The reference is valid until the next call.
+    const Prepared& prepare(const Call& call);
     /// Checks the call, moves its inputs and starts it. After an exception the slot is idle and usable; state is as it
     /// was before where the call was refused (UsageProblem, ComponentMissing) or found no memory.
     void launch(const Call& call);
@@ -41,6 +53,8 @@ public:
     /// Forgets all state, then gives state inputs, by their index, values for the next call; they are copied. State is
     /// as it was before where a value is refused or finds no memory.
     void reset_state(const std::vector<std::pair<std::size_t, Input>>& values) { memory_.reset_state(values, lanes_); }
+    /// The stream of the engine, which never waits for another one's work but a producer's.
+    [[nodiscard]] cudaStream_t stream() const noexcept { return lanes_.compute.get(); }
     [[nodiscard]] StateValue state_value(std::size_t input) const { return memory_.state().value(input); }
 
 private:
@@ -49,7 +63,8 @@ private:
     void run_fused(const Call& call, Prepared& entry, Execution* execution);
     void run_split(const Call& call, Prepared& entry, Execution* execution);
     void letterbox(const Call& call, cudaStream_t stream);
-    void enqueue(Prepared& entry, Execution* execution);
+    void enqueue(const Call& call, Prepared& entry, Execution* execution);
+    void compute(const Call& call, Execution& execution);
     void refuse_full_memory(const Prepared& entry);
     void capture(const Call& call, Prepared& entry);
     void read_data_dependent_shapes(const Call& call, const Prepared& entry);
@@ -59,6 +74,7 @@ private:
 
     std::shared_ptr<const Plan> plan_;
     RunnerOptions options_;
+    Surroundings surroundings_;
     Lanes lanes_;
     CallMemory memory_;
     Transfers transfers_;

@@ -1,15 +1,10 @@
 // The arithmetic of the letterbox, one source for CPU and GPU so that both give the same bits.
 #pragma once
 
+#include "device/host_device.hpp"
 #include "trtw/letterbox.hpp"
 
 #include <cmath>
-
-#ifdef __CUDACC__
-#define TRTW_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define TRTW_HOST_DEVICE inline
-#endif
 
 namespace trtw::vision {
 

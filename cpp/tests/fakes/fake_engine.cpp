@@ -13,6 +13,7 @@ namespace nvinfer1 {
 class IExecutionContext {
 public:
     std::vector<fake::Shape> shapes;
+    std::vector<fake::Shape> output_shapes;
     std::vector<void*> inputs;
     std::vector<void*> outputs;
 };
@@ -27,7 +28,8 @@ using trtw::engine::ProfileRange;
 using trtw::engine::Runner;
 using trtw::engine::Source;
 
-Engine::Engine(const std::vector<TensorInfo>& tensors, Compute compute_) : compute{std::move(compute_)} {
+Engine::Engine(const std::vector<TensorInfo>& tensors, Compute compute_)
+    : Plan{static_cast<int>(tensors.front().profiles.size())}, compute{std::move(compute_)} {
     for (const TensorInfo& tensor : tensors) {
         add_tensor(tensor);
     }
@@ -130,16 +132,21 @@ std::unique_ptr<Execution> Execution::create(std::shared_ptr<const Plan> plan, i
 Execution::~Execution() = default;
 
 void Execution::set_shapes(std::span<const Shape> shapes) {
+    context_->shapes.assign(shapes.begin(), shapes.end());
+    if (const auto& infer = static_cast<const fake::Engine&>(*plan_).infer) {
+        context_->output_shapes = infer(context_->shapes);
+        return;
+    }
     for (const Shape& shape : shapes) {
         if (shape != shapes.front()) {
             throw UsageProblem("TensorRT cannot work out the shapes of this call: lengths differ");
         }
     }
-    context_->shapes.assign(shapes.begin(), shapes.end());
+    context_->output_shapes.assign(plan_->outputs().size(), context_->shapes.front());
 }
 
-std::optional<Shape> Execution::output_shape(std::size_t /*output*/) const {
-    return context_->shapes.front();
+std::optional<Shape> Execution::output_shape(std::size_t output) const {
+    return context_->output_shapes[output];
 }
 
 void Execution::bind_input(std::size_t input, void* address) {
@@ -177,7 +184,7 @@ void Execution::enqueue(cudaStream_t stream) {
         std::vector<fake::Values> inputs;
         for (std::size_t i = 0; i < context.inputs.size(); ++i) {
             const auto* first = static_cast<const float*>(context.inputs[i]);
-            inputs.emplace_back(first, first + context.shapes[i].front());
+            inputs.emplace_back(first, first + volume(context.shapes[i]));
         }
         const std::vector<fake::Values> outputs = compute(inputs, weight);
         for (std::size_t o = 0; o < outputs.size(); ++o) {

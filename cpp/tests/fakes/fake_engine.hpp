@@ -27,6 +27,8 @@ public:
     Engine(const std::vector<TensorInfo>& tensors, Compute compute);
 
     Compute compute;
+    /// Shapes of the outputs from those of the inputs; without, all have the first input's. May throw UsageProblem.
+    std::function<std::vector<Shape>(const std::vector<Shape>& inputs)> infer;
     std::atomic<float> weight = 1;
     /// Thrown by the next launches, where it is not empty.
     std::string failure;

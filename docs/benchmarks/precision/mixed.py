@@ -22,8 +22,8 @@ from measure import _CALIBRATION_SEED, split
 from trt_workbench.decide.scores import coco_scores
 from trt_workbench.engine.documents import read_document
 from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
-from trt_workbench.evaluate.embedded import make_embedded_dataset
-from trt_workbench.evaluate.scenes import write_dataset
+from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
+from trt_workbench.evaluate.embedded.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.system.embedded import embedded_model
 

@@ -53,3 +53,18 @@ def test_an_engine_of_tensorrt_8_takes_int32(trtw: Trtw, engine: Path, tmp_path:
     for version, code in (("8.6.0", 0), ("10.16.1", 2)):
         manifest_path(engine).write_text(json.dumps({**manifest, "tensorrt_version": version}))
         assert trtw("check-contract", contract, engine, "--static").exit_code == code
+
+
+@pytest.mark.parametrize(("option", "flag"), [("device=1", "--device"), ("trust=true", "--trust")])
+@pytest.mark.parametrize("command", ["verify", "profile", "check-contract", "eval-stream"])
+def test_what_has_a_flag_is_not_taken_as_an_option_of_the_backend(
+    trtw: Trtw, engine: Path, tmp_path: Path, command: str, option: str, flag: str
+) -> None:
+    """Of --device 0 and --option device=1 either may be meant."""
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = {"check-contract": (contract, engine), "eval-stream": (engine, "--contract", contract)}.get(
+        command, (engine,)
+    )
+    result = trtw(command, *words, "--backend", "trt", "--option", option)
+    assert result.exit_code == 2, result.output
+    assert f"Option {option.split('=')[0]} has a flag of its own here: {flag}." in result.stderr

@@ -46,3 +46,43 @@ def test_a_model_is_built_for_a_profile_of_each_chunk_size(trtw: Trtw, tmp_path:
     contract = write_contract(tmp_path / "contract.json", contract_of("degenerate"))
     found = trtw("eval-stream", degenerate(tmp_path), "--contract", contract, *FEW, "--output", tmp_path / "run")
     assert found.exit_code == 0, found.stderr
+
+
+def test_many_streams_keep_their_states_on_the_device(trtw: Trtw, tmp_path: Path) -> None:
+    """An engine for batches is built, the core's pool has the states, and its parts of a chunk are reported."""
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "1,5", "--hop-ms", 20, "--seconds", 0.1)
+    found = trtw("eval-stream", *words, "--output", tmp_path / "run")
+    assert found.exit_code == 0, found.stderr
+    assert "on the device" in found.stdout
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    (paced,) = metrics["streams"]
+    assert paced["on_device"]
+    assert paced["cuda_graphs"] == "on: 1 graph captured"
+    assert paced["check"]["rows"] == [1, 2, 3]
+    assert paced["buckets"] == [1, 2, 3]
+    assert paced["memory_bytes"]["arena"] == 6 * paced["memory_bytes"]["per_stream"]
+    assert paced["levels"][1]["parts_ms"].keys() == {"wait", "host_to_device", "compute", "device_to_host", "host"}
+    assert paced["levels"][1]["parts_ms"]["compute"]["p50"] == 1.0
+
+
+def test_a_pool_whose_batches_are_wrong_fails(trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRTW_DOUBLE_FAULT", "3")  # rows after the first, from batches of three on
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "4", "--hop-ms", 20, "--seconds", 0.1)
+    found = trtw("eval-stream", *words, "--output", tmp_path / "run")
+    assert found.exit_code == 1
+    assert "streams in batches: " in found.stderr
+    assert "in a batch of 3 is off by" in found.stderr
+    (paced,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["streams"]
+    assert (paced["check"]["passed"], paced["levels"]) == (False, [])
+
+
+def test_an_engine_that_is_right_in_small_batches_alone_keeps_to_them(trtw: Trtw, tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "3", "--hop-ms", 20, "--seconds", 0.1)
+    found = trtw("eval-stream", *words, "--option", "rows=2", "--output", tmp_path / "run")
+    assert found.exit_code == 0, found.stderr
+    (paced,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["streams"]
+    assert paced["on_device"]
+    assert (paced["buckets"], paced["check"]["rows"]) == ([1, 2], [1, 2])

@@ -58,6 +58,19 @@ def plans(native: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
             nets.SHARING,
         ),
         "refittable": (nets.linear(4), (), None, None, "full"),
+        **{
+            f"streaming {one} {other}": (nets.streaming(one, other), nets.streaming_profiles(one), None, nets.SHARING)
+            for one in (0, 1)
+            for other in (0, 1)
+        },
+        "streaming exclusive": (nets.streaming(1, 1), nets.streaming_profiles(1)),
+        "streaming fixed": (nets.streaming(1, 1, 1, 4),),
+        "large state": (
+            nets.large_state(),
+            [{"x": ((1, 1), (3, 1), (3, 1)), "h": ((2, 1, nets.LARGE), (2, 3, nets.LARGE), (2, 3, nets.LARGE))}],
+            None,
+            nets.SHARING,
+        ),
         "expand": (nets.expand(), [{}], {"shape": ((1, 4), (2, 4), (8, 4))}),
     }
     built: dict[str, bytes] = {}

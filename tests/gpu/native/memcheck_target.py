@@ -76,6 +76,20 @@ def check_state(plan: bytes) -> None:
             np.testing.assert_array_equal(runner.run({"x": x})["y"], h + 1)
 
 
+def check_streams(plan: bytes) -> None:
+    state = [native.StreamState("h", "h_next", input_axis=1), native.StreamState("k", "k_next")]
+    with native.StreamPool(native.Engine(plan), state=state, batch_axes={"x": 0, "y": 0}, capacity=5) as pool:
+        streams = [pool.open() for _ in range(5)]
+        scale = np.ones(1, np.float32)
+        for count in (1, 1, 3, 3, 3, 5, 5, 5):
+            x = nets.integers(count, 4, seed=count)
+            held = [pool.save(stream)["h"][0, 0, 0] for stream in streams[:count]]
+            y = pool.push(streams[:count], {"x": x, "scale": scale})["y"]
+            np.testing.assert_array_equal(y, x + np.array(held)[:, np.newaxis])
+        pool.restore(streams[0], pool.save(streams[1]))
+        pool.close(streams[2])
+
+
 def check_nonzero(plan: bytes) -> None:
     with native.Runner(native.Engine(plan)) as runner:
         for seed in range(3):
@@ -121,6 +135,7 @@ def main(folder: Path) -> int:
     check_bench(dynamic)
     check_large(plan("elementwise", nets.elementwise(), [{"x": ((1,), (1024,), (1 << 22,))}]))
     check_state(plan("recurrent", nets.recurrent()))
+    check_streams(plan("streaming", nets.streaming(1, 0), nets.streaming_profiles(1), None, nets.SHARING))
     check_nonzero(plan("nonzero", nets.nonzero()))
     check_images(plan("pictures", nets.pictures(), [{"images": ((1, 3, 32, 48), (2, 3, 32, 48), (8, 3, 32, 48))}]))
     return 0

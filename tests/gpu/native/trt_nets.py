@@ -93,6 +93,77 @@ def expand() -> bytes:
     return _model(nodes, [("x", FLOAT, [1, 4]), ("shape", INT64, [2])], [("y", FLOAT, ["n", "m"])], {})
 
 
+STEPS = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+
+
+def streaming(input_axis: int, output_axis: int, batch: int | str = "b", steps: int | str = "t") -> bytes:
+    """Y = scale x + h[0, 0], h_next = h / 2 + sum(x) STEPS, k_next = k + 1 for each row of a batch.
+
+    x, y [batch, steps], scale [1], k int64 [batch]; h is [2, 3] a row, with the batch as axis 0 or 1, in h_next as axis
+    0 or 1 of its own.
+    """
+
+    def shape(axis: int) -> list[int | str]:
+        return [batch, 2, 3] if axis == 0 else [2, batch, 3]
+
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "one"], ["sum"], keepdims=1),
+        helper.make_node("Unsqueeze", ["sum", "zero" if input_axis else "one"], ["spread"]),
+        helper.make_node("Mul", ["spread", "steps"], ["news"]),
+        helper.make_node("Mul", ["h", "half"], ["old"]),
+        helper.make_node("Gather", ["h", "first"], ["layer"], axis=0 if input_axis else 1),
+        helper.make_node("Slice", ["layer", "zero", "one", "one"], ["read"]),
+        helper.make_node("Mul", ["x", "scale"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "read"], ["y"]),
+        helper.make_node("Add", ["k", "one"], ["k_next"]),
+    ]
+    if input_axis == output_axis:
+        nodes.append(helper.make_node("Add", ["old", "news"], ["h_next"]))
+    else:
+        nodes.append(helper.make_node("Add", ["old", "news"], ["own"]))
+        nodes.append(helper.make_node("Transpose", ["own"], ["h_next"], perm=[1, 0, 2]))
+    constants = {
+        "zero": np.array([0]),
+        "one": np.array([1]),
+        "first": np.array(0),
+        "steps": np.expand_dims(STEPS, input_axis),
+        "half": np.array(0.5, np.float32),
+    }
+    chunk, rows = (FLOAT, [batch, steps]), (INT64, [batch])
+    inputs = [("x", *chunk), ("scale", FLOAT, [1]), ("h", FLOAT, shape(input_axis)), ("k", *rows)]
+    outputs = [("y", *chunk), ("h_next", FLOAT, shape(output_axis)), ("k_next", *rows)]
+    return _model(nodes, inputs, outputs, constants)
+
+
+def streaming_profiles(input_axis: int) -> list[dict[str, Any]]:
+    """First chunks of 7 steps in batches of up to 4, later ones of 4 steps in batches of up to 8."""
+
+    def profile(steps: int, most: int) -> dict[str, Any]:
+        sizes = (1, most, most)
+        h = {size: (size, 2, 3) if input_axis == 0 else (2, size, 3) for size in sizes}
+        return {
+            "x": tuple((size, steps) for size in sizes),
+            "h": tuple(h[size] for size in sizes),
+            "k": tuple((size,) for size in sizes),
+        }
+
+    return [profile(7, 4), profile(4, 8)]
+
+
+LARGE = 600_000  # more words of 16 bytes a row than the threads of one grid
+
+
+def large_state() -> bytes:
+    """H_next = h + x and y = x, h [2, batch, LARGE], x [batch, 1]."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "zero"], ["spread"]),
+        helper.make_node("Add", ["h", "spread"], ["h_next"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    small, large = (FLOAT, ["b", 1]), (FLOAT, [2, "b", LARGE])
+    return _model(nodes, [("x", *small), ("h", *large)], [("y", *small), ("h_next", *large)], {"zero": np.array([0])})
+
+
 def build(
     native: Any,
     folder: Path,

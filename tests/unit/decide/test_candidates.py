@@ -16,6 +16,7 @@ from trt_workbench.decide import calibrate as calibration_module
 from trt_workbench.decide import candidates
 from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import Candidate, make_candidate
+from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_types import read_precision
@@ -203,6 +204,48 @@ def test_a_sample_counts_once_in_an_incomplete_batch(model: Path, data: Calibrat
     for name, histogram in whole.histograms.items():
         assert found.histograms[name].values == histogram.values
     np.testing.assert_array_equal(found.histograms["x"].counts, whole.histograms["x"].counts)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["Transpose<perm=[1,0,2]>(a)", "Reshape(a, flat)", "Reshape(b, flat)"],
+    ids=["time first", "flat", "flat, time first"],
+)
+def test_a_sample_counts_once_wherever_the_batch_lies(tmp_path: Path, shape: str) -> None:
+    """Ten samples in batches of four: of the last batch half is filled."""
+    text = f"""g (float[n,4,6] x) => (float[k] z) {{
+      a = MatMul(x, w0) b = Transpose<perm=[1,0,2]>(a) s = {shape} m = MatMul(s, w1) z = Reshape(m, all)
+    }}"""
+    weights = {name: GENERATOR.standard_normal((6, 6)).astype(np.float32) for name in ("w0", "w1")}
+    weights |= {"flat": np.array([-1, 6]), "all": np.array([-1])}
+    np.save(tmp_path / "a.npy", GENERATOR.standard_normal((10, 4, 6)).astype(np.float32))
+    settings = CalibrationSettings(calibration=str(tmp_path / "a.npy"))
+    used = {name: value for name, value in weights.items() if f"{name})" in text}
+    made = [write_onnx(tmp_path / f"{n}.onnx", text.replace("[n,", f"[{n},"), used) for n in ("n", 4)]
+    whole, found = (calibrate(path, settings).histograms for path in made)
+    assert whole["s"].values == 10 * 4 * 6
+    assert found["s"].values == whole["s"].values
+    assert np.abs(found["s"].counts - whole["s"].counts).sum() <= 4  # a value on the edge of a bin
+
+
+def test_arithmetic_is_counted_by_the_shapes_of_the_data(tmp_path: Path) -> None:
+    """What the graph alone does not tell, and what it leaves open: 64 would stand for the 5 columns."""
+    text = """g (float[n,t,16] x) => (float[k,3] z) {
+      [first] a = MatMul(x, w0)
+      top = ReduceMax<keepdims=0>(a) whole = Cast<to=7>(top) none = Mul(whole, nought) shape = Add(none, wanted)
+      r = Reshape(a, shape) s = Squeeze(r)
+      [second] z = MatMul(s, w1)
+    }"""
+    weights: dict[str, Any] = {"w0": np.eye(16, dtype=np.float32), "w1": np.ones((4, 3), np.float32)}
+    weights |= {"nought": np.array(0), "wanted": np.array([-1, 4, 1])}
+    path = write_onnx(tmp_path / "m.onnx", text, weights, 17)
+    np.save(tmp_path / "a.npy", GENERATOR.standard_normal((8, 5, 16)).astype(np.float32))
+    settings = CalibrationSettings(calibration=str(tmp_path / "a.npy"))
+    first, second = 5 * 16 * 16, 5 * 4 * 4 * 3
+    assert made(path, settings, keep=("first",)).evidence.low_macs == pytest.approx(second / (first + second))
+    assert made(path, settings, keep=("second",)).evidence.low_macs == pytest.approx(first / (first + second))
+    found = measure_sensitivity(path, "int8", calibrate(path, settings), settings, PlacementSettings())
+    assert {one.name: one.macs_share for one in found.groups}["second"] == pytest.approx(second / (first + second))
 
 
 def test_the_data_hash_follows_the_data(model: Path, data: CalibrationSettings) -> None:

@@ -31,7 +31,10 @@ def search(folder: Path, notes: list[str] | None = None, bound: float = BOUND, s
 
 
 def plain(found: Found) -> dict[str, Any]:
-    document = found.document.model_dump(exclude={"candidate": True, "sensitivity": {"wall_s", "model"}})
+    document = found.document.model_dump(
+        exclude={"candidate": True, "wall_s": True, "sensitivity": {"wall_s", "model"}}
+    )
+    assert found.document.wall_s > 0
     assert found.document.sensitivity.wall_s > 0
     return document
 

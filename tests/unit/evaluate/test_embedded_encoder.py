@@ -16,7 +16,7 @@ from trt_workbench.backends.registry import get_backend
 from trt_workbench.evaluate.contract_check import dynamic_checks
 from trt_workbench.evaluate.contract_steps import Stepper
 from trt_workbench.evaluate.contract_trial import Trial
-from trt_workbench.evaluate.stream_code import code_audio
+from trt_workbench.evaluate.embedded.stream_code import code_audio
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.log_mel import log_mel
 from trt_workbench.pipeline.streaming.model_check import disagreements

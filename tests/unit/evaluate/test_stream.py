@@ -372,9 +372,20 @@ def test_an_engine_gets_ranges_of_what_is_dynamic_in_the_file_that_is_built(
     for mode, names in ((("closed-loop",), {"x", "length", "cache", "cache_len"}), (("device",), {"x"})):
         asked = settings(tmp_path, backend="keeping", mode=mode, chunk=9)
         with OpenedStream(asked, lambda _: None) as opened:
-            (shapes,) = opened._profiles
+            (shapes,) = opened._profiles(opened._loaded())
         assert shapes.shapes.keys() == names
         assert shapes.shapes["x"].min[0] == 1
+
+
+def test_an_engine_for_many_streams_is_built_for_the_largest_batches(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["profiles"].insert(0, {"name": "one", "symbols": {"B": [1, 1, 1], "T": [3, 9, 15]}})
+    asked = settings(tmp_path, document=document, hop_ms=10.0)
+    for streams, most in (((), 1), ((4,), 3)):
+        with OpenedStream(replace(asked, streams=streams), lambda _: None) as opened:
+            (shapes,) = opened._profiles(opened.target)
+            assert shapes.shapes["cache"].max == (most, 6, 4)
+            assert opened.joined_session("fp32") is opened.session("fp32")
 
 
 def test_a_model_beside_itself_is_said_to_be(tmp_path: Path) -> None:

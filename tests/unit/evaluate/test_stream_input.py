@@ -8,7 +8,7 @@ import pytest
 from tests.streaming_models import contract_of
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.stream_code import LAGS, SYMBOLS, answers_of, code_audio
+from trt_workbench.evaluate.embedded.stream_code import LAGS, SYMBOLS, answers_of, code_audio
 from trt_workbench.evaluate.stream_input import held_out, open_stream
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.log_mel import log_mel

@@ -3,6 +3,7 @@ import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import cv2
 import matplotlib
@@ -42,7 +43,8 @@ def test_the_page_is_whole_and_needs_no_other_file(make_run: Callable[..., Path]
     checker = Checker()
     checker.feed(page)
     assert checker.open == []
-    assert len(checker.sources) == 4 + 3 * PER_GROUP
+    assert len(checker.sources) == 1 + 3 * PER_GROUP
+    assert page.count('<svg role="img"') == 3
     assert all(source.startswith("data:image/") for source in checker.sources)
     assert "circle &lt;b&gt;" in page
     assert "circle <b>" not in page
@@ -65,14 +67,18 @@ def test_a_long_provenance_is_folded_away(make_run: Callable[..., Path]) -> None
 def test_plots_are_pictures(make_run: Callable[..., Path]) -> None:
     run = make_run()
     write_report(run)
-    plots = sorted((run / "plots").glob("*.png"))
-    assert [path.stem for path in plots] == [
-        "confusion_matrix",
-        "latency_histogram",
-        "per_class_ap",
-        "precision_recall",
+    plots = sorted((run / "plots").glob("*.*"))
+    assert [path.name for path in plots] == [
+        "confusion_matrix.png",
+        "latency_histogram.svg",
+        "per_class_ap.svg",
+        "precision_recall.svg",
     ]
     for path in plots:
+        if path.suffix == ".svg":
+            drawn = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+            assert len(list(drawn.iter("{http://www.w3.org/2000/svg}title"))) >= 1
+            continue
         picture = cv2.imread(str(path))
         assert picture is not None
         assert picture.std() > 5  # not blank
@@ -94,7 +100,7 @@ def test_a_linked_picture_is_replaced_not_followed(make_run: Callable[..., Path]
     run = make_run()
     (tmp_path / "mine.png").write_text("mine")
     (run / "plots" / "gallery").mkdir(parents=True)
-    for name in ("plots/per_class_ap.png", "plots/gallery/best-1.jpg", "report.html"):
+    for name in ("plots/per_class_ap.svg", "plots/gallery/best-1.jpg", "report.html"):
         (run / name).symlink_to(tmp_path / "mine.png")
     write_report(run)
     assert (tmp_path / "mine.png").read_text() == "mine"
@@ -139,7 +145,7 @@ def test_settings_of_the_current_folder_change_no_picture(
     for usetex in (False, True):
         monkeypatch.setitem(matplotlib.rcParams, "text.usetex", usetex)
         write_report(run)
-        pictures.append((run / "plots" / "per_class_ap.png").read_bytes())
+        pictures.append((run / "plots" / "per_class_ap.svg").read_bytes())
     assert pictures[0] == pictures[1]
 
 

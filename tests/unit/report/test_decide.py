@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.report.decide import looked_at, losers, write_report
 from trt_workbench.report.decide_chart import scatter
 from trt_workbench.runs.decision import ClassLoss, Decision, Recommendation, Row, RowScore, RowSpeed
+from trt_workbench.runs.search import SearchDocument
+from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -84,6 +87,36 @@ def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:
     assert page.count('class="best"') == 1
     assert "<i>m" not in page
     assert "<b>cat" not in page
+
+
+def test_the_search_for_the_mixed_model_has_its_curve_on_the_page(run: Path) -> None:
+    points = [
+        SearchPoint(
+            kept=kept, low_macs=1 - kept / 10, value=0.4 - loss, loss=loss, loss_ci95=(loss - 0.01, loss + 0.01)
+        )
+        for kept, loss in ((0, 0.2), (1, 0.01), (2, 0.004))
+    ]
+    evidence = SearchEvidence(
+        bound=0.005, figure="AP", unit="images", samples=64, baseline=0.4, is_error=False, weighed_by="arithmetic",
+        chosen=points[2], curve=tuple(points), seed=0,
+    )  # fmt: skip
+    groups = [
+        GroupLoss(name=name, op_type="Conv", macs_share=0.1, weights_share=0.1, noise=0.1, sqnr_db=10.0)
+        for name in ("first", "<b>second", "third")
+    ]
+    noise = Sensitivity(
+        model="m.onnx", model_sha256="0", to="int8", method="mse", calibrated=True, data_sha256="0", samples=4, seed=0,
+        tensors=["y"], noise=0.1, sqnr_db=10.0, groups=groups,
+    )  # fmt: skip
+    order = [group.name for group in groups]
+    found = SearchDocument(sensitivity=noise, order=order, evidence=evidence, candidate="m.int8.onnx", wall_s=9.0)
+    write_json(run / "decision.json", decision(*ROWS, search=found))
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "How much int8 the score allows" in page
+    assert "on 64 images of the calibration data" in " ".join(page.split())
+    assert "first, &lt;b&gt;second" in page
+    assert page.index("Every precision on every runtime") < page.index("Score against share of the arithmetic in int8")
+    assert (run / "plots" / "search-curve.svg").is_file()
 
 
 def test_several_cards_are_named_with_their_one_driver(run: Path) -> None:

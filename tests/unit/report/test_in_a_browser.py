@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.browser import CHROMIUM, Browser, browser
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
+from tests.unit.decide.planted import planted_data, planted_model
 from tests.unit.report.test_decide import ROWS, decision
-from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import write_json
 from trt_workbench.report import decide, targets
 from trt_workbench.report.overview import write_overview
@@ -128,7 +128,7 @@ def kept(record: str, folder: Path) -> Path:
 
 
 def run(folder: Path, *words: object, code: int = 0) -> Path:
-    done = CliRunner().invoke(app, [*map(str, words), "--output", str(folder)], catch_exceptions=False)
+    done = trtw(*words, "--output", folder)
     assert done.exit_code == code, done.output
     return folder / "report.html"
 
@@ -177,6 +177,13 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     made["eval-stream"] = kept("eval-stream/encoder-ort", tmp_path)
     made["check-target"] = checked_target(tmp_path / "target")
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = [planted_model(tmp_path / "p.onnx"), "--calibration", planted_data(tmp_path).calibration, "--seed", 3]
+    made["sensitivity"] = run(tmp_path / "sensitivity", "sensitivity", *words)
+    groups = tmp_path / "sensitivity" / "sensitivity.json"
+    groups.write_text(groups.read_text().replace("planted", "/one_to_one/boxes.0/boxes.0.1/boxes.0.1.0/" * 3 + "Conv"))
+    rewrite_report(groups.parent)
+    run(tmp_path / "made.onnx", "quantize", *words, "--to", "int8", "--score", "cosine", "--keep-score", 0.001)
+    made["quantize"] = tmp_path / "made.search" / "report.html"
     made["check-contract"] = run(tmp_path / "contract", "check-contract", contract, attention(tmp_path))
     _MADE.update(made)
     return made
@@ -195,7 +202,7 @@ def test_every_report_is_sound_on_a_phone_and_on_a_screen_and_on_paper(page: Bro
 def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]) -> None:
     ends = {}
     # one has its answer as title, the others none
-    for kind in pages.keys() - {"check-contract", "overview", "eval-llm, speed"}:
+    for kind in pages.keys() - {"check-contract", "overview", "eval-llm, speed", "sensitivity", "quantize"}:
         page.open(pages[kind], 1280)
         ends[kind] = page.ask("document.querySelector('.verdict .first').getBoundingClientRect().bottom")
     assert {kind: end for kind, end in ends.items() if end > 800} == {}
@@ -204,7 +211,38 @@ def test_the_answer_is_on_the_first_screen(page: Browser, pages: dict[str, Path]
 def test_plots_are_dark_and_photographs_are_not(page: Browser, pages: dict[str, Path]) -> None:
     page.open(pages["eval-coco"], 1280, dark=True)
     filters = "[...document.images].map((one) => [one.src.slice(5, 15), getComputedStyle(one).filter !== 'none'])"
+    assert (
+        page.ask("[...document.querySelectorAll('svg.plot')].map((one) => getComputedStyle(one).filter)")
+        == ["none"] * 3
+    )
     assert set(map(tuple, page.ask(filters))) == {("image/png;", True), ("image/jpeg", False)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("bench", " ms ("),
+        ("eval-coco", ": AP "),
+        ("eval-coco", "recall 0."),
+        ("eval-llm", "after "),
+        ("eval-stream", "chunk "),
+        ("sensitivity", "% of the noise"),
+        ("quantize", "groups left alone"),
+        ("decide", "loss "),
+    ],
+)
+def test_a_chart_tells_its_values_on_hover(page: Browser, pages: dict[str, Path], kind: str, words: str) -> None:
+    page.open(pages[kind], 1280)
+    told = page.ask(
+        """[...document.querySelectorAll("svg :is(.spot, .point)")].map((one) => {
+          one.scrollIntoView({block: "center"});
+          const box = one.getBoundingClientRect();
+          const there = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+          return there?.querySelector("title")?.textContent || "";
+        })"""
+    )
+    assert len(told) >= 3
+    assert any(words in one for one in told)
 
 
 def test_reports_are_of_one_width(page: Browser, pages: dict[str, Path]) -> None:

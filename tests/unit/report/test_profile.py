@@ -126,7 +126,7 @@ def test_without_a_time_of_its_own_nothing_is_claimed() -> None:
 def test_the_page_begins_with_totals_by_operator_and_precision(make_run: Callable[..., Path]) -> None:
     page = write_report(make_run()).read_text()
     assert page.index("by operator and precision") < page.index("In words")
-    assert page.count('<i style="width: 100.00%"></i>') == 1
+    assert page.count('<i style="width: 100.00%" title="') == 1
 
 
 def test_totals_put_small_kinds_together() -> None:

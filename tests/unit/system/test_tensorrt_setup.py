@@ -8,13 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
+from tests.in_app import trtw
 
-from trt_workbench.cli.app import app
+from trt_workbench.engine.tensorrt_setup import SetupRequest, setup_tensorrt
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system import tensorrt_wheel
 from trt_workbench.system.tensorrt_headers import fetch_headers, fetch_parser_header
-from trt_workbench.system.tensorrt_setup import SetupRequest, setup_tensorrt
 from trt_workbench.system.tensorrt_wheel import unpack_libraries
 
 
@@ -67,6 +66,29 @@ def test_copies_and_force(tmp_path: Path, trees: SimpleNamespace) -> None:
     # the soname is made where the archive lacks it
     assert (lib / "libnvonnxparser.so.10").readlink() == Path("libnvonnxparser.so.10.16.1")
     assert setup_tensorrt(dataclasses.replace(request, force=True)).changed
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"schema_version": 1, "ver', "setup.json is damaged or cut short"),
+        ("[]", "setup.json is damaged"),
+        ("{}", "setup.json is damaged at version"),
+    ],
+)
+def test_a_damaged_record_is_refused(tmp_path: Path, trees: SimpleNamespace, text: str, problem: str) -> None:
+    trees.make_libraries(tmp_path / "trt", (10, 16, 1))
+    trees.write_headers(tmp_path / "trt" / "include", (10, 16, 1))
+    request = SetupRequest(root=tmp_path / "extern", folder=tmp_path / "trt")
+    setup_tensorrt(request)
+    record = tmp_path / "extern" / "10.16.1" / "setup.json"
+    before = record.read_text()
+    assert json.loads(before)["files"].keys() == {path.name for path in (tmp_path / "trt").glob("lib*")}
+    record.write_text(text)
+    with pytest.raises(UsageProblem, match=f"{problem}.*; --force makes the tree again: {record}"):
+        setup_tensorrt(request)
+    assert setup_tensorrt(dataclasses.replace(request, force=True)).changed
+    assert record.read_text() == before
 
 
 def test_headers_come_from_git_at_the_nearest_tag(tmp_path: Path, trees: SimpleNamespace) -> None:
@@ -161,7 +183,7 @@ def test_the_command_says_how_far_a_download_is(
     index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
     words = ["setup-tensorrt", "--json", "--index-url", index.url, "--headers-git", str(repository)]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    result = trtw(*words)
     assert result.exit_code == 0
     assert json.loads(result.stdout)["source"] == "pinned"
     lines = [line for line in result.stderr.splitlines() if "Downloaded " in line]

@@ -55,6 +55,8 @@ class StatePool(Protocol):
     def warm_up(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         """Run every number of rows until the runtime has tuned itself to it; no stream is needed.
 
+        Called for the largest chunks first: what grows with them may void what was tuned before.
+
         Args:
             inputs: as of a push of one stream.
         """
@@ -69,7 +71,10 @@ class StatePool(Protocol):
         """Let go of a stream. Raises UsageProblem if it is not open."""
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what the pool holds by purpose, `per_stream` and `arena` (the states of all streams) among it."""
+        """Return what the pool holds by purpose, `per_stream`, one stream's states, among it."""
+
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured"; empty where there are none."""
 
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds; what they are called depends on the pool."""

@@ -77,7 +77,7 @@ class TrtStreamPool:
     def restore(self, stream: int, state: Mapping[str, NDArray[Any]]) -> None:
         """Give a stream a state."""
         with native.translated():
-            self._pool.restore(stream, state)
+            self._pool.restore(stream, dict(state))
 
     def close(self, stream: int) -> None:
         """Let go of a stream."""
@@ -88,12 +88,17 @@ class TrtStreamPool:
         """Return the bytes of the states, and of the buffers and scratch memory of the calls."""
         return dict(self._pool.memory_bytes())
 
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use."""
+        return str(self._pool.graph_status())
+
     def timing(self) -> dict[str, float]:
-        """Return `h2d`, `compute` and `d2h` of the last push, milliseconds; nothing without `timing`."""
+        """Return `host_to_device`, `compute` and `device_to_host` of the last push, ms; nothing without `timing`."""
         if not (self._timed and self._pushed):
             return {}
         with native.translated():
-            return {part: value for part, value in self._pool.timing().items() if part != "total"}
+            found = self._pool.timing()
+        return {"host_to_device": found["h2d"], "compute": found["compute"], "device_to_host": found["d2h"]}
 
     def release(self) -> None:
         """Let go of all streams and memory."""

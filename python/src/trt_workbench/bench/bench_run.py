@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from trt_workbench.bench.availability import require_available, require_known, unavailable_backends
 from trt_workbench.bench.config import BenchConfig, load_config, shipped_configs
 from trt_workbench.bench.matrix import Point, expand
-from trt_workbench.bench.model_files import model_files, with_models
+from trt_workbench.bench.model_files import check_contracts, model_files, with_models
 from trt_workbench.bench.run import BenchRun, Progress
 from trt_workbench.bench.session_options import check_runtimes
 from trt_workbench.engine.documents import append_lines, read_document, write_json
@@ -145,7 +145,7 @@ def resume_bench(directory: Path, only: Sequence[str]) -> PreparedBench:
 
 
 def _planned(config: BenchConfig, only: Sequence[str], earlier: Path | None = None) -> PreparedBench:
-    model_files(config)
+    check_contracts(config, model_files(config))
     points = expand(config, only)
     require_known(points)
     check_runtimes(points)

@@ -12,7 +12,8 @@ from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.engine.yaml_settings import load_yaml_settings
 from trt_workbench.system.embedded import EMBEDDED_MODELS
 
-ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached"]
+ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached", "stream"]
+STREAM, STREAM_DIMS = "stream", ("chunk",)
 # What a language model does, and the dimensions that it takes: tokens of the prompt and tokens to generate.
 LLM_KINDS: dict[str, dict[str, int]] = {
     "prefill": {"prompt": 64},
@@ -72,6 +73,7 @@ class ModelEntry(_Strict):
         embedded: name of a model that comes with the workbench, instead of a path.
         needs: instead of both, a sentence on what is needed and how to get it; `--model NAME=PATH` gives the file.
         family: detector family for image-to-boxes; recognised by default.
+        contract: of a streaming model, relative to the configuration file; the embedded encoder has its own.
         graphs: folder of export-llm with the graphs of a language model; exported at their first use by default.
         files: other files of the same model by name, such as candidates in a lower precision; a runtime takes one by
             its `file`, and is compared with the others as a runtime of the same work.
@@ -81,6 +83,7 @@ class ModelEntry(_Strict):
     embedded: str | None = None
     needs: str | None = None
     family: str | None = None
+    contract: Path | None = None
     graphs: Path | None = None
     files: dict[Name, Path] = Field(default_factory=dict)
 
@@ -143,11 +146,12 @@ class ScenarioEntry(_Strict):
 
     Attributes:
         kind: "arrays" (raw input arrays to output arrays), "image-to-boxes" (decoded uint8 image to boxes), "prefill"
-            (one pass over a prompt), "generate" (greedy generation without a cache) or "generate-cached" (with one).
+            (one pass over a prompt), "generate" (greedy generation without a cache), "generate-cached" (with one) or
+            "stream" (one chunk of `batch` streams, each with its state).
         models: names of the models it runs; all by default.
         batch: first dimension of every input that is dynamic there.
         dims: values of the other named dynamic dimensions, such as `sequence`; of a language model, `prompt` and
-            `new_tokens`.
+            `new_tokens`; of streams, `chunk` (frames, by default the contract's).
         imgsz: height and width in pixels, or a list of such pairs: of the source image for image-to-boxes, of the
             model's own dynamic image size for arrays.
         saturation: stop a batch sweep, smallest batch first, once throughput grows by less than this share; None to run
@@ -163,9 +167,9 @@ class ScenarioEntry(_Strict):
 
     @model_validator(mode="after")
     def _fits_kind(self) -> ScenarioEntry:
-        if self.kind in LLM_KINDS:
-            known = LLM_KINDS[self.kind]
-            if unknown := sorted(self.dims.keys() - known.keys()):
+        if self.kind in LLM_KINDS or self.kind == STREAM:
+            known = tuple(LLM_KINDS.get(self.kind, STREAM_DIMS))
+            if unknown := sorted(self.dims.keys() - set(known)):
                 raise ValueError(f"{self.kind} has no dimension {unknown[0]}; it has: {', '.join(known)}")
             if self.imgsz is not None:
                 raise ValueError(f"{self.kind} has no imgsz")
@@ -234,6 +238,7 @@ def load_config(file: Path) -> BenchConfig:
         name: entry.model_copy(
             update={
                 "path": entry.path and folder / entry.path,
+                "contract": entry.contract and folder / entry.contract,
                 "graphs": entry.graphs and folder / entry.graphs,
                 "files": {file: folder / path for file, path in entry.files.items()},
             }

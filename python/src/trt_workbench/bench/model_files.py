@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trt_workbench.bench.config import LLM_KINDS, BenchConfig, ModelEntry
+from trt_workbench.bench.config import LLM_KINDS, STREAM, BenchConfig, ModelEntry
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.system.embedded import embedded_model
+from trt_workbench.pipeline.streaming.model_tensors import read_tensors
+from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 
 
 def with_models(config: BenchConfig, given: Sequence[str]) -> BenchConfig:
@@ -52,6 +54,26 @@ def model_files(config: BenchConfig) -> Mapping[str, Path]:
                 what = "a folder of a language model" if files[name].is_dir() else "a file, not a folder"
                 raise UsageProblem(f"Scenario {scenario} ({entry.kind}) cannot run model {name}, {what}: {files[name]}")
     return files
+
+
+def contract_file(entry: ModelEntry) -> Path | None:
+    """Return the contract of a streaming model; None for any other. Raises ComponentMissing where ours is missing."""
+    if entry.contract is not None or entry.embedded != ENCODER:
+        return entry.contract
+    return embedded_contract()
+
+
+def check_contracts(config: BenchConfig, files: Mapping[str, Path]) -> None:
+    """Raise UsageProblem where a model that a scenario streams has no contract, or one that does not fit."""
+    for scenario, entry in config.scenarios.items():
+        for name in (entry.models or tuple(config.models)) if entry.kind == STREAM else ():
+            path = contract_file(config.models[name])
+            if path is None:
+                raise UsageProblem(
+                    f"Scenario {scenario} ({STREAM}) needs the contract of model {name}; name it in the configuration, "
+                    f"beside its path: {files[name]}"
+                )
+            read_contract(path, read_tensors(files[name]))
 
 
 def _is_used(name: str, config: BenchConfig) -> bool:

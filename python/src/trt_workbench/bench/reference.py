@@ -12,6 +12,7 @@ from typing import Any
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.bench.config import LLM_KINDS, BenchConfig
 from trt_workbench.bench.matrix import Point, Work
+from trt_workbench.bench.model_files import contract_file
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.measure.worker_process import WorkerFailure, WorkerProcess
 from trt_workbench.pipeline.llm.choice import REFERENCE as LLM_REFERENCE
@@ -75,11 +76,13 @@ class ReferenceRuns:
             return self._made[2]
         self._drop()
         path = self._folder / ".reference.npz"
+        contract = contract_file(self._config.models[work.model])
         request = {
             "verb": "reference",
             "point": asdict(_point(work)),
             "model": str(model),
             "family": self._config.models[work.model].family,
+            "contract": contract and str(contract),
             "seed": self._config.seed,
             "outputs": str(path),
         }

@@ -16,7 +16,7 @@ import numpy as np
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.config import BenchConfig
 from trt_workbench.bench.matrix import Point, Work, ranges, schedule
-from trt_workbench.bench.model_files import model_files
+from trt_workbench.bench.model_files import contract_file, model_files
 from trt_workbench.bench.reference import ReferenceRuns
 from trt_workbench.bench.worker import start_worker
 from trt_workbench.engine.documents import append_lines
@@ -144,12 +144,14 @@ class BenchRun:
     def _begin_loading(self, point: Point, stack: contextlib.ExitStack) -> WorkerProcess:
         worker = stack.enter_context(start_worker(self.folder / "logs" / f"worker-{next(self._logs):03d}.log"))
         entry = self.config.models[point.work.model]
+        contract = contract_file(entry)
         request = {
             "verb": "load",
             "point": asdict(point),
             "model": str(self._models[point.source]),
             "family": entry.family,
             "graphs": entry.graphs and str(entry.graphs),
+            "contract": contract and str(contract),
             "ranges": ranges(self.points, point.work),
             "seed": self.config.seed,
         }

@@ -13,10 +13,11 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession
 from trt_workbench.backends.measuring import MeasuringSession, Samples, SamplingLimits
 from trt_workbench.backends.registry import require_backend
-from trt_workbench.bench.config import LLM_KINDS
+from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import Ranges, session_options
+from trt_workbench.bench.streams import StreamWork
 from trt_workbench.measure.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
@@ -30,10 +31,10 @@ class Scenario(Protocol):
     """Work that is ready to be measured."""
 
     items: int
-    """How much one call does: arrays, images or tokens."""
+    """How much one call does: arrays, images, tokens or chunks."""
 
     shapes: Mapping[str, Sequence[int]] | None
-    """Of the inputs of a call, by name; None for a language model, whose calls differ."""
+    """Of the inputs of a call, by name; None for language models and streams, whose calls differ."""
 
     def once(self) -> None:
         """Do the work once."""
@@ -117,18 +118,24 @@ class ImageToBoxes:
         return measure_calls(self.once, limits, self._session.concurrency)
 
 
-def load_model(point: Point, model: Path, ranges: Ranges, graphs: Path | None = None) -> Any:
+def load_model(
+    point: Point, model: Path, ranges: Ranges, graphs: Path | None = None, contract: Path | None = None
+) -> Any:
     """Load the model of a point: a Session, or for a language model, perhaps with `graphs`, what its scenarios run.
+
+    Shapes of a streaming model are those of its contract.
 
     Raises:
         WorkbenchError: the model cannot be loaded, as the backend says.
     """
     if point.work.kind in LLM_KINDS:
         return open_llm(point, model, graphs)
-    return require_backend(point.backend).load(model, session_options(point, model, ranges))
+    return require_backend(point.backend).load(model, session_options(point, model, ranges, contract))
 
 
-def make_scenario(session: Any, model: Path, family: str | None, work: Work, seed: int) -> Scenario:
+def make_scenario(
+    session: Any, model: Path, family: str | None, work: Work, seed: int, contract: Path | None = None
+) -> Scenario:
     """Return the work of a point, ready to run on what `load_model` returned.
 
     Raises:
@@ -140,4 +147,6 @@ def make_scenario(session: Any, model: Path, family: str | None, work: Work, see
     }
     if work.kind in LLM_KINDS:
         return LlmWork(session, model, work, seed)
+    if work.kind == STREAM and contract is not None:
+        return StreamWork(session, contract, work, seed)
     return kinds[work.kind]()

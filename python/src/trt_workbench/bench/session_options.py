@@ -8,11 +8,13 @@ from typing import Any
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.registry import get_backend
-from trt_workbench.bench.config import LLM_KINDS
+from trt_workbench.bench.config import LLM_KINDS, STREAM
 from trt_workbench.bench.matrix import IMAGE_SIDES, Point
+from trt_workbench.bench.streams import stream_profile
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.inputs import Symbols, dimension_symbols, with_image_size
+from trt_workbench.pipeline.streaming.reading import read_contract
 
 Ranges = Mapping[str, Sequence[int]]
 
@@ -40,7 +42,7 @@ def _problem(point: Point) -> UsageProblem | None:
     return None
 
 
-def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions:
+def session_options(point: Point, model: Path, ranges: Ranges, contract: Path | None = None) -> SessionOptions:
     """Return the options of a session for `point`.
 
     What builds for ranges of shapes gets this point's. With `profile_shape: dynamic` among its options the range spans
@@ -50,12 +52,15 @@ def session_options(point: Point, model: Path, ranges: Ranges) -> SessionOptions
         point: what is measured.
         model: the model file.
         ranges: smallest and largest batch, named dimensions, `height` and `width` in the sweep.
+        contract: of a streaming model, which says its shapes.
     """
+    if point.concurrency > 1 and point.work.kind == STREAM:
+        raise UsageProblem(f"Scenarios of the kind {STREAM} take no concurrency; batch is the number of streams.")
     extra = _without_shape(point)
     if not get_backend(point.backend).plans:
         return _asked(point, extra)
     is_dynamic = point.options.get("profile_shape") == "dynamic"
-    return _asked(point, extra, _profile(point, model, ranges if is_dynamic else {}))
+    return _asked(point, extra, _profile(point, model, ranges if is_dynamic else {}, contract))
 
 
 def _without_shape(point: Point) -> dict[str, Any]:
@@ -71,12 +76,15 @@ def _asked(point: Point, extra: Mapping[str, Any], shapes: Profile | None = None
     return SessionOptions(point.threads, point.concurrency, point.precision, point.tf32, extra, shapes)
 
 
-def _profile(point: Point, model: Path, ranges: Ranges) -> Profile | None:
+def _profile(point: Point, model: Path, ranges: Ranges, contract: Path | None) -> Profile | None:
     """Return the shapes; None for a plan, and for a model without dynamic inputs."""
     symbols = dimension_symbols(model)
     dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
     if not dynamic:
         return None
+    if point.work.kind == STREAM and contract:
+        shapes = stream_profile(read_contract(contract), point.work, ranges).shapes
+        return Profile(shapes={name: shapes[name] for name in dynamic})
     sides = [_values(point, symbols, ranges, which) for which in (0, None, 1)]
     shapes = {}
     for name, shape in dynamic.items():

@@ -45,11 +45,11 @@ class Worker:
         from trt_workbench.bench.scenarios import load_model, make_scenario
 
         point, model = point_from_dict(request["point"]), Path(request["model"])
-        graphs = Path(request["graphs"]) if request["graphs"] else None
+        graphs, contract = (Path(request[name]) if request[name] else None for name in ("graphs", "contract"))
         started = time.perf_counter()
-        self._session = load_model(point, model, request["ranges"], graphs)
+        self._session = load_model(point, model, request["ranges"], graphs, contract)
         loaded = time.perf_counter()
-        self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"])
+        self._scenario = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
         ready = time.perf_counter()
         self._scenario.once()
         first = time.perf_counter()
@@ -103,7 +103,8 @@ class Worker:
         if self._session is None or self._model != model:
             self.close()
             self._session, self._model = load_model(point, model, {}), model
-        scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"])
+        contract = Path(request["contract"]) if request["contract"] else None
+        scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
         write_outputs(Path(request["outputs"]), scenario.outputs())
         return {}
 

@@ -79,7 +79,7 @@ def _inputs(model: Path | None, images: Path | None, annotations: Path | None) -
     if (images is None) != (annotations is None):
         given, other = ("--images", "--annotations") if annotations is None else ("--annotations", "--images")
         raise UsageProblem(f"{given} was given without {other}; a dataset needs both.")
-    from trt_workbench.evaluate.embedded import (
+    from trt_workbench.evaluate.embedded.dataset import (
         embedded_dataset,
         fits_embedded_dataset,
         make_embedded_dataset,

@@ -63,7 +63,7 @@ def setup_tensorrt(
 
     It makes extern/tensorrt/VERSION/{include,lib} and the link `current`. Safe to run again.
     """
-    from trt_workbench.system import tensorrt_setup as setup
+    from trt_workbench.engine import tensorrt_setup as setup
     from trt_workbench.system.workspace import tensorrt_root
 
     request = setup.SetupRequest(

@@ -21,7 +21,8 @@ from trt_workbench.engine.hashing import hash_arrays, hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
-from trt_workbench.onnxtools.quantize.groups import tensor_elements
+from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
+from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -43,12 +44,14 @@ class Calibrated:
         source_sha256: of the model.
         histograms: by activation.
         evidence: of the data.
+        shapes: of the model's inputs and activations in the first call.
         known: ranges that were chosen before.
     """
 
     source_sha256: str
     histograms: Mapping[str, Histogram]
     evidence: CalibrationEvidence
+    shapes: Shapes = field(default_factory=dict)
     known: dict[tuple[str, Method, To], TensorRange] = field(default_factory=dict, repr=False)
 
     def ranges(self, tensors: Sequence[str], method: Method, to: To) -> dict[str, TensorRange]:
@@ -81,11 +84,16 @@ def calibrate(
     histograms = {name: Histogram() for name in tensors}
     parts = _parts(document, tensors)
     digest = hashlib.sha256()
+    shapes: dict[str, tuple[int, ...]] = {}
+    fed: dict[str, Gatherer] = {}
     done = 0
     for number, part in enumerate(parts):
         for batch, activations in _runs(model, document, part, data, settings):
             if number == 0:
                 digest.update(hash_arrays(batch.inputs).encode())
+                gather(fed, batch.samples())
+            for name, array in activations.items():
+                shapes.setdefault(name, array.shape)
             for name in part:
                 _count(histograms[name], batch.of_samples(activations[name]), name, document, batch.names)
             done += len(batch.names)
@@ -99,8 +107,12 @@ def calibrate(
         transform=data.transform,
         seed=settings.seed,
         percentile=settings.percentile,
+        inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
-    return Calibrated(hash_model(model), histograms, evidence)
+    used = {*(tensor.name for tensor in examine_model(model).inputs), *tensors}
+    return Calibrated(
+        hash_model(model), histograms, evidence, {name: shape for name, shape in shapes.items() if name in used}
+    )
 
 
 def _parts(document: onnx.ModelProto, tensors: Sequence[str]) -> list[list[str]]:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -25,7 +25,15 @@ from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
 from trt_workbench.onnxtools.quantize.cast import cast_model
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence, SearchEvidence, TensorRange
-from trt_workbench.onnxtools.quantize.groups import ATTENTION, SENSITIVE, Group, Outsider, outsiders, quantisable
+from trt_workbench.onnxtools.quantize.groups import (
+    ATTENTION,
+    SENSITIVE,
+    Group,
+    Outsider,
+    Shapes,
+    outsiders,
+    quantisable,
+)
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, Method, To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
@@ -93,6 +101,7 @@ def make_candidate(
     if search:
         kept |= dict.fromkeys((name for name in placement.keep if name in kept), "chosen by the score")
     low = [group for group in groups if group.name not in kept]
+    source = document
     others = other_products(document, to)
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
@@ -101,6 +110,11 @@ def make_candidate(
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
+    if calibrated:  # arithmetic by the shapes that the data have
+        macs_of = {group.name: group.macs for group in quantisable(source, calibrated.shapes)}
+        groups = tuple(replace(group, macs=macs_of[group.name]) for group in groups)
+        low = [group for group in groups if group.name not in kept]
+        others = other_products(source, to, calibrated.shapes)
     made = lowered(document, low, to, ranges, placement)
     names = {group.name for group in low}
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
@@ -135,9 +149,9 @@ def make_candidate(
     return Candidate(output, to, evidence)
 
 
-def other_products(document: onnx.ModelProto, to: To) -> dict[str, Outsider]:
+def other_products(document: onnx.ModelProto, to: To, shapes: Shapes | None = None) -> dict[str, Outsider]:
     """Return the products that a format leaves alone as they are no group; their arithmetic counts in every share."""
-    return {} if to in _HALVES else outsiders(document)  # halves take every node
+    return {} if to in _HALVES else outsiders(document, shapes)  # halves take every node
 
 
 def kept_groups(

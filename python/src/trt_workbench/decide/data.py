@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from trt_workbench.system.input_files import read_text
 
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
+HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more of the same tells no more.
 _RANDOM_SAMPLES = 16
 _TEXT = (".txt",)
@@ -68,12 +70,36 @@ class Batch:
     inputs: dict[str, NDArray[Any]]
     size: int
 
-    def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return an array of the model without the rows of what fills the batch.
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples, without what fills the batch."""
+        for row in range(len(self.names)):
+            yield {name: array[row] for name, array in self.inputs.items()}
 
-        A first axis as long as the batch is taken to be it; other arrays are returned as they are.
+    def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of the model without what belongs to the samples that fill the batch.
+
+        The axis that holds the samples, alone or with others, is the one along which those come twice. Where there is
+        none, a first axis as long as the batch is taken to be it; other arrays are returned as they are.
         """
-        return values[: len(self.names)] if values.ndim and len(values) == self.size else values
+        count = len(self.names)
+        if count == self.size or not values.ndim or not values.size:
+            return values
+        for axis in (axis for axis, length in enumerate(values.shape) if length % self.size == 0):
+            rows = np.moveaxis(values, axis, 0)
+            for outer in (1, len(rows) // self.size):  # samples first, or last as in [time, batch] made one axis
+                split = rows.reshape(outer, self.size, -1)
+                if self._repeats(split):
+                    return np.moveaxis(split[:, :count].reshape(-1, *rows.shape[1:]), 0, axis)
+        return values[:count] if len(values) == self.size else values
+
+    def _repeats(self, split: NDArray[Any]) -> bool:
+        """Whether the rows [any, size, any] that fill the batch equal those of the samples that they are of."""
+        count = len(self.names)
+        filled, source = split[:, count:], split[:, np.arange(count, self.size) % count]
+        if not np.issubdtype(split.dtype, np.floating):
+            return bool((filled == source).all())
+        top = float(np.abs(split).max())
+        return math.isfinite(top) and bool(np.allclose(filled, source, rtol=0, atol=1e-4 * top))
 
 
 def batches(data: CalibrationData, size: int) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from trt_workbench.backends.registry import REFERENCE
 from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores, score_samples
-from trt_workbench.decide.data import CalibrationData, Half, calibration_data
+from trt_workbench.decide.data import HALVES, CalibrationData, Half, calibration_data
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import holds_images
@@ -19,8 +19,7 @@ from trt_workbench.evaluate.coco import CocoEvaluation, CocoRequest
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 
-RANGES: Half = 0
-HELD_OUT: Half = 1
+RANGES, HELD_OUT = HALVES
 """The halves of the calibration data: ranges are found on one, and candidates scored on the other."""
 
 

@@ -16,6 +16,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
+from trt_workbench.runs.search import SearchDocument
 
 
 def judged(
@@ -29,6 +30,7 @@ def judged(
     notes: Sequence[str],
     left_out: Sequence[str],
     wall_s: float,
+    search: SearchDocument | None = None,
     root: Path,
 ) -> Decision:
     """Return the decision.
@@ -43,6 +45,7 @@ def judged(
         notes: sentences for the reader.
         left_out: what was not tried.
         wall_s: how long it took.
+        search: what chose the groups that int8-mixed leaves alone.
         root: the run directory, which folders of scores are named relative to.
     """
     baseline = next((one for one in tried if one.precision == BASELINE and one.scores), None)
@@ -66,6 +69,7 @@ def judged(
         recommendation=recommendation(rows, task, settings.max_loss, count),
         left_out=list(left_out),
         notes=list(notes),
+        search=search,
         wall_s=wall_s,
     )
 

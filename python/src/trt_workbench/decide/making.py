@@ -11,7 +11,8 @@ from trt_workbench import __version__
 from trt_workbench.decide.calibrate import Calibrated, calibrate
 from trt_workbench.decide.candidates import Candidate, evidence_path, make_candidate
 from trt_workbench.decide.data import data_hash
-from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
+from trt_workbench.decide.mixed import MIXED, MixedSearch
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document
 from trt_workbench.engine.hashing import hash_document, hash_file, hash_model
 from trt_workbench.onnxtools.quantize.evidence import Evidence
@@ -21,13 +22,13 @@ from trt_workbench.system.workspace import output_root
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 
 _FORMATS: dict[str, tuple[To, PlacementSettings]] = {
     "fp16": ("fp16", PlacementSettings()),
     "bf16": ("bf16", PlacementSettings()),
     "int8": ("int8", PlacementSettings(keep_sensitive=False)),
-    "int8-mixed": ("int8", PlacementSettings()),
+    MIXED: ("int8", PlacementSettings()),
     "fp8": ("fp8", PlacementSettings()),
     "mxfp8": ("mxfp8", PlacementSettings()),
     "nvfp4": ("nvfp4", PlacementSettings()),
@@ -36,10 +37,20 @@ _FORMATS: dict[str, tuple[To, PlacementSettings]] = {
 
 
 class Candidates:
-    """The candidates of one model; the calibration runs at the first that needs it, once for all."""
+    """The candidates of one model; the calibration runs at the first that needs it, once for all.
 
-    def __init__(self, model: Path, calibration: CalibrationSettings, on_progress: Progress | None = None) -> None:
-        self.model, self.sha256 = model, hash_model(model)
+    Where there is a search, it makes int8-mixed; without one, or where it finds nothing, what is known to lose most is
+    left alone there.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        calibration: CalibrationSettings,
+        on_progress: Progress | None = None,
+        search: MixedSearch | None = None,
+    ) -> None:
+        self.model, self.sha256, self._search = model, hash_model(model), search
         self._settings, self._on_progress = calibration, on_progress
         self._calibrated: Calibrated | None = None
 
@@ -52,6 +63,10 @@ class Candidates:
             OSError: it cannot be written.
         """
         to, placement = _FORMATS[precision]
+        if precision == MIXED and self._search:
+            found = self._search.find(self.model, self._settings, self._folder(to, placement, self._search.settings))
+            if found:
+                return found
         output = self._folder(to, placement) / f"{self.model.stem}.{precision}.onnx"
         if output.is_file() and evidence_path(output).is_file():
             return Candidate(output, to, read_document(evidence_path(output), Evidence))
@@ -66,7 +81,7 @@ class Candidates:
     def _data_sha256(self) -> str:
         return data_hash(self._settings.calibration)
 
-    def _folder(self, to: To, placement: PlacementSettings) -> Path:
+    def _folder(self, to: To, placement: PlacementSettings, search: SearchSettings | None = None) -> Path:
         key = {
             "recipe": _RECIPE,
             "version": __version__,
@@ -77,6 +92,9 @@ class Candidates:
         if to in CALIBRATED:
             key |= {"data": self._data_sha256, "tokenizer": self._tokenizer()}
             key |= {"calibration": {**asdict(self._settings), "threads": None, "calibration": ""}}
+        if search:
+            labels = hash_file(search.annotations) if search.annotations else None
+            key |= {"search": {**asdict(search), "annotations": labels}}
         text = {name: str(value) for name, value in key.items()}
         return output_root() / "candidates" / hash_document(text)[:16]
 
@@ -96,4 +114,4 @@ def language_candidates(model: Path, calibration: str | None) -> Callable[[Path,
         calibration: a text, or "random"; None where no format needs any.
     """
     settings = CalibrationSettings(calibration=calibration, tokenizer=model)
-    return lambda graph, to: Candidates(graph, settings).make("int8-mixed" if to == "int8" else to).path
+    return lambda graph, to: Candidates(graph, settings).make(MIXED if to == "int8" else to).path

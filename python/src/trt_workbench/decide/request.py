@@ -11,7 +11,8 @@ from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.system.settings import AllowUnverified, OptionsByBackend, Seed, Setting
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int8-mixed", "fp8", "mxfp8", "nvfp4", "int4-weights")
-"""What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what is known to lose most."""
+"""What can be asked for: `int8` is the whole model, `int8-mixed` leaves alone what a search found, else what is known
+to lose most."""
 DEFAULT_PRECISIONS = ("fp32", "fp16", "int8", "int8-mixed", "fp8", "nvfp4")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -62,11 +63,18 @@ class DecideSettings:
         tuple[str, ...],
         Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
     ] = DEFAULT_PRECISIONS
+    calibration_annotations: Annotated[
+        Path | None,
+        Setting("COCO annotation file of the images of --calibration: int8-mixed is then found by a search on them."),
+    ] = None
     score: Annotated[
         Literal["ap", "top1", "cosine", "perplexity"] | None,
         Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
     ] = None
     max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
+    search: Annotated[
+        bool, Setting("Find int8-mixed by a search on calibration data that are not scored, where there are any.")
+    ] = True
     budget: Annotated[
         float | None, Setting("Start nothing new after this time: 90s, 30m, 2h.", kind=str, read=duration)
     ] = None
@@ -74,7 +82,10 @@ class DecideSettings:
         int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
-    repetitions: Annotated[int, Setting("How often each latency is measured.", min=1)] = 9
+    repetitions: Annotated[int, Setting("How often each latency is measured; 0 for scores alone.", min=0)] = 9
     options: OptionsByBackend = field(default_factory=dict)
+    accept_simulated: Annotated[
+        bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")
+    ] = False
     allow_unverified: AllowUnverified = False
     seed: Seed = 0

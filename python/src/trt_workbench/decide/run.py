@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from trt_workbench.bench.session_options import session_options
 from trt_workbench.decide.candidates import Candidate
 from trt_workbench.decide.judge import judged
 from trt_workbench.decide.making import Candidates
+from trt_workbench.decide.mixed import MixedSearch, by_rule
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
 from trt_workbench.decide.tried import Tried
@@ -25,6 +27,8 @@ from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
+from trt_workbench.onnxtools.quantize.evidence import InputStatistics
+from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
 from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
@@ -42,6 +46,8 @@ _FEWEST_REPETITIONS = 3
 _LOAD_S = 5.0
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
 _BESIDE = "fp16"
+# A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
+_SEARCH_SHARE, _SEARCH_S = 1 / 3, 600.0
 
 
 @dataclass
@@ -68,6 +74,7 @@ class DecideRun:
     def __post_init__(self) -> None:
         """Make the folders."""
         self._began = time.monotonic()
+        self._search: MixedSearch | None = None
         for name in ("scores", "samples", "logs"):
             (self.folder / name).mkdir(exist_ok=True)
 
@@ -97,8 +104,9 @@ class DecideRun:
             model_sha256=self._candidates.sha256,
             task=self.subject.task,
             settings=self.settings,
-            notes=self.notes,
+            notes=[*self.notes, *(self._search.words if self._search else ())],
             left_out=self.left_out,
+            search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,
         )
@@ -118,8 +126,12 @@ class DecideRun:
 
     def _make(self, tried: Sequence[Tried]) -> None:
         """Find the file and the requested precision of every row."""
+        self._search = self._mixed()
         self._candidates = Candidates(
-            self.subject.model, self.subject.calibration, lambda done, total: self.progress("Calibrating", done, total)
+            self.subject.model,
+            self.subject.calibration,
+            lambda done, total: self.progress("Calibrating", done, total),
+            self._search,
         )
         made: dict[str, Candidate | tuple[State, str]] = {}
         for one in tried:
@@ -139,15 +151,40 @@ class DecideRun:
             else:
                 one.fail(*found)
 
+    def _mixed(self) -> MixedSearch | None:
+        """Return the search that makes int8-mixed, or say why there is none."""
+        if self.subject.no_search:
+            self.notes.append(by_rule(self.subject.no_search))
+        if self.subject.search is None:
+            return None
+        left = self._left()
+        seconds = _SEARCH_S if left is None else max(left, 0.0) * _SEARCH_SHARE
+        return MixedSearch(self.subject.search, seconds, self.note, self.progress)
+
     def _made(self, precision: str) -> Candidate | tuple[State, str]:
         """Return the candidate of a precision, or why there is none."""
         if self._is_late(f"{precision} was not made"):
             return "left out", "the budget was used up"
         self.note(f"Making {precision}")
         try:
-            return self._candidates.make(precision)
+            made = self._candidates.make(precision)
         except (WorkbenchError, OSError) as error:
             return "failed", f"the model could not be made: {error}"
+        data = made.evidence.calibration
+        found = difference(data.inputs, self._scored) if data and data.kind == "data" else None
+        if found and found.certain:
+            return "failed", found.words
+        if found and found.words not in self.notes:
+            self.notes.append(found.words)
+        return made
+
+    @cached_property
+    def _scored(self) -> dict[str, InputStatistics]:
+        """Statistics of what is scored; of nothing where it cannot be read, which its rows say."""
+        try:
+            return input_statistics(self.subject.task.samples_of(self.subject.model))
+        except (WorkbenchError, OSError):
+            return {}
 
     @staticmethod
     def _serves(backend: Any, precision: str) -> bool:
@@ -212,7 +249,7 @@ class DecideRun:
         The session is asked for what the bench will ask for, so that an engine is scored and timed, not two of a kind.
         """
         assert one.path is not None  # as it waits for its score
-        asked = session_options(expand(self._config([one]))[0], one.path, {})
+        asked = session_options(expand(self._config([one], 1))[0], one.path, {})
         return self.subject.task.request(one, asked, self.settings, baseline)
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
@@ -240,12 +277,14 @@ class DecideRun:
 
     def _measuring_s(self, rows: int, repetitions: int) -> float:
         """Return the least time that the latencies of so many rows take."""
+        if not repetitions:
+            return 0.0
         return rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
 
     def _repetitions(self, rows: int) -> int:
         """Return how often each latency is measured within the budget; 0 where there is no time for it."""
         asked, left = self.settings.repetitions, self._left()
-        if left is None or self._measuring_s(rows, asked) <= left:
+        if not asked or left is None or self._measuring_s(rows, asked) <= left:
             return asked
         for fewer in range(asked - 1, min(asked, _FEWEST_REPETITIONS) - 1, -1):
             if self._measuring_s(rows, fewer) <= left:

@@ -86,6 +86,7 @@ class Search:
             CheckFailed: a candidate returns NaN or infinite values.
             OSError: the output cannot be written.
         """
+        began = time.monotonic()
         check_output(self.model, self.output)  # before what takes minutes
         with tempfile.TemporaryDirectory() as name:
             self._folder = Path(name)
@@ -123,9 +124,14 @@ class Search:
             if kept is not None:
                 candidate = self._maker.make(self._order[:kept], self.output, search=evidence)
         path = str(candidate.path) if candidate else None
-        return Found(
-            SearchDocument(sensitivity=sensitivity, order=self._order, evidence=evidence, candidate=path), candidate
+        document = SearchDocument(
+            sensitivity=sensitivity,
+            order=self._order,
+            evidence=evidence,
+            candidate=path,
+            wall_s=time.monotonic() - began,
         )
+        return Found(document, candidate)
 
     def _calibrated(self) -> Calibrated | None:
         if self.to not in CALIBRATED:

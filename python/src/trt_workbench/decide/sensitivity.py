@@ -34,7 +34,7 @@ from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, cal
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.groups import HEAD, Group
+from trt_workbench.onnxtools.quantize.groups import HEAD, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -90,11 +90,13 @@ def measure_sensitivity(
     began = time.monotonic()
     method, placement = method_of(to, placement), replace(placement, keep_sensitive=False)
     document, groups = prepare(model)
+    shapes = calibrated.shapes if calibrated else {}
+    groups = quantisable(document, shapes)
     left_out = kept_groups(document, groups, to, placement, model)
     free = [group for group in groups if group.name not in left_out]
     if not free:
         raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to measure: {model}")
-    macs = sum(group.macs for group in groups) + sum(one.macs for one in other_products(document, to).values())
+    macs = sum(group.macs for group in groups) + sum(one.macs for one in other_products(document, to, shapes).values())
     weights = sum(group.weight_elements for group in groups)
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))

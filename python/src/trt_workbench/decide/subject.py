@@ -8,12 +8,14 @@ from pathlib import Path
 
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
 from trt_workbench.decide.array_scores import Figure
+from trt_workbench.decide.mixed import MIXED
+from trt_workbench.decide.overlap import images_overlap, samples_overlap
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.task import Detection, Likeness, Task
+from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
+from trt_workbench.decide.task import SCORED_SAMPLES, Detection, Likeness, Task
 from trt_workbench.engine.calibration import holds_images
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.embedded import (
+from trt_workbench.evaluate.embedded.dataset import (
     embedded_dataset,
     fits_embedded_dataset,
     make_calibration_scenes,
@@ -21,6 +23,7 @@ from trt_workbench.evaluate.embedded import (
 )
 from trt_workbench.onnxtools.graph_types import read_precision
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.onnxtools.quantize.preparation import refuse_quantised
 from trt_workbench.runs.decision import BASELINE
 from trt_workbench.system.embedded import embedded_model
@@ -34,11 +37,15 @@ class Subject:
         model: the float model.
         task: what it is scored by, and on what.
         calibration: where ranges are found.
+        search: by what int8-mixed is found on them; None for what is known to lose most.
+        no_search: why there is no search, a sentence; "" where none was asked for.
     """
 
     model: Path
     task: Task
     calibration: CalibrationSettings
+    search: SearchSettings | None = None
+    no_search: str = ""
 
 
 def subject_of(
@@ -65,19 +72,27 @@ def subject_of(
     shares = read_precision(model).shares
     if shares and BASELINE not in shares:
         raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
+    if settings.calibration_annotations is not None:
+        if calibration.calibration is None:
+            raise UsageProblem("--calibration-annotations was given without --calibration, the folder of their images.")
+        if not settings.calibration_annotations.is_file():
+            raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
     if settings.data is None and settings.annotations is None:
-        return _embedded(model, calibration, note)
+        return _embedded(model, settings, calibration, note)
     if settings.data is None:
         raise UsageProblem("--annotations was given without --data, the folder of their images.")
     if calibration.calibration is None:
         calibration = replace(calibration, calibration=str(settings.data))
-    overlap = Path(calibration.calibration or "").resolve() == settings.data.resolve()
     if settings.annotations is None:
-        return Subject(model, _likeness(model, settings, settings.data, calibration, overlap=overlap), calibration)
+        likeness = _likeness(model, settings, settings.data, calibration)
+        return _searched(Subject(model, likeness, calibration), settings, SearchSettings(score=likeness.kind))
     if settings.score not in (None, "ap"):
         raise UsageProblem(f"--score {settings.score} is of models without --annotations; leave one of them out.")
+    overlap = images_overlap(calibration.calibration, settings.data, settings.annotations)
     task = Detection(settings.data, settings.annotations, calibration.family, calibration.imgsz, overlap)
-    return Subject(model, task, calibration)
+    return _searched(
+        Subject(model, task, calibration), settings, SearchSettings(annotations=settings.calibration_annotations)
+    )
 
 
 def backends_of(settings: DecideSettings) -> tuple[str, ...]:
@@ -87,9 +102,23 @@ def backends_of(settings: DecideSettings) -> tuple[str, ...]:
     return settings.backends or (*fast, REFERENCE)
 
 
-def _likeness(
-    model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings, *, overlap: bool
-) -> Likeness:
+def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings) -> Subject:
+    """Return the subject with the search, if it may be searched: never on samples that are scored."""
+    if not settings.search or MIXED not in settings.precisions:
+        return subject
+    unit = subject.task.unit
+    if subject.calibration.calibration == RANDOM:
+        return replace(subject, no_search="There is no score on noise.")
+    if subject.task.overlap:
+        reason = f"The calibration data hold {unit} that are scored, and a search must not see them; give others."
+        return replace(subject, no_search=reason)
+    if isinstance(subject.task, Detection) and search.annotations is None:
+        reason = "It needs the annotations of the calibration images, --calibration-annotations."
+        return replace(subject, no_search=reason)
+    return replace(subject, search=replace(search, keep_score=settings.max_loss))
+
+
+def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(
@@ -98,10 +127,13 @@ def _likeness(
     kind: Figure = "perplexity" if is_text else "cosine"
     if settings.score in ("top1", "cosine", "perplexity"):
         kind = settings.score
-    return Likeness(model, replace(calibration, calibration=str(data)), kind, overlap)
+    scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
+    return Likeness(model, scored, kind, samples_overlap(model, calibration, scored))
 
 
-def _embedded(model: Path, calibration: CalibrationSettings, note: Callable[[str], None]) -> Subject:
+def _embedded(
+    model: Path, settings: DecideSettings, calibration: CalibrationSettings, note: Callable[[str], None]
+) -> Subject:
     if not fits_embedded_dataset(model):
         raise UsageProblem(
             f"The embedded scenes fit the embedded detector alone; pass --data and --annotations for: {model}"
@@ -109,8 +141,11 @@ def _embedded(model: Path, calibration: CalibrationSettings, note: Callable[[str
     if not embedded_dataset().exists:
         note(f"Making the embedded dataset, once: {embedded_dataset().root}")
     place = make_embedded_dataset()
+    annotations, overlap = settings.calibration_annotations, False
     if calibration.calibration is None:
-        calibration = replace(calibration, calibration=str(make_calibration_scenes()))
-    return Subject(
-        model, Detection(place.images, place.annotations, calibration.family, calibration.imgsz), calibration
-    )
+        scenes = make_calibration_scenes()
+        annotations, calibration = scenes.annotations, replace(calibration, calibration=str(scenes.images))
+    else:
+        overlap = images_overlap(calibration.calibration, place.images, place.annotations)
+    task = Detection(place.images, place.annotations, calibration.family, calibration.imgsz, overlap)
+    return _searched(Subject(model, task, calibration), settings, SearchSettings(annotations=annotations))

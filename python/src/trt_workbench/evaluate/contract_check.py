@@ -22,6 +22,7 @@ from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.runs.contract import Check, ContractCheck
+from trt_workbench.system.settings import with_flags
 
 STATIC = "documents"
 # The first one has to run at all: what follows would only repeat that it does not. Repetitions come before what is
@@ -69,11 +70,10 @@ def check_contract(
         note(f"Backend {backend.name} was chosen by auto.")
     extra: dict[str, Any] = dict(settings.options)
     if backend.plans:
-        extra.setdefault("device", settings.device)
-        if settings.target.suffix == MODEL_SUFFIX:
+        is_model = settings.target.suffix == MODEL_SUFFIX
+        extra = with_flags(extra, {"device": settings.device} | ({} if is_model else {"trust": settings.trust}))
+        if is_model:
             extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
-        else:
-            extra["trust"] = settings.trust
     options = SessionOptions(precision=settings.precision, extra=extra, note=note)
     with backend.load(settings.target, options) as session:
         trial = Trial(

@@ -17,6 +17,7 @@ from trt_workbench.pipeline.streaming.host_pool import row_of
 from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
 from trt_workbench.runs.stream_paced import JoinedCheck
 
+# With streams of each number: once with the new ones in their first chunk, once with all of them going on.
 _PUSHES = 2
 
 
@@ -54,7 +55,7 @@ class Pieces:
 def alone(
     session: Session, pieces: Pieces, stream: int, chunks: int, folder: Path
 ) -> Iterator[Mapping[str, NDArray[Any]]]:
-    """Yield the outputs of a stream by itself, state left out: inputs by the contract, states passed on by the host."""
+    """Yield after each chunk the outputs of a stream by itself, and its state by input; the host passes that on."""
     contract, signal = pieces.contract, pieces.whole(stream, chunks)
     axis = contract.signal[1].batch_axis
     states = {pair.output for pair in contract.state}
@@ -67,15 +68,14 @@ def alone(
     for chunk, known in zip(cut, values, strict=True):
         outputs = session.run(fitted({**contract.feed(chunk, signal, known), **state}, session.inputs))
         state = contract.next_state(outputs)
-        yield {
-            name: row_of(array, contract.batch_axis(name), 0) for name, array in outputs.items() if name not in states
-        }
+        found = {**{name: array for name, array in outputs.items() if name not in states}, **state}
+        yield {name: row_of(array, contract.batch_axis(name), 0) for name, array in found.items()}
 
 
 def joined(
     pool: StreamPool, session: Session, pieces: Pieces, most: int, limit: float, folder: Path, run: Callable[[], None]
 ) -> JoinedCheck:
-    """Compare streams that are opened one after the other, run in batches and closed with each of them alone.
+    """Compare streams that are opened one after the other, run in batches and closed, with each of them alone.
 
     Args:
         pool: without open streams.
@@ -105,7 +105,9 @@ def joined(
         chunks = [stream.chunks for stream in live]
         outputs = pool.push(live, [pieces(numbers[stream], chunk) for stream, chunk in zip(live, chunks, strict=True)])
         for stream, chunk, one in zip(live, chunks, outputs, strict=True):
-            found.add(f"chunk {chunk} of stream {numbers[stream]}", one, next(expected[stream]), len(live))
+            # its state as well: what is wrong there may show in no output for many chunks
+            own = {**one, **stream.save().state}
+            found.add(f"chunk {chunk} of stream {numbers[stream]}", own, next(expected[stream]), len(live))
         run()
 
     for size in sizes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,6 +22,21 @@ _HOPS_BEHIND = 4
 _FEWEST_ROUNDS = 3
 # Sleeping ends late by about a tenth of a millisecond: the rest is waited for in a loop.
 _AWAKE_S = 0.0005
+
+
+class Clock:
+    """Real time, in seconds."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.perf_counter()
+
+    def wait(self, until: float) -> None:
+        """Return at a time, at once if it has passed."""
+        if (left := until - self.now()) > _AWAKE_S:
+            time.sleep(left - _AWAKE_S)
+        while self.now() < until:
+            pass
 
 
 def rounds(seconds: float, hop_s: float) -> int:
@@ -63,6 +78,7 @@ def run_paced(
             judged_as=kind,
             provenance={key: value for key, value in record.items() if key != "precision_ran"},
             on_device=pool.on_device,
+            cuda_graphs=pool.graph_status(),
             hop_ms=hop_s * 1e3,
             seconds=settings.seconds,
             buckets=list(pool.buckets),
@@ -80,7 +96,7 @@ def pace(
     hop_s: float,
     seconds: float,
     progress: Callable[[int], None],
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock | None = None,
 ) -> Level:
     """Run `count` streams in real time, their starts spread over a hop.
 
@@ -91,22 +107,23 @@ def pace(
         hop_s: seconds from one chunk of a stream to the next.
         seconds: of real time, and at least three hops.
         progress: called with the chunks of every batch.
-        clock: seconds.
+        clock: the time; real by default.
     """
+    time_of = clock or Clock()
     streams = [pool.open() for _ in range(count)]
     total, most = count * rounds(seconds, hop_s), pool.buckets[-1]
     latency: list[float] = []
     parts: dict[str, list[float]] = {}
     rows: list[int] = []
     busy, complete, done = 0.0, True, 0
-    begin = clock()
+    begin = time_of.now()
 
     def due(chunk: int) -> float:
         return begin + (chunk // count + chunk % count / count) * hop_s
 
     while done < total:
-        _wait(due(done), clock)
-        started = clock()
+        time_of.wait(due(done))
+        started = time_of.now()
         if started - due(done) > _HOPS_BEHIND * hop_s:
             complete = False
             break
@@ -114,16 +131,18 @@ def pace(
         ready = next((chunk for chunk in range(done + 1, last) if due(chunk) > started), last)
         some = [streams[chunk % count] for chunk in range(done, ready)]
         pool.push(some, [pieces(chunk % count, chunk // count) for chunk in range(done, ready)])
-        ended = clock()
+        ended = time_of.now()
         rows.append(len(some))
         busy += ended - started
+        pushed = pool.timing()
         for chunk in range(done, ready):
             latency.append((ended - due(chunk)) * 1e3)
-            for part, value in _parts((started - due(chunk)) * 1e3, pool.timing()).items():
-                parts.setdefault(part, []).append(value)
+            # parts on the device's clock may add up to a little more than the whole on the host's
+            for part, value in {"wait": (started - due(chunk)) * 1e3, **pushed}.items():
+                parts.setdefault(part, []).append(max(value, 0.0))
         done = ready
         progress(len(some))
-    wall = clock() - begin
+    wall = time_of.now() - begin
     for stream in streams:
         stream.close()
     summary = summarize(latency)
@@ -140,14 +159,3 @@ def pace(
         rows_max=max(rows),
         parts_ms={part: summarize(values) for part, values in parts.items()},
     )
-
-
-def _parts(wait_ms: float, pushed: Mapping[str, float]) -> dict[str, float]:
-    return {"wait": max(wait_ms, 0.0), **{part: max(value, 0.0) for part, value in pushed.items()}}
-
-
-def _wait(until: float, clock: Callable[[], float]) -> None:
-    if (left := until - clock()) > _AWAKE_S:
-        time.sleep(left - _AWAKE_S)
-    while clock() < until:
-        pass

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from trt_workbench.errors import UsageProblem, did_you_mean, whole_number
-from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust
+from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, with_flags
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
@@ -107,10 +107,6 @@ class StreamSettings:
     seed: Seed = 0
 
     def backend_options(self, *, plans: bool, is_plan: bool) -> dict[str, Any]:
-        """Return the backend's options with what belongs to engines."""
-        found: dict[str, Any] = dict(self.options)
-        if plans:
-            found["device"] = self.device
-        if plans and is_plan:
-            found["trust"] = self.trust
-        return found
+        """Return the backend's options with what belongs to engines. Raises UsageProblem as `with_flags`."""
+        flags: dict[str, Any] = {"device": self.device} if plans else {}
+        return with_flags(self.options, flags | ({"trust": self.trust} if plans and is_plan else {}))

@@ -21,6 +21,7 @@ from trt_workbench.measure.queries import Measurement, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
 from trt_workbench.measure.request import InferRequest, MeasureSettings, Note
 from trt_workbench.measure.state import initial_state
+from trt_workbench.system.settings import with_flags
 
 
 class NativeEngine:
@@ -120,12 +121,11 @@ def _from_model(request: InferRequest, say: Note) -> TrtSession:
         own["plugins"] = request.plugins
     if request.weight_streaming_budget is not None:
         own["weight_streaming_budget"] = request.weight_streaming_budget
-    if taken := sorted(own.keys() & request.options.keys()):
-        raise UsageProblem(
-            f"Option {taken[0]} of backend trt has a flag of its own here: --{taken[0].replace('_', '-')}."
-        )
     options = SessionOptions(
-        precision=request.precision, extra={**request.options, **own}, shapes=fixed_profile(request.shapes), note=say
+        precision=request.precision,
+        extra=with_flags(request.options, own),
+        shapes=fixed_profile(request.shapes),
+        note=say,
     )
     session = require_backend(request.backend, request.model.suffix).load(request.model, options)
     if not isinstance(session, TrtSession):

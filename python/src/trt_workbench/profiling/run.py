@@ -21,6 +21,7 @@ from trt_workbench.profiling.request import ProfileRequest
 from trt_workbench.profiling.sources import ProfiledSide, earlier_run, has_profiler, kernels_alone, profile_workload
 from trt_workbench.profiling.workload import Workload
 from trt_workbench.runs.directory import RunDirectory, run_directory
+from trt_workbench.system.settings import with_flags
 
 COMMAND = "profile"
 _PRECISION = re.compile(r"(fp32|tf32|fp16|bf16|int8|fp8|int4|fp4|best)(\+(tf32|fp16|bf16|int8|fp8|int4|fp4))*")
@@ -148,7 +149,7 @@ def _workload(
         path=path.absolute(),
         backend=serving.name,
         precision=precision,
-        options={**loading, **request.options} if serving.plans else dict(request.options),
+        options=with_flags(request.options, loading if serving.plans else {}),
         shapes=dict(request.shapes),
         seed=request.seed,
         warmup=request.warmup,

@@ -152,7 +152,7 @@ def _onnxruntime(backend: OrtBackend, work: Workload, nodes: ModelNodes, side: S
         "sum_ms": _sum(trace.operations),
         "inputs": {name: list(array.shape) for name, array in inputs.items()},
         "provenance": dict(provenance),
-        "notes": ["ONNX Runtime tells times in whole microseconds: trust the means of short nodes, not their medians."],
+        "notes": ["ONNX Runtime reports whole microseconds: trust the means of short nodes, not their medians."],
     }
     return ProfiledSide(trace.operations, facts, work)
 

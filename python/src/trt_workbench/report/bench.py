@@ -12,7 +12,7 @@ from trt_workbench.report.bench_plots import write_plots
 from trt_workbench.report.bench_view import tables, winners
 from trt_workbench.report.bench_words import executed, machine, overall, problems, summary, unstable
 from trt_workbench.report.conditions import measuring_conditions
-from trt_workbench.report.page import image_url, image_width, render, write_html
+from trt_workbench.report.page import render, write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import read_bench_run
@@ -20,8 +20,6 @@ from trt_workbench.runs.artefacts import read_bench_run
 TAILS = ("p90", "p95", "p99")
 # With more works than this, the table of winners stands for the sentence of each.
 _MOST_SENTENCES = 6
-# A picture with several panels, pixels: on a phone it scrolls instead of shrinking.
-_WIDE_PX = 800
 
 
 def write_report(directory: Path) -> Path:
@@ -58,7 +56,4 @@ def write_report(directory: Path) -> Path:
     }
     names = {title: str(path.relative_to(directory)) for title, path in plots.items()}
     write_text(directory / "report.md", render("bench.md.j2", **values, plots=names))
-    pictures = [
-        {"title": title, "url": image_url(path), "wide": image_width(path) > _WIDE_PX} for title, path in plots.items()
-    ]
-    return write_html(directory, "bench.html.j2", **values, plots=pictures)
+    return write_html(directory, "bench.html.j2", **values, plots=plots)

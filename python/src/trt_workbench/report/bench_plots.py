@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from trt_workbench.report.bench_sweeps import MOST_CURVES, Panel, Reading, Sweep, find_sweeps
 from trt_workbench.report.bench_view import Table
-from trt_workbench.report.style import INK, NARROW, PALETTE, by_powers, figure, file_stem, label, panels
+from trt_workbench.report.hover import listed, say_columns, say_point, say_rows
+from trt_workbench.report.style import INK, PALETTE, by_powers, figure, file_stem, label, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from trt_workbench.bench.ranking import Standing
 
 # The knee: the smallest batch that reaches this share of the best throughput.
 KNEE = 0.9
@@ -25,7 +28,7 @@ _LABEL_WIDTH = 46
 
 
 def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
-    """Write every plot as a PNG and return their paths by title."""
+    """Write every plot as SVG and return their paths by title."""
     sweeps = find_sweeps(tables)
     everywhere = _styles(row.standing.runtime for table in tables for row in table.rows)
     made: dict[str, Path] = {}
@@ -36,15 +39,15 @@ def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
         name, stem = f"{sweep.scenario}, {sweep.model}", file_stem(sweep.scenario, sweep.model, sweep.axis)
         if sweep.axis in _LOADS:
             title = f"{name}: throughput against {sweep.axis}"
-            made[title] = _throughput(sweep, styles, folder / f"{stem}-throughput.png")
+            made[title] = _throughput(sweep, styles, folder / f"{stem}-throughput.svg")
             title = f"{name}: latency against throughput, by {sweep.axis}"
-            made[title] = _frontier(sweep, styles, folder / f"{stem}-frontier.png")
-        made[f"{name}: latency against {sweep.axis}"] = _latency(sweep, styles, folder / f"{stem}-latency.png")
+            made[title] = _frontier(sweep, styles, folder / f"{stem}-frontier.svg")
+        made[f"{name}: latency against {sweep.axis}"] = _latency(sweep, styles, folder / f"{stem}-latency.svg")
     for (scenario, model), group in _by_scenario(tables).items():
         swept = any((sweep.scenario, sweep.model) == (scenario, model) for sweep in sweeps)
         if not swept or sum(len(table.rows) for table in group) <= _MOST_BARS:
             made[f"{scenario}, {model}: latency"] = _bars(
-                group, everywhere, folder / f"{file_stem(scenario, model)}-bars.png"
+                group, everywhere, folder / f"{file_stem(scenario, model)}-bars.svg"
             )
     return made
 
@@ -70,8 +73,8 @@ def _by_scenario(tables: Sequence[Table]) -> dict[tuple[str, str], list[Table]]:
 
 def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path:
     lines = sum(len(table.rows) + 1 for table in tables)
-    with figure(path, width=NARROW, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
-        position, ticks = 0.0, {}
+    with figure(path, height=max(2.2, 1.0 + 0.26 * lines)) as axes:
+        position, ticks, said = 0.0, {}, {}
         for table in tables:
             axes.text(0, position, f" {label(table.work)}", fontweight="bold", fontsize=9, va="center")
             for row in table.rows:
@@ -84,8 +87,10 @@ def _bars(tables: Sequence[Table], styles: dict[str, Style], path: Path) -> Path
                     f"{interval.median:.3g}", (interval.high, position), (4, 0), textcoords="offset points",
                     va="center", fontsize=8,
                 )  # fmt: skip
+                said[position] = f"{label(row.standing.runtime)}, {label(table.work)}: {_interval(row.standing)}"
                 ticks[position] = "\n".join(textwrap.wrap(label(row.standing.runtime), _LABEL_WIDTH // 2))
             position -= 1
+        say_rows(axes, said)
         axes.set_yticks(list(ticks), list(ticks.values()), fontsize=8)
         slowest = max(row.standing.latency_ms.high for table in tables for row in table.rows)
         axes.set(
@@ -107,6 +112,8 @@ def _latency(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
                 _places(sweep, panel, curve), middle, yerr=[low, high], fmt="o", linestyle=line, color=colour,
                 markersize=3.5, capsize=2, linewidth=1.2, label=_wrapped(name),
             )  # fmt: skip
+        _tell(axes, sweep, panel, _interval)
+        axes.set_ylabel("ms")
         _scale_latency(axes, panel)
         _label_axis(axes, sweep, panel)
 
@@ -121,7 +128,9 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
             axes.plot(places, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             knee = next(index for index, rate in enumerate(rates) if rate >= KNEE * max(rates))
             axes.plot(places[knee], rates[knee], "o", markersize=9, fillstyle="none", color=colour)
+        _tell(axes, sweep, panel, lambda one: f"{one.items_per_s:,.4g} items/s")
         by_powers(axes, "y")
+        axes.set_ylabel("items/s")
         _label_axis(axes, sweep, panel)
 
     return _drawn(sweep, f"Items/s against {sweep.axis} (ring: smallest with {KNEE:.0%} of the best)", draw, path)
@@ -135,10 +144,13 @@ def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
             colour, line = styles[name]
             axes.plot(latency, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             for one, x, y in zip(curve, latency, rates, strict=True):
-                axes.annotate(label(one.text), (x, y), (3, 3), textcoords="offset points", fontsize=6, color=colour)
+                axes.annotate(label(one.text), (x, y), (3, 3), textcoords="offset points", fontsize=6)
+                say_point(
+                    axes, x, y, f"{label(name)}, {label(sweep.axis)} {label(one.text)}: {x:.4g} ms, {y:,.4g} items/s"
+                )
         by_powers(axes, "x")
         by_powers(axes, "y")
-        axes.set(xlabel="latency, ms")
+        axes.set(xlabel="latency, ms", ylabel="items/s")
 
     return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
 
@@ -164,6 +176,21 @@ def _places(sweep: Sweep, panel: Panel, curve: Sequence[Reading]) -> list[float]
         return [float(one.value) for one in curve]
     words = _words(panel)
     return [float(words.index(one.text)) for one in curve]
+
+
+def _interval(one: Standing) -> str:
+    return f"{one.latency_ms.median:.4g} ms ({one.latency_ms.low:.4g} to {one.latency_ms.high:.4g})"
+
+
+def _tell(axes: Axes, sweep: Sweep, panel: Panel, figure_of: Callable[[Standing], str]) -> None:
+    """Say on hover what every runtime takes at a value of the sweep."""
+    values: dict[float, dict[str, str]] = {}
+    texts: dict[float, str] = {}
+    for name, curve in panel.curves.items():
+        for place, one in zip(_places(sweep, panel, curve), curve, strict=True):
+            values.setdefault(place, {})[label(name)] = figure_of(one.standing)
+            texts[place] = f"{label(sweep.axis)} {label(one.text)}"
+    say_columns(axes, {place: listed(texts[place], by_runtime) for place, by_runtime in values.items()})
 
 
 def _words(panel: Panel) -> list[str]:

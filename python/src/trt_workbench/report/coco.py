@@ -8,7 +8,7 @@ from typing import Any
 from trt_workbench.report.coco_artefacts import CocoArtefacts, read_artefacts
 from trt_workbench.report.coco_gallery import build_gallery
 from trt_workbench.report.coco_plots import READABLE_CLASSES, write_plots
-from trt_workbench.report.page import image_url, write_html
+from trt_workbench.report.page import write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.coco import FIGURES, LEAST_ANNOTATIONS, STAGES
@@ -45,7 +45,7 @@ def write_report(directory: Path) -> Path:
         latency_columns=_LATENCY_COLUMNS,
         minimum_samples=MINIMUM_SAMPLES,
         readable=READABLE_CLASSES,
-        plots={name: image_url(path) for name, path in plots.items()},
+        plots=plots,
         gallery=gallery,
         environment=run.environment,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.coco_artefacts import LONGEST_NAME, CocoArtefacts
+from trt_workbench.report.hover import listed, say_columns, say_rows
 from trt_workbench.report.style import ACCENT, INK, PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.coco import STAGES
 
@@ -21,14 +24,14 @@ _MATRIX_CLASSES = 20
 
 
 def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
-    """Write every plot as a PNG and return their paths by name."""
+    """Write every plot, SVG but for the matrix, and return their paths by name."""
     plots = {
         "precision_recall": _precision_recall,
         "per_class_ap": _per_class_ap,
         "confusion_matrix": _confusion_matrix,
         "latency_histogram": _latency_histogram,
     }
-    paths = {name: folder / f"{name}.png" for name in plots}
+    paths = {name: folder / f"{name}.{'png' if name == 'confusion_matrix' else 'svg'}" for name in plots}
     for name, draw in plots.items():
         draw(run, paths[name])
     return paths
@@ -37,6 +40,7 @@ def write_plots(run: CocoArtefacts, folder: Path) -> dict[str, Path]:
 def _precision_recall(run: CocoArtefacts, path: Path) -> None:
     recall = run.curves["recall"]
     with figure(path, height=5.0) as axes:
+        said: dict[str, Sequence[float]] = {}
         classes = [(row["name"], row["precision_50"]) for row in run.curves["classes"] if row["precision_50"]]
         few = len(classes) <= READABLE_CLASSES
         for index, (own, precision) in enumerate(classes):
@@ -44,27 +48,45 @@ def _precision_recall(run: CocoArtefacts, path: Path) -> None:
             name = label(own, LONGEST_NAME) if few else None
             dashes = "--" if few and index >= len(PALETTE) else "-"
             axes.plot(recall, precision, dashes, color=colour, linewidth=0.9, label=name)
+            if name:
+                said[name] = precision
         for threshold, style in (("0.50", "-"), ("0.75", "--"), ("0.50:0.95", ":")):
             # without any annotation there is no curve
             if mean := run.curves["mean"].get(threshold):
                 axes.plot(recall, mean, style, color=INK, linewidth=2, label=f"all classes, IoU {threshold}")
+                said[f"all classes, IoU {threshold}"] = mean
+        say_columns(
+            axes,
+            {
+                at: listed(f"recall {at:.2f}: precision", {name: f"{curve[place]:.3f}" for name, curve in said.items()})
+                for place, at in enumerate(recall)
+            },
+        )
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
-        axes.set_title("Precision against recall (single classes at IoU 0.50)")
+        axes.set_title("Precision against recall (classes: IoU 0.50)")
         legend_below(axes)
 
 
 def _per_class_ap(run: CocoArtefacts, path: Path) -> None:
-    rows = [row for row in run.metrics["per_class"] if row["AP"] is not None]
-    rows.sort(key=lambda row: row["AP"] or 0.0)
-    positions = range(len(rows))
-    with figure(path, height=max(2.5, 1.2 + 0.2 * len(rows))) as axes:
-        axes.barh(positions, [row["AP50"] or 0.0 for row in rows], color="#d6e4f2", label="AP50")
-        axes.barh(positions, [row["AP"] or 0.0 for row in rows], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+    known = [row for row in run.metrics["per_class"] if row["AP"] is not None]
+    known.sort(key=lambda row: row["AP"] or 0.0)
+    positions = range(len(known))
+    with figure(path, height=max(2.5, 1.2 + 0.2 * len(known))) as axes:
+        axes.barh(positions, [row["AP50"] or 0.0 for row in known], color="#d6e4f2", label="AP50")
+        axes.barh(positions, [row["AP"] or 0.0 for row in known], height=0.5, color=ACCENT, label="AP (0.50:0.95)")
+        names = [label(row["name"], LONGEST_NAME) for row in known]
         axes.set_yticks(
-            positions, [f"{label(row['name'], LONGEST_NAME)} ({row['ground_truths']})" for row in rows], fontsize=8
+            positions, [f"{name} ({row['ground_truths']})" for name, row in zip(names, known, strict=True)], fontsize=8
         )
-        axes.set(xlim=(0, 1), ylim=(-0.6, len(rows) - 0.4), xlabel="average precision")
-        axes.set_title("Average precision per class (in brackets: annotations)")
+        say_rows(
+            axes,
+            {
+                place: f"{name}: AP {row['AP']:.3f}, AP50 {row['AP50'] or 0.0:.3f}, {row['ground_truths']} annotations"
+                for place, (name, row) in enumerate(zip(names, known, strict=True))
+            },
+        )
+        axes.set(xlim=(0, 1), ylim=(-0.6, len(known) - 0.4), xlabel="average precision")
+        axes.set_title("AP by class (in brackets: annotations)")
         axes.grid(visible=False, axis="y")
         legend_below(axes)
 
@@ -134,6 +156,17 @@ def _latency_histogram(run: CocoArtefacts, path: Path) -> None:
         # Stages differ by orders of magnitude: equal bins on a logarithmic axis keep each one legible.
         low, high = pooled.min() * 0.9, pooled.max() * 1.1
         bins = np.geomspace(low, high, 60).tolist()
+        counts = {stage: np.histogram(values, bins)[0] for stage, values in stages.items()}
+        say_columns(
+            axes,
+            {
+                math.sqrt(begin * end): listed(
+                    f"{begin:.3g} to {end:.3g} ms: images",
+                    {stage: str(count[place]) for stage, count in counts.items() if count[place]},
+                )
+                for place, (begin, end) in enumerate(pairwise(bins))
+            },
+        )
         for colour, (stage, values) in zip(PALETTE, stages.items(), strict=False):
             text = f"{stage}, p50 {run.metrics['latency_ms'][stage]['p50']:.2f} ms"
             axes.hist(values, bins=bins, histtype="stepfilled", alpha=0.55, color=colour, label=text)

@@ -55,7 +55,7 @@ class _Plot:
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
         self.strip = (40.0 + 60.0 * len(self.others) if width > 500 else 78.0) if self.others else 0.0
-        self.left, self.top, self.bottom = 58.0, 30.0, self.height - 50
+        self.left, self.top, self.bottom = 66.0, 30.0, self.height - 50
         self.right = width - 14 - self.strip
         backends = dict.fromkeys(row.backend for row in scored)
         self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}
@@ -168,7 +168,7 @@ def _ground(plot: _Plot) -> Iterator[str]:
     )
     centre = (plot.top + plot.bottom) / 2
     yield (
-        f'<text class="axis" transform="translate(13 {centre:.1f}) rotate(-90)" text-anchor="middle">'
+        f'<text class="axis" transform="translate(12 {centre:.1f}) rotate(-90)" text-anchor="middle">'
         f"loss of {escape(plot.decision.figure)}: better below</text>"
     )
     if plot.strip:

@@ -8,7 +8,7 @@ from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.report.llm_plots import write_plots
-from trt_workbench.report.page import image_url, write_html
+from trt_workbench.report.page import write_html
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.llm import Generated, LlmMetrics, LlmRecord
@@ -36,7 +36,7 @@ def write_report(directory: Path) -> Path:
         summary=summarise(metrics),
         failures=generation_failures(metrics),
         sameness=sameness,
-        plots={name: image_url(path) for name, path in plots.items()},
+        plots=plots,
         environment=read_environment(directory),
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from trt_workbench.report.hover import listed, say_columns
 from trt_workbench.report.style import PALETTE, by_powers, figure, label, legend_below
 from trt_workbench.runs.llm import LlmMetrics, LlmRecord
 
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
 
 # Curves this close, as a share, lie on one another.
 _SAME = 1e-3
-_WIDE = 80  # characters of a line of the legend
+_WIDE = 60  # characters of a line of the legend
 
 
 def write_plots(metrics: LlmMetrics, records: list[LlmRecord], folder: Path) -> dict[str, Path]:
-    """Write the plots that the run has figures for, as PNG. Returns their paths by name."""
+    """Write the plots that the run has figures for, as SVG. Returns their paths by name."""
     plots = {}
     windows = [record for record in records if record["kind"] == "windows"]
     if windows:
-        plots["perplexity"] = _perplexity(windows, folder / "perplexity.png")
+        plots["perplexity"] = _perplexity(windows, folder / "perplexity.svg")
     if len(metrics["backends"]) > 1 and windows:
-        plots["divergence"] = _divergence(windows, folder / "divergence.png")
+        plots["divergence"] = _divergence(windows, folder / "divergence.svg")
     return plots
 
 
@@ -56,12 +57,16 @@ def _perplexity(windows: list[LlmRecord], path: Path) -> Path:
                 break
         else:
             lines.append(([name], tokens, curve))
+    said: dict[float, dict[str, str]] = {}
     with figure(path, height=_height(windows)) as axes:
         for (names, tokens, curve), colour in zip(lines, PALETTE * 3, strict=False):
             text = "\n".join(wrap(", ".join(names), _WIDE))
             axes.plot(tokens, curve, label=text, color=colour, linewidth=1.6)
+            for place, value in zip(tokens.tolist(), curve.tolist(), strict=True):
+                said.setdefault(place, {})[", ".join(names)] = f"{value:.4f}"
+        say_columns(axes, {place: listed(f"after {place:,.0f} tokens", by_name) for place, by_name in said.items()})
         axes.set(xlabel="tokens scored", ylabel="perplexity")
-        together = "; those within 0.1 % share a line" if len(lines) < len(_series(windows)) else ""
+        together = "\n(within 0.1 % of one another: one line)" if len(lines) < len(_series(windows)) else ""
         axes.set_title(f"Perplexity up to each window{together}")
         legend_below(axes)
     return path
@@ -76,10 +81,17 @@ def _divergence(windows: list[LlmRecord], path: Path) -> Path:
     """Mean divergence from the reference by window."""
     import numpy as np
 
+    said: dict[float, dict[str, str]] = {}
     with figure(path, height=_height(windows)) as axes:
         for (name, rows), colour in list(zip(_series(windows).items(), PALETTE * 3, strict=False))[1:]:
             kl = [np.nan if row["kl"] is None else max(row["kl"] / row["tokens"], 1e-17) for row in rows]
-            axes.plot(np.cumsum([row["tokens"] for row in rows]), kl, label=name, color=colour, linewidth=1.2)
+            tokens = np.cumsum([float(row["tokens"]) for row in rows])
+            axes.plot(tokens, kl, label=name, color=colour, linewidth=1.2)
+            for place, value in zip(tokens.tolist(), kl, strict=True):
+                said.setdefault(place, {})[name] = f"{value:.2e}"
+        say_columns(
+            axes, {place: listed(f"window up to token {place:,.0f}", by_name) for place, by_name in said.items()}
+        )
         axes.set(title="Divergence from the reference", xlabel="tokens scored", ylabel="mean KL divergence, nats")
         by_powers(axes, "y")
         legend_below(axes)

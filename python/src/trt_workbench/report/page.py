@@ -18,6 +18,7 @@ from typing import Any
 from trt_workbench import __version__
 from trt_workbench.engine.files import write_text
 from trt_workbench.errors import printable
+from trt_workbench.report.svg import within_page
 
 # What Markdown, or HTML inside it, takes for more than itself wherever it stands; and an underscore at a word's edge.
 _MARKUP = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
@@ -76,7 +77,7 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment, "percent": percent}
-    environment.filters |= {"fenced": _fenced, "link": _link}
+    environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture}
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
@@ -115,12 +116,11 @@ def _moment(text: str) -> str:
     return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def image_width(path: Path) -> int:
-    """Return the width of a PNG in pixels."""
-    with path.open("rb") as file:
-        return int.from_bytes(file.read(20)[16:], "big")  # the header chunk comes first, width before height
+def _picture(path: Path, title: str) -> str:
+    """Return a plot as HTML that needs no other file: an SVG as it is, a PNG as a data URL."""
+    from markupsafe import Markup, escape
 
-
-def image_url(path: Path) -> str:
-    """Return a PNG as a data URL, so that the page needs no other file."""
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    if path.suffix == ".svg":
+        return Markup(within_page(path, title))
+    url = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    return Markup('<img src="{}" alt="{}">').format(url, escape(title))

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
-from trt_workbench.report.page import image_url, write_html
+from trt_workbench.report.hover import say_point
+from trt_workbench.report.page import write_html
 from trt_workbench.report.sensitivity import draw_groups
-from trt_workbench.report.style import ACCENT, PALETTE, figure, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
 
@@ -28,8 +29,8 @@ def write_report(directory: Path) -> Path:
     found = read_document(directory / "search.json", SearchDocument)
     folder = plots_folder(directory)
     pictures = {
-        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "curve.png"),
-        "groups": draw_groups(found.sensitivity, folder / "groups.png"),
+        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "curve.svg"),
+        "groups": draw_groups(found.sensitivity, folder / "groups.svg"),
     }
     return write_html(
         directory,
@@ -37,7 +38,7 @@ def write_report(directory: Path) -> Path:
         found=found,
         evidence=found.evidence,
         name=Path(found.sensitivity.model).name,
-        pictures={name: image_url(path) for name, path in pictures.items()},
+        pictures=pictures,
         environment=read_environment(directory),
     )
 
@@ -53,6 +54,14 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
                 ends = [max(_after(evidence, end), 0.0) for end in point.loss_ci95]
                 axes.plot([100 * point.low_macs] * 2, ends, color=ACCENT, alpha=0.35, linewidth=2, zorder=1)
         axes.scatter(shares, [point.value for point in points], 22, color=ACCENT, zorder=3)
+        for point in points:
+            words = f"{point.kept} groups left alone, {100 * point.low_macs:.1f} % of the arithmetic in {to}"
+            say_point(
+                axes,
+                100 * point.low_macs,
+                point.value,
+                f"{words}: {evidence.figure} {point.value:.4f}, loss {point.loss:.4f}",
+            )
         if chosen := evidence.chosen:
             place = (100 * chosen.low_macs, chosen.value)
             axes.scatter(*place, 110, facecolors="none", edgecolors=PALETTE[3], linewidths=1.6, label="taken", zorder=4)
@@ -64,7 +73,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
             xlabel=f"share of the arithmetic in {to}, % (axis not from zero)",
             ylabel=evidence.figure,
         )
-        axes.legend(loc="lower left")
+        legend_below(axes)
     return path
 
 

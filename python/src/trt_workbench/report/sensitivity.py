@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.report.page import image_url, write_html
-from trt_workbench.report.style import ACCENT, PALETTE, figure, label, plots_folder
+from trt_workbench.report.hover import say_rows
+from trt_workbench.report.page import write_html
+from trt_workbench.report.style import ACCENT, PALETTE, figure, label, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.sensitivity import Sensitivity
 
@@ -27,13 +28,13 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "sensitivity.json", Sensitivity)
-    picture = draw_groups(found, plots_folder(directory) / "groups.png")
+    picture = draw_groups(found, plots_folder(directory) / "groups.svg")
     return write_html(
         directory,
         "sensitivity.html.j2",
         found=found,
         name=Path(found.model).name,
-        picture=image_url(picture),
+        picture=picture,
         environment=read_environment(directory),
     )
 
@@ -42,14 +43,22 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
     """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
     shown = found.groups[:_BARS]
     total = sum(group.noise for group in found.groups) or 1.0
-    with figure(path, height=1.2 + 0.2 * len(shown)) as axes:
+    with figure(path, width=7.0, height=1.2 + 0.2 * len(shown)) as axes:
         places = range(len(shown))
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
         shares = [100 * group.macs_share for group in shown]
         axes.scatter(shares, places, 18, color=PALETTE[3], label="of the arithmetic", zorder=3)
-        axes.set_yticks(places, [label(group.name, 34) for group in shown])
+        said = [f"{label(group.name)}: {100 * group.noise / total:.1f} % of the noise" for group in shown]
+        say_rows(
+            axes,
+            {
+                at: f"{text}, {share:.1f} % of the arithmetic"
+                for at, text, share in zip(places, said, shares, strict=True)
+            },
+        )
+        axes.set_yticks(places, [label(group.name, 48) for group in shown], fontsize=8)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
         axes.set_xlim(left=0)
-        axes.legend(loc="lower right")
+        legend_below(axes)
     return path

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.report.page import image_url, write_html
+from trt_workbench.report.page import write_html
 from trt_workbench.report.stream_plots import write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
@@ -33,7 +33,7 @@ def write_report(directory: Path) -> Path:
         "stream.html.j2",
         metrics=metrics,
         matrix=fault_matrix(metrics.faults) if metrics.faults else None,
-        plots={name: image_url(path) for name, path in plots.items()},
+        plots=plots,
         environment=read_environment(directory),
     )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label
+from trt_workbench.report.hover import listed, say_columns, say_rows
+from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label, legend_below
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
+from trt_workbench.runs.stream_paced import Paced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,17 +19,20 @@ _MOST_COLUMNS = 400
 
 
 def write_plots(metrics: StreamMetrics, records: list[ChunkRecord], folder: Path) -> dict[str, Path]:
-    """Write the plots that the run has figures for, as PNG. Returns their paths by name."""
+    """Write the plots that the run has figures for, as SVG, heat maps as PNG. Returns their paths by name."""
     lanes = {lane.name: [record for record in records if record.lane == lane.name] for lane in metrics.lanes}
     lanes = {name: rows for name, rows in lanes.items() if rows}
     if not lanes:
         return {}
     plots = {
-        "error": _error(metrics, lanes, folder / "error.png"),
-        "latency": _latency(metrics, folder / "latency.png"),
+        "error": _error(metrics, lanes, folder / "error.svg"),
+        "latency": _latency(metrics, folder / "latency.svg"),
     }
-    for name, rows in lanes.items():
-        plots[f"tensors {name}"] = _tensors(name, rows, folder / f"{file_stem('tensors', name)}.png")
+    for paced in metrics.streams:
+        if paced.levels:
+            plots[f"streams {paced.precision}"] = _paced(paced, folder / f"{file_stem('streams', paced.precision)}.svg")
+    for name, lane in lanes.items():
+        plots[f"tensors {name}"] = _tensors(name, lane, folder / f"{file_stem('tensors', name)}.png")
     return plots
 
 
@@ -46,9 +51,12 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
     """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
     with figure(path, height=4.4) as axes:
         limits: dict[float, str] = {}
-        for (name, rows), colour in zip(lanes.items(), PALETTE * 4, strict=False):
-            errors = [max(_errors(row), _NOTHING) for row in rows]
-            axes.plot([row.chunk + 1 for row in rows], errors, color=colour, linewidth=1.0, label=label(name))
+        said: dict[float, dict[str, str]] = {}
+        for (name, chunks), colour in zip(lanes.items(), PALETTE * 4, strict=False):
+            errors = [max(_errors(one), _NOTHING) for one in chunks]
+            for one, error in zip(chunks, errors, strict=True):
+                said.setdefault(one.chunk + 1, {})[label(name)] = "none" if error == _NOTHING else f"{error:.2e}"
+            axes.plot([one.chunk + 1 for one in chunks], errors, color=colour, linewidth=1.0, label=label(name))
             lane = next(lane for lane in metrics.lanes if lane.name == name)
             limits |= {gate.limit: lane.judged_as for gate in lane.gates if gate.gate == "rel_l2_max" and gate.limit}
         for limit, kind in limits.items():
@@ -58,23 +66,24 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
             axes.axvline(metrics.memory_chunks, color="#52606d", linestyle=":", linewidth=1.2)
             low = axes.get_ylim()[0]
             axes.annotate("memory", (metrics.memory_chunks, low), xytext=(3, 4), textcoords="offset points", fontsize=8)
+        say_columns(axes, {chunk: listed(f"chunk {chunk:g}", by_lane) for chunk, by_lane in said.items()})
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(_plain())
         if metrics.chunks > 1:
             by_powers(axes, "x")
         axes.set(title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2 of a tensor ({_NOTHING:g}: none)")
-        axes.legend(fontsize=8)
+        legend_below(axes)
     return path
 
 
-def _tensors(name: str, rows: list[ChunkRecord], path: Path) -> Path:
+def _tensors(name: str, lane: list[ChunkRecord], path: Path) -> Path:
     """Relative L2 of every tensor by chunk, as a heat map; columns are the worst of several chunks in a long run."""
     import numpy as np
     from matplotlib.colors import LogNorm
 
-    tensors = list(rows[0].tensors)
-    values = np.array([[_shown(row.tensors[tensor]) for row in rows] for tensor in tensors])
-    groups = np.array_split(np.arange(len(rows)), min(len(rows), _MOST_COLUMNS))
+    tensors = list(lane[0].tensors)
+    values = np.array([[_shown(row.tensors[tensor]) for row in lane] for tensor in tensors])
+    groups = np.array_split(np.arange(len(lane)), min(len(lane), _MOST_COLUMNS))
     cells = np.stack([values[:, group].max(axis=1) for group in groups], axis=1)
     with figure(path, height=max(2.0, 0.34 * len(tensors) + 1.3)) as axes:
         drawn = axes.imshow(
@@ -83,12 +92,17 @@ def _tensors(name: str, rows: list[ChunkRecord], path: Path) -> Path:
             interpolation="nearest",
             cmap="Reds",
             norm=LogNorm(_NOTHING, 1.0, clip=True),
-            extent=(0.5, len(rows) + 0.5, len(tensors) - 0.5, -0.5),
+            extent=(0.5, len(lane) + 0.5, len(tensors) - 0.5, -0.5),
         )
         axes.set_yticks(range(len(tensors)), [label(tensor, 40) for tensor in tensors])
         axes.grid(visible=False)
-        axes.set(title=label(f"Relative L2 by tensor: {name}"), xlabel="chunk")
-        axes.get_figure().colorbar(drawn, ax=axes, format=_plain())  # type: ignore[union-attr]
+        axes.set(xlabel="chunk")
+        drawing = axes.get_figure(root=True)
+        assert drawing is not None  # as it was just made
+        drawing.colorbar(drawn, ax=axes, format=_plain())
+        # of the picture and not of the axes, which begin behind the names
+        title = label(f"Relative L2 by tensor: {name}", 60)
+        drawing.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return path
 
 
@@ -106,10 +120,48 @@ def _latency(metrics: StreamMetrics, path: Path) -> Path:
             _stack(axes, place, {part: lane.latency_ms[part]["p50"] for part in PARTS[:-1]}, first=place == 0)
             p99 = lane.latency_ms["total"]["p99"]
             axes.plot([p99], [place], marker="|", markersize=12, color="#1f2933", label="p99" if place == 0 else None)
+        said: dict[float, str] = {
+            place: listed(
+                label(lane.name),
+                {part: f"{lane.latency_ms[part]['p50']:.3g} ms" for part in PARTS}
+                | {"p99 of a chunk": f"{lane.latency_ms['total']['p99']:.3g} ms"},
+            )
+            for place, lane in enumerate(metrics.lanes)
+        }
+        say_rows(axes, said)
         axes.set_yticks(range(len(metrics.lanes)), [label(lane.name) for lane in metrics.lanes])
         axes.invert_yaxis()
         axes.set(title="Time of a chunk by part, median", xlabel="ms")
-        axes.legend(fontsize=8)
+        axes.set_xlim(left=0)
+        legend_below(axes)
+    return path
+
+
+def _paced(paced: Paced, path: Path) -> Path:
+    """Draw how late chunks are by the number of streams, with the hop that they should stay within."""
+    with figure(path, height=3.6) as axes:
+        counts = [level.streams for level in paced.levels]
+        times = {
+            "p50": [level.latency_ms["p50"] for level in paced.levels],
+            "p99": [level.latency_ms["p99"] for level in paced.levels],
+            "p99.9": [level.latency_p99_9_ms for level in paced.levels],
+        }
+        for (name, values), colour in zip(times.items(), PALETTE, strict=False):
+            axes.plot(counts, values, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
+        axes.axhline(paced.hop_ms, color="#c0392b", linestyle="--", linewidth=1.0, label="a hop")
+        said: dict[float, str] = {
+            count: listed(f"{count} streams", {name: f"{values[place]:.3g} ms" for name, values in times.items()})
+            for place, count in enumerate(counts)
+        }
+        say_columns(axes, said)
+        by_powers(axes, "y")
+        if len(counts) > 1:
+            by_powers(axes, "x")
+        axes.set_xticks(counts, list(map(str, counts)))
+        axes.set(
+            title=label(f"From due to done: {paced.precision}"), xlabel="streams in real time", ylabel="ms of a chunk"
+        )
+        legend_below(axes)
     return path
 
 

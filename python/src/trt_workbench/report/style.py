@@ -1,4 +1,4 @@
-"""One look for every plot: colours, sizes, words and how a figure becomes a PNG."""
+"""One look for every plot: colours, sizes, words and how a figure becomes a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trt_workbench.engine.files import atomic_writer
+from trt_workbench.engine.files import atomic_writer, write_text
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.page import one_line
 
@@ -137,7 +137,12 @@ def _mark_axes(drawing: Figure) -> None:
 
 
 def _write(drawing: Figure, path: Path) -> None:
+    from trt_workbench.report.svg import written
+
     _mark_axes(drawing)
+    if path.suffix == ".svg":
+        write_text(path, written(drawing))
+        return
     with atomic_writer(path) as file:
         drawing.savefig(file, format="png")
 
@@ -147,7 +152,7 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
     """Yield the axes of a figure with one legend below them, two in a row, and write it when the block ends.
 
     Args:
-        path: the PNG file.
+        path: of the file, SVG or PNG by its ending.
         count: how many axes.
         title: of all of them.
         labels: what the legend will hold, which decides its room.
@@ -179,11 +184,11 @@ def panels(path: Path, count: int, title: str, labels: Sequence[str]) -> Iterato
 
 
 @contextmanager
-def figure(path: Path, width: float = 7.0, height: float = 4.2) -> Iterator[Axes]:
-    """Yield the axes of a new figure, and write it to `path` as a PNG when the block ends.
+def figure(path: Path, width: float = NARROW, height: float = 4.2) -> Iterator[Axes]:
+    """Yield the axes of a new figure, and write it to `path` when the block ends.
 
     Args:
-        path: the PNG file.
+        path: of the file, SVG or PNG by its ending; PNG is for what has a cell for each value.
         width: inches.
         height: inches.
     """

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from trt_workbench.engine.documents import Strict
+from trt_workbench.runs.search import SearchDocument
 
 Ends = tuple[FiniteFloat, FiniteFloat]
 State = Literal["measured", "scored", "failed", "unavailable", "left out"]
@@ -170,6 +171,7 @@ class Decision(Strict):
         recommendation: what to ship.
         left_out: what was not tried, in sentences.
         notes: further sentences for the reader.
+        search: what chose the groups that int8-mixed leaves alone; None where no search did.
         wall_s: how long it took.
     """
 
@@ -189,6 +191,7 @@ class Decision(Strict):
     recommendation: Recommendation
     left_out: list[str] = []
     notes: list[str] = []
+    search: SearchDocument | None = None
     wall_s: NonNegativeFloat
 
     def row(self, precision: str | None, backend: str | None) -> Row | None:

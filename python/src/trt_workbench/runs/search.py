@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import NonNegativeFloat
+
 from trt_workbench.engine.documents import Strict
 from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.runs.sensitivity import Sensitivity
@@ -30,6 +32,7 @@ class SearchDocument(Strict):
         order: names of groups; the first are left alone first.
         evidence: what was scored and chosen, as the candidate's evidence has it.
         candidate: path of the candidate; None where none keeps the bound.
+        wall_s: how long it took, without the trials that were there already.
     """
 
     schema_version: Literal[1] = 1
@@ -37,3 +40,4 @@ class SearchDocument(Strict):
     order: list[str]
     evidence: SearchEvidence
     candidate: str | None
+    wall_s: NonNegativeFloat = 0.0

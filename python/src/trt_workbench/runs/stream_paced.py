@@ -17,8 +17,8 @@ class JoinedCheck(Strict):
         streams: most that were open at once.
         chunks: that were compared.
         rows: numbers of streams of a batch that occurred.
-        bit_equal: whether no bit of any output differs.
-        rel_l2_max: largest relative L2 of an output of a chunk; None where something is not finite.
+        bit_equal: whether no bit of any output or state differs.
+        rel_l2_max: largest relative L2 of an output or state after a chunk; None where something is not finite.
         limit: up to which it passes; whole numbers have to be equal.
         tensor: with the largest.
         text: what was found, in words.
@@ -71,6 +71,7 @@ class Paced(Strict):
         precision: that was asked for.
         judged_as: whose limit holds, read from what ran.
         on_device: whether states stay on the device.
+        cuda_graphs: whether the pool uses them, such as "on: 4 graphs captured"; empty on the host.
         hop_ms: how often each stream has a chunk.
         seconds: of real time that a level should take.
         buckets: numbers of rows that the model is run with.
@@ -83,6 +84,7 @@ class Paced(Strict):
     judged_as: str
     provenance: dict[str, Any] = {}
     on_device: bool
+    cuda_graphs: str = ""
     hop_ms: PositiveFloat
     seconds: PositiveFloat
     buckets: Annotated[list[PositiveInt], Field(min_length=1)]

@@ -66,14 +66,14 @@ def _check_source(build: BuildSteps, request: BuildRequest) -> None:
 
 def _configure(build: BuildSteps, say: Say) -> None:
     step = _required(build, "configure")
-    record = build.build_dir / RECORD
-    done = record.is_file() and json.loads(record.read_text(encoding="utf-8")) == list(step.words)
+    record, asked = build.build_dir / RECORD, json.dumps(step.words).encode()
+    done = record.is_file() and record.read_bytes() == asked
     if done and (build.build_dir / "Release" / "CMakeCache.txt").is_file():
         say(f"Configured already: {build.build_dir}")
         return
     _run(step, say)
     build.build_dir.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(list(step.words)), encoding="utf-8")
+    record.write_bytes(asked)
 
 
 def _wheel(build: BuildSteps) -> Path:

@@ -120,6 +120,17 @@ def values_by_backend(option: str, texts: Sequence[str]) -> dict[str, dict[str, 
     return {backend: values(option, own) for backend, own in found.items()}
 
 
+def with_flags(options: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a backend with those that the command has flags of its own for.
+
+    Raises:
+        UsageProblem: an option has a flag of its own, whatever that was set to: which of the two counts is not guessed.
+    """
+    if taken := sorted(flags.keys() & options.keys()):
+        raise UsageProblem(f"Option {taken[0]} has a flag of its own here: --{taken[0].replace('_', '-')}.")
+    return {**options, **flags}
+
+
 def shapes(option: str, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return shapes by input name from texts such as `images:1x3x640x640`.
 

@@ -19,6 +19,7 @@ from trt_workbench.errors import UsageProblem, WorkbenchError
 from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 from trt_workbench.onnxtools.randomness import random_operators
+from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.budget import Budget
 from trt_workbench.verify.record import KeptReference
 from trt_workbench.verify.reference import LiveReference
@@ -90,11 +91,10 @@ class Opened:
         """Open the target once more, with further options of its backend; closed with the others."""
         request = self._request
         given = {name: value for name, value in request.options.items() if name != _STATE}
-        options: dict[str, Any] = {**given, **extra}
-        if request.runs_plans:
-            options["device"] = request.device
-            if request.target.suffix != MODEL_SUFFIX:
-                options["trust"] = request.trust
+        flags: dict[str, Any] = {"device": request.device} if request.runs_plans else {}
+        if request.runs_plans and request.target.suffix != MODEL_SUFFIX:
+            flags["trust"] = request.trust
+        options = {**with_flags(given, flags), **extra}
         chosen = SessionOptions(
             precision=request.precision, concurrency=concurrency, extra=options, shapes=self._shapes(), note=self._note
         )
@@ -232,7 +232,8 @@ def of_model(request: VerifyRequest) -> VerifyRequest:
         )
     plain = BuildSettings().model_dump(mode="json")
     asked = {key: value for key, value in manifest.options.items() if key in plain and value != plain[key]}
-    asked.pop("precision", None)
+    for name in ("precision", "device"):  # have flags of their own
+        asked.pop(name, None)
     options = {**asked, **request.options}
     return replace(request, target=model, model=model, precision="+".join(manifest.precision), options=options)
 

@@ -14,6 +14,7 @@ from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import require_backend
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.cache import engines_dir
+from trt_workbench.system.settings import with_flags
 from trt_workbench.verify.opening import MODEL_SUFFIX, VerifyRequest
 from trt_workbench.verify.yardstick import typed_for
 
@@ -41,7 +42,7 @@ def run_part(
     """
     options = {name: value for name, value in request.options.items() if name not in _OF_WHOLE}
     if request.runs_plans:
-        options["device"] = request.device
+        options = with_flags(options, {"device": request.device})
         options |= {"profiles": [profile]} if profile else {}  # in place of those of a settings file
     chosen = SessionOptions(precision=request.precision, extra=options)
     session = require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)

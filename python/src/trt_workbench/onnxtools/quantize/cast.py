@@ -16,9 +16,10 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.model_file import all_graphs
 from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
-from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
+from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, subgraphs, without_weights
@@ -32,13 +33,14 @@ _AS_GOOD_AS_INFINITE = 1e8
 _INTEGERS = frozenset({TensorProto.INT32, TensorProto.INT64, TensorProto.UINT32, TensorProto.UINT64})
 
 
-def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = ()) -> Lowered:
+def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = (), operators: Collection[str] = ()) -> Lowered:
     """Return `model` with its fp32 arithmetic in fp16 or bf16.
 
     Args:
         model: with its weights; not changed.
         to: "fp16" or "bf16".
         keep: names of nodes that stay in fp32.
+        operators: whose nodes do, such as "Softmax".
 
     Returns:
         The model; inputs and outputs have the names and types they had.
@@ -55,12 +57,16 @@ def cast_model(model: onnx.ModelProto, to: To, keep: Collection[str] = ()) -> Lo
         copy.CopyFrom(model)
     with without_weights(copy):
         inferred = onnx.shape_inference.infer_shapes(copy)
-    floats = [tensor for tensor in copy.graph.initializer if tensor.data_type in _HALVES]
+    computed = {
+        name for graph in all_graphs(copy) for node in graph.node if node.op_type != "Cast" for name in node.input
+    }
+    # weights that are widened before they are used are a matter of storage
+    floats = [one for one in copy.graph.initializer if one.data_type in _HALVES and one.name in computed]
     if floats:
         kind = TensorProto.DataType.Name(floats[0].data_type).lower()
         raise UsageProblem(f"The model is in a lower precision already: {floats[0].name} is {kind}.")
     result = Lowered(copy)
-    caster = _Caster(result, to, frozenset(keep))
+    caster = _Caster(result, to, frozenset(keep), frozenset(operators))
     caster.graph(copy.graph, inferred.graph, _Scope())
     if not caster.lowered:
         raise UsageProblem(f"Nothing in the model computes in fp32 and could be in {to}.")
@@ -90,8 +96,9 @@ class _Scope:
 
 
 class _Caster:
-    def __init__(self, result: Lowered, to: To, keep: frozenset[str]) -> None:
-        self._result, self._name, self._low, self._keep = result, to, _TYPES[to], keep
+    def __init__(self, result: Lowered, to: To, keep: frozenset[str], operators: frozenset[str]) -> None:
+        self._result, self._name, self._low = result, to, _TYPES[to]
+        self._keep, self._operators = keep, operators
         self._opset = opset(result.model)
         self._taken = {name for graph in all_graphs(result.model) for name in _names(graph)}
         self.lowered = 0
@@ -156,14 +163,20 @@ class _Caster:
     def _node(self, node: onnx.NodeProto, scope: _Scope, outputs: set[str]) -> None:
         places = [place for place, name in enumerate(node.input) if scope.types.get(name) == TensorProto.FLOAT]
         rules = NodeTypes(node, self._opset)
+        first = output_type(node, scope.types)  # behind an operator that ONNX does not know it infers nothing
+        for place, name in enumerate(node.output):
+            if name and not scope.types.get(name) and rules.as_first(place):
+                scope.types[name] = first
         wide = self._stays_wide(node, scope, [node.input[place] for place in places])
         reason = self._reason(node, scope, places, rules)
         if reason:
             self._result.kept[node.name or node.output[0]] = reason
-        low = not (wide or reason) and rules.known
+        low = not (wide or reason or self._normalises(node, scope)) and rules.known
         if low and node.op_type in ("Cast", "ConstantOfShape"):
             low = self._retyped(node, scope)
         self._wire(node, scope, [low and rules.input_may_be(place, self._low) for place in range(len(node.input))])
+        if places and not low:
+            self._result.wide.add(node.op_type)
         if wide and node.op_type not in BOUNDED:
             scope.exact.update(node.output)
         after = []
@@ -197,6 +210,15 @@ class _Caster:
         weighted = node.op_type in PRODUCTS and any(value.ndim > 1 for value in given)
         return not weighted and all(name in scope.exact for name in computed)
 
+    def _normalises(self, node: onnx.NodeProto, scope: _Scope) -> bool:
+        """Whether a node relates data to their own mean or power, of which both are had in fp32: runtimes fuse that."""
+        if node.op_type not in CENTRES:
+            return False
+        floats = [name for name in node.input if scope.types.get(name) == TensorProto.FLOAT]
+        sums = [name for name in floats if name in scope.exact and name not in scope.constants]
+        wide = [TensorProto.FLOAT in scope.versions.get(name, {}) for name in floats]
+        return len(floats) == 2 and len(sums) == 1 and all(wide)
+
     def _beyond(self, value: Array) -> Array:
         """Return the absolute values that are finite in a constant and would not be in the type."""
         finite = np.abs(value[np.isfinite(value)])
@@ -204,10 +226,10 @@ class _Caster:
 
     def _reason(self, node: onnx.NodeProto, scope: _Scope, places: list[int], rules: NodeTypes) -> str | None:
         """Return why a node that computes on floats has to stay in fp32, if it has to."""
-        if not places:
-            return "asked for" if node.name in self._keep else None
-        if node.name in self._keep:
+        if node.name in self._keep or node.op_type in self._operators:
             return "asked for"
+        if not places:
+            return None
         if not rules.known or (node.op_type in PRODUCTS and not rules.output_may_be(0, self._low)):
             return f"{node.op_type} has no form in {self._name} in operator set {self._opset}"
         if any(attribute.name == "block_size" for attribute in node.attribute):

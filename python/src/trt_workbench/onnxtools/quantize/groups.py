@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -11,11 +11,12 @@ from typing import NamedTuple
 import onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
-from trt_workbench.onnxtools.proto import STANDARD, Shape
+from trt_workbench.onnxtools.proto import STANDARD, Shape, integer
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
 
+Shapes = Mapping[str, tuple[int, ...]]
 ATTENTION = "attention"
 # Of a dynamic dimension other than the first, where arithmetic is counted.
 _SIZE = 64
@@ -35,7 +36,7 @@ class Group:
         nodes: names of the nodes that it is made of.
         op_type: Conv, ConvTranspose, Gemm or MatMul, with constant weights; or "attention" for a product of two
             activations.
-        macs: multiply-accumulates of one sample, with 64 for a dynamic dimension; 0 where no shape is known.
+        macs: multiply-accumulates of one sample, with 64 for an unknown dimension; 0 where no shape is known.
         weight_elements: elements of its weights; 0 of attention products.
         activations: tensors that it multiplies and that have ranges.
         weight: the constant that it multiplies; "" of attention products.
@@ -54,13 +55,18 @@ class Group:
     sensitive: str = ""
 
 
-def quantisable(model: onnx.ModelProto) -> tuple[Group, ...]:
+def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[Group, ...]:
     """Return the groups of a model's main graph, in its order; nodes without a name of their own get one in it.
 
     A product of two activations counts where both depend on the model's inputs.
+
+    Args:
+        model: with or without its weights.
+        shapes: of inputs and activations of float32 as a call had them; by them arithmetic is counted that the graph
+            alone does not tell.
     """
     index = GraphIndex(model)
-    index.tensors = _sized(model)
+    index.tensors = _sized(model, shapes)
     computed = _computed(model)
     groups = tuple(_groups(index, computed))
     heads = _heads(index, {group.name for group in groups})
@@ -77,10 +83,10 @@ class Outsider(NamedTuple):
     reason: str
 
 
-def outsiders(model: onnx.ModelProto) -> dict[str, Outsider]:
-    """Return by node the products of computed tensors that cannot be quantised. Nodes have names."""
+def outsiders(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, Outsider]:
+    """Return by node the products of computed tensors that cannot be quantised, as `quantisable`. Nodes have names."""
     index = GraphIndex(model)
-    index.tensors = _sized(model)
+    index.tensors = _sized(model, shapes)
     computed = _computed(model)
     groups = {group.name for group in _groups(index, computed)}
     found = {}
@@ -161,7 +167,7 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
 
 
 def _sensitive(node: onnx.NodeProto, dims: tuple[int, ...]) -> str:
-    group = _attribute(node, "group", 1)
+    group = integer(node, "group", 1)
     if node.op_type == "Conv" and group > 1 and dims[1] == 1:
         return DEPTHWISE
     if node.op_type == "Conv" and dims[1] * group <= _FEW:
@@ -174,9 +180,9 @@ def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
     if node.op_type == "Conv":
         return 0
     if node.op_type == "ConvTranspose":  # [input, output / groups, …]: with groups, one slice serves several outputs
-        return 1 if _attribute(node, "group", 1) == 1 else None
+        return 1 if integer(node, "group", 1) == 1 else None
     if node.op_type == "Gemm":
-        return 0 if _attribute(node, "transB", 0) else 1
+        return 0 if integer(node, "transB", 0) else 1
     # ONNX Runtime cannot run a stack of matrices with a scale for every column
     return 1 if len(dims) == 2 else None
 
@@ -184,7 +190,7 @@ def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
 def _macs(node: onnx.NodeProto, index: GraphIndex, dims: tuple[int, ...]) -> int:
     if node.op_type in ("Conv", "ConvTranspose"):  # every input of a transposed one is multiplied
         return _elements(index, (node.output if node.op_type == "Conv" else node.input)[0]) * math.prod(dims[1:])
-    inner = dims[1] if node.op_type == "Gemm" and _attribute(node, "transB", 0) else dims[-2]
+    inner = dims[1] if node.op_type == "Gemm" and integer(node, "transB", 0) else dims[-2]
     return _elements(index, node.output[0]) * inner
 
 
@@ -195,10 +201,6 @@ def _elements(index: GraphIndex, name: str) -> int:
 
 def _product(shape: Shape) -> int:
     return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
 
 
 def _computed(model: onnx.ModelProto) -> set[str]:
@@ -235,8 +237,12 @@ def _maker(index: GraphIndex, name: str) -> str:
     return index.nodes[index.producer[name]].name if name in index.producer else ""
 
 
-def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
-    """Return types and shapes of all tensors, with 1 for a dynamic batch and 64 for any other dynamic dimension."""
+def _sized(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, TensorFacts]:
+    """Return types and shapes of all tensors.
+
+    What `shapes` does not know has 1 for a dynamic batch and 64 for any other dynamic dimension.
+    """
+    known = shapes or {}
     with without_weights(model) if weight_bytes(model) > MOST_WEIGHTS else nullcontext():
         light = onnx.ModelProto()
         light.CopyFrom(model)
@@ -244,7 +250,13 @@ def _sized(model: onnx.ModelProto) -> dict[str, TensorFacts]:
     for value in light.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if not dim.HasField("dim_value"):
-                dim.dim_value = _SIZE if axis else 1
+                dim.dim_value = known[value.name][axis] if value.name in known else _SIZE if axis else 1
+    inputs = {value.name for value in light.graph.input}
+    light.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in known.items()
+        if name not in inputs
+    )
     weights = {tensor.name for tensor in light.graph.initializer}
     for value in (one for one in light.graph.output if one.name not in weights):
         value.type.tensor_type.ClearField("shape")

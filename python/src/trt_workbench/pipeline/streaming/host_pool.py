@@ -93,9 +93,12 @@ class HostPool:
         del self._states[stream]
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return the bytes of a stream's state, and of all states that are held."""
-        arena = sum(array.nbytes for state in self._states.values() for array in state.values())
-        return {"per_stream": sum(array.nbytes for array in self._initial.values()), "arena": arena}
+        """Return the bytes of a stream's state."""
+        return {"per_stream": sum(array.nbytes for array in self._initial.values())}
+
+    def graph_status(self) -> str:
+        """Return nothing: the session alone knows of graphs."""
+        return ""
 
     def timing(self) -> dict[str, float]:
         """Return `inference` and `state` (joining and taking apart) of the last push, milliseconds."""

@@ -190,25 +190,33 @@ class StreamPool:
         self._timing["host"] = (time.perf_counter() - begin) * 1e3 - sum(self._timing.values())
         return found
 
+    def hop(self, *, first: bool) -> NDArray[Any]:
+        """Return new frames as `push` takes them for a whole chunk, a stream's first or a later one: all left_fill."""
+        return self._rows.hop(first=first)
+
     def warm_up(self) -> None:
         """Run every number of rows with both chunk sizes until the runtime has tuned itself; no stream changes."""
         with self._alone() as states:
-            for first in (True, False):
-                hop = self._rows.hop(first=first)
-                quiet = self._rows.cut(hop, self._rows.first_context(), first=first)
+            largest_first = sorted((True, False), key=lambda first: -self._rows.fed(self._rows.kinds[not first]))
+            for first in largest_first:
+                quiet = self._rows.cut(self.hop(first=first), self._rows.first_context(), first=first)
                 states.warm_up(self._rows.inputs([quiet]))
 
     def timing(self) -> dict[str, float]:
         """Return the parts of the last push, milliseconds.
 
-        On a device, asked for `timing`: `h2d`, `compute` (gather, model, scatter), `d2h`. On the host: `inference`,
-        `state` (joining and taking apart). And `host`: all that is left of the push.
+        On a device, asked for `timing`: `host_to_device`, `compute` (gather, model, scatter), `device_to_host`. On the
+        host: `inference`, `state` (joining and taking apart). And `host`: all that is left of the push.
         """
         return dict(self._timing)
 
     def memory_bytes(self) -> dict[str, int]:
         """Return what the states take by purpose, `per_stream` among it."""
         return self._states.memory_bytes()
+
+    def graph_status(self) -> str:
+        """Return whether CUDA graphs are in use, such as "on: 2 graphs captured"; empty on the host."""
+        return self._states.graph_status()
 
     def close(self) -> None:
         """Close all streams. Safe to call twice."""

@@ -7,7 +7,7 @@ import pytest
 
 from trt_workbench.engine.builder import build, export, prepare_build
 from trt_workbench.engine.options import BuildSettings
-from trt_workbench.evaluate.embedded import fits_embedded_dataset
+from trt_workbench.evaluate.embedded.dataset import fits_embedded_dataset
 from trt_workbench.system.embedded import embedded_model
 
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from tests.fork_server import ForkServer
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.scene_render import MIN_VISIBLE, render
-from trt_workbench.evaluate.scenes import CATEGORY_IDS, CLASSES, HELD_OUT_SEED, scene, write_dataset
+from trt_workbench.evaluate.embedded.scene_render import MIN_VISIBLE, render
+from trt_workbench.evaluate.embedded.scenes import CATEGORY_IDS, CLASSES, HELD_OUT_SEED, scene, write_dataset
+from trt_workbench.system.embedded import embedded_model
 
-MODEL = Path(__file__).parents[3] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
+MODEL = embedded_model()
 IMAGES = 40
 
 
@@ -76,7 +77,7 @@ def test_masks_do_not_overlap() -> None:
 
 
 def test_an_object_that_is_mostly_hidden_is_dropped() -> None:
-    from trt_workbench.evaluate import scene_render
+    from trt_workbench.evaluate.embedded import scene_render
 
     drawn = sum(
         item.label >= 0 for index in range(40) for item in scene_render._items(np.random.default_rng(index), 300, 300)
@@ -121,7 +122,7 @@ def test_written_once_and_not_over_something_else(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from trt_workbench.evaluate.scenes import write_dataset
+from trt_workbench.evaluate.embedded.scenes import write_dataset
 steps = iter(range(int(sys.argv[2])))
 def trap(event, arguments):
     if event in ("os.mkdir", "os.rename", "os.rmdir") and next(steps, None) is None:

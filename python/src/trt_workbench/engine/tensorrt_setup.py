@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import filelock
 
+from trt_workbench.engine.documents import Strict, read_document, write_json
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system.gpu import first_gpu
 from trt_workbench.system.launcher import ONNXRUNTIME_VERSION, task
@@ -67,6 +67,25 @@ class SetupRequest:
     force: bool = False
 
 
+class SetupRecord(Strict):
+    """setup.json of a tree: what it was made of.
+
+    Attributes:
+        version: of the libraries.
+        source: kind of the source.
+        libraries: folder of the source; None of one that does not last, which is no place to compare with.
+        headers: where they come from.
+        files: sizes of the source's libraries in bytes, by name.
+    """
+
+    schema_version: Literal[1] = 1
+    version: str
+    source: str
+    libraries: str | None
+    headers: str
+    files: dict[str, int]
+
+
 @dataclass(frozen=True)
 class SetupResult:
     """What `setup-tensorrt` made: the examined tree, whether it was there already, and notes for the user."""
@@ -89,8 +108,8 @@ def setup_tensorrt(
         progress: called with the bytes of a download that have arrived, and all there will be (0 if that is unknown).
 
     Raises:
-        UsageProblem: the folder holds no TensorRT, the version does not know this machine's GPU, or the headers'
-            repository has no fitting tag.
+        UsageProblem: the folder holds no TensorRT, the version does not know this machine's GPU, the headers'
+            repository has no fitting tag, or the record of an earlier set-up is damaged.
         ComponentMissing: no TensorRT was found, or headers and libraries are not one version.
     """
     request.root.mkdir(parents=True, exist_ok=True)
@@ -99,7 +118,8 @@ def setup_tensorrt(
         if isinstance(source, Wheel):
             wheel = source
             earlier = request.root / format_version(wheel.version)
-            if not request.force and _read_record(earlier).get("source") == wheel.kind and not _problems(earlier):
+            made = None if request.force else _read_record(earlier)
+            if made and made.source == wheel.kind and not _problems(earlier):
                 _point_current(request.root, earlier.name)
                 return _unchanged(earlier, wheel.kind)
             source = _download(wheel, request, work / "wheel", note, progress)
@@ -127,7 +147,7 @@ def setup_tensorrt(
         if examined.headers_version and examined.headers_version != version:
             found = format_version(examined.headers_version)
             notes.append(f"The headers are {found}: patch releases of {version[0]}.{version[1]} share one interface.")
-        (tree / RECORD).write_text(json.dumps(_record(source, version, headers), indent=2) + "\n", encoding="utf-8")
+        write_json(tree / RECORD, _record(source, version, headers))
         _swap(tree, destination, work)
         _point_current(request.root, destination.name)
         note(f"Checked headers against libraries; {request.root / 'current'} is now {destination.name}")
@@ -212,7 +232,8 @@ def _place_headers(
         if (source.headers / "impl").is_dir():
             shutil.copytree(source.headers / "impl", include / "impl")
     elif not request.force and (earlier := headers_version(existing / "include")) and earlier[:2] == version[:2]:
-        origin = _read_record(existing).get("headers", "an earlier set-up")
+        made = _read_record(existing)
+        origin = made.headers if made else "an earlier set-up"
         shutil.copytree(existing / "include", include, symlinks=True)
     else:
         note(f"Fetching the headers of TensorRT {format_version(version)} from {request.headers_git}")
@@ -237,16 +258,14 @@ def _place(source: Path, destination: Path, *, copy: bool) -> None:
         destination.symlink_to(source.absolute())
 
 
-def _record(source: Source, version: Version, headers: str) -> dict[str, Any]:
-    return {
-        "schema_version": 1,
-        "version": format_version(version),
-        "source": source.kind,
-        # a place that does not last is not a place to compare with
-        "libraries": None if source.copy else str(source.libraries),
-        "headers": headers,
-        "files": _files(source),
-    }
+def _record(source: Source, version: Version, headers: str) -> SetupRecord:
+    return SetupRecord(
+        version=format_version(version),
+        source=source.kind,
+        libraries=None if source.copy else str(source.libraries),
+        headers=headers,
+        files=_files(source),
+    )
 
 
 def _files(source: Source) -> dict[str, int]:
@@ -255,23 +274,19 @@ def _files(source: Source) -> dict[str, int]:
 
 
 def _is_whole(destination: Path, source: Source) -> bool:
-    record = _read_record(destination)
-    same_place = record.get("libraries") in (None, str(source.libraries)) and record.get("source") == source.kind
-    if not same_place or record.get("files") != _files(source):
+    made = _read_record(destination)
+    if made is None or made.libraries not in (None, str(source.libraries)):
         return False
-    return not _problems(destination)
+    return (made.source, made.files) == (source.kind, _files(source)) and not _problems(destination)
 
 
 def _problems(tree: Path) -> list[str]:
     return examine_tree(tree).problems()
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if isinstance(record, dict):
-            return record
-    return {}
+def _read_record(tree: Path) -> SetupRecord | None:
+    path = tree / RECORD
+    return read_document(path, SetupRecord, "--force makes the tree again") if path.is_file() else None
 
 
 def _swap(tree: Path, destination: Path, work: Path) -> None:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import UsageProblem
-from trt_workbench.evaluate.scene_render import render
-from trt_workbench.evaluate.scene_shapes import SHAPES
+from trt_workbench.evaluate.embedded.scene_render import render
+from trt_workbench.evaluate.embedded.scene_shapes import SHAPES
 
 CLASSES: Final = tuple(SHAPES)
 """Class names in the order of the labels."""

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.evaluate.scene_shapes import DISTRACTORS, SHAPES, Outline, place
-from trt_workbench.evaluate.scene_textures import Image, background, contrasting, degrade, surface
+from trt_workbench.evaluate.embedded.scene_shapes import DISTRACTORS, SHAPES, Outline, place
+from trt_workbench.evaluate.embedded.scene_textures import Image, background, contrasting, degrade, surface
 
 SIDES = (240, 480)
 """Least and greatest side of an image, in pixels."""

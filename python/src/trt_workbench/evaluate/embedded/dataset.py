@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.engine.manifest import read_manifest
-from trt_workbench.evaluate.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
+from trt_workbench.evaluate.embedded.scenes import GENERATOR_VERSION, HELD_OUT_IMAGES, HELD_OUT_SEED, write_dataset
 from trt_workbench.system.embedded import embedded_model
 from trt_workbench.system.workspace import output_root
 
 _SPLIT = "val"
 # Of which ranges of activations are found: other scenes than those that are scored.
-_CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration", 64, 2027
+_CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED = "calibration-128", 128, 2027
 
 
 class EmbeddedDataset(NamedTuple):
@@ -47,11 +47,11 @@ def embedded_dataset() -> EmbeddedDataset:
     return EmbeddedDataset(root, root / _SPLIT, annotations, annotations.is_file())
 
 
-def make_calibration_scenes() -> Path:
-    """Return the folder of scenes for calibration, made if they are not there. Raises as `make_embedded_dataset`."""
+def make_calibration_scenes() -> EmbeddedDataset:
+    """Return the scenes for calibration, made if they are not there. Raises as `make_embedded_dataset`."""
     root = embedded_dataset().root
-    write_dataset(root, _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED)
-    return root / _CALIBRATION_SPLIT
+    annotations = write_dataset(root, _CALIBRATION_SPLIT, _CALIBRATION_IMAGES, _CALIBRATION_SEED)
+    return EmbeddedDataset(root, root / _CALIBRATION_SPLIT, annotations, exists=True)
 
 
 def make_embedded_dataset() -> EmbeddedDataset:

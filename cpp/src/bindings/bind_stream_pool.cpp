@@ -1,0 +1,234 @@
+// The stream pool.
+#include "bind_device_array.hpp"
+#include "bind_runner_call.hpp"
+#include "bindings.hpp"
+#include "trtw/error.hpp"
+#include "trtw/stream_pool.hpp"
+
+#include <pybind11/stl.h>
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace py = pybind11;
+namespace te = trtw::engine;
+
+namespace trtw::bindings {
+
+namespace {
+
+/// As Python gives it.
+struct PyStreamState {
+    std::string input;
+    std::string output;
+    std::size_t input_axis = 0;
+    std::size_t output_axis = 0;
+    py::object initial;
+};
+
+// A model's int64 is int32 in engines of TensorRT before 10.
+py::object narrowed(const te::TensorInfo& tensor, const py::handle& value) {
+    const auto array = py::array::ensure(value);
+    if (!array || tensor.dtype != "int32" || array.dtype().kind() != 'i' ||
+        array.dtype().itemsize() != sizeof(std::int64_t)) {
+        return py::reinterpret_borrow<py::object>(value);
+    }
+    using Limits = std::numeric_limits<std::int32_t>;
+    if (array.size() > 0 && (array.attr("min")().cast<std::int64_t>() < Limits::min() ||
+                             array.attr("max")().cast<std::int64_t>() > Limits::max())) {
+        throw UsageProblem("State '" + tensor.name + "' holds values that int32, which the engine takes, cannot hold.");
+    }
+    return array.attr("astype")("int32");
+}
+
+te::Input state_value(const te::Plan& plan, const std::string& name, const py::handle& value,
+                      std::vector<py::object>& keep) {
+    const auto index = te::index_of(plan.inputs(), name);
+    if (!index) {
+        throw UsageProblem("The engine has no input '" + name + "'.");
+    }
+    const te::TensorInfo& tensor = plan.inputs()[*index];
+    return make_input(plan, tensor, narrowed(tensor, value), keep);
+}
+
+/// A pool as Python holds it. Its own members are touched with the GIL held only.
+class PyStreamPool {
+public:
+    PyStreamPool(std::shared_ptr<te::Plan> plan, const std::vector<PyStreamState>& state,
+                 std::map<std::string, std::size_t> batch_axes, std::int32_t capacity, std::vector<int> buckets,
+                 bool cuda_graphs, bool timing, bool spin, int graph_cache, int device)
+        : plan_{std::move(plan)} {
+        if (device >= 0 && device != plan_->device()) {
+            throw UsageProblem("The engine is on GPU " + std::to_string(plan_->device()) + ", not on GPU " +
+                               std::to_string(device) + ".");
+        }
+        te::StreamPoolOptions options;
+        std::vector<py::object> keep;
+        for (const PyStreamState& one : state) {
+            te::StreamState added{one.input, one.output, one.input_axis, one.output_axis, std::nullopt};
+            if (!one.initial.is_none()) {
+                added.initial = state_value(*plan_, one.input, one.initial, keep);
+            }
+            options.state.push_back(std::move(added));
+            state_[one.output] = one.input;
+        }
+        options.batch_axes = std::move(batch_axes);
+        options.capacity = capacity;
+        options.buckets = std::move(buckets);
+        options.cuda_graph = cuda_graphs;
+        options.timing = timing;
+        options.spin = spin;
+        options.graph_cache = graph_cache;
+        const py::gil_scoped_release unlocked;
+        pool_ = std::make_shared<te::StreamPool>(plan_, std::move(options));
+    }
+    ~PyStreamPool() { release(); }
+    PyStreamPool(const PyStreamPool&) = delete;
+    PyStreamPool& operator=(const PyStreamPool&) = delete;
+
+    [[nodiscard]] std::shared_ptr<te::StreamPool> usable() const {
+        if (!pool_) {
+            throw UsageProblem("The stream pool was released; make a new one.");
+        }
+        return pool_;
+    }
+
+    py::dict push(const std::vector<std::int64_t>& streams, const py::object& inputs) {
+        const std::shared_ptr<te::StreamPool> pool = usable();
+        const Request request = make_request(*plan_, inputs, state_);
+        py::dict results;
+        const auto make = [&](std::size_t output, const te::Shape& shape) {
+            const py::gil_scoped_acquire locked;
+            const te::TensorInfo& tensor = plan_->outputs()[output];
+            py::array array = arrays_->make(tensor.dtype, shape, te::byte_size(tensor, shape));
+            results[tensor.name.c_str()] = array;
+            return array.mutable_data();
+        };
+        {
+            const py::gil_scoped_release unlocked;
+            pool->push(streams, request.call.inputs, make);
+        }
+        return results;
+    }
+
+    void warm_up(const py::object& inputs) {
+        const std::shared_ptr<te::StreamPool> pool = usable();
+        const Request request = make_request(*plan_, inputs, state_);
+        const py::gil_scoped_release unlocked;
+        pool->warm_up(request.call.inputs);
+    }
+
+    py::dict save(std::int64_t stream) {
+        const std::shared_ptr<te::StreamPool> pool = usable();
+        const std::vector<te::StreamValue> values = [&] {
+            const py::gil_scoped_release unlocked;
+            return pool->save(stream);
+        }();
+        py::dict state;
+        for (const te::StreamValue& value : values) {
+            py::array array = new_array(value.input->dtype, value.shape);
+            if (!value.bytes.empty()) {
+                std::memcpy(array.mutable_data(), value.bytes.data(), value.bytes.size());
+            }
+            state[value.input->name.c_str()] = array;
+        }
+        return state;
+    }
+
+    void restore(std::int64_t stream, const py::dict& state) {
+        const std::shared_ptr<te::StreamPool> pool = usable();
+        std::vector<py::object> keep;
+        std::vector<std::pair<std::size_t, te::Input>> values;
+        for (const auto& item : state) {
+            const std::string name = py::str(item.first);
+            if (!te::feeds(state_, name)) {
+                throw UsageProblem("The pool keeps no state '" + name + "'.");
+            }
+            values.emplace_back(*te::index_of(plan_->inputs(), name), state_value(*plan_, name, item.second, keep));
+        }
+        const py::gil_scoped_release unlocked;
+        pool->restore(stream, values);
+    }
+
+    void release() {
+        std::shared_ptr<te::StreamPool> last = std::move(pool_);
+        {
+            const py::gil_scoped_release unlocked;
+            last.reset(); // a push of another thread has it until it ends
+        }
+        arrays_->clear();
+    }
+
+private:
+    std::shared_ptr<te::Plan> plan_;
+    std::map<std::string, std::string> state_; ///< by output
+    std::shared_ptr<te::StreamPool> pool_;
+    std::shared_ptr<ArrayPool> arrays_ = std::make_shared<ArrayPool>();
+};
+
+py::dict memory_bytes(const PyStreamPool& pool) {
+    const te::StreamPoolMemory memory = pool.usable()->memory();
+    py::dict result;
+    result["arena"] = memory.arena;
+    result["buffers"] = memory.buffers;
+    result["contexts"] = memory.contexts;
+    result["pinned"] = memory.pinned;
+    result["per_stream"] = memory.per_stream;
+    return result;
+}
+
+py::dict timing(const PyStreamPool& pool) {
+    const te::Timing times = pool.usable()->timing();
+    py::dict result;
+    result["h2d"] = static_cast<double>(times.h2d_ms);
+    result["compute"] = static_cast<double>(times.compute_ms);
+    result["d2h"] = static_cast<double>(times.d2h_ms);
+    result["total"] = static_cast<double>(times.end_to_end_ms);
+    return result;
+}
+
+} // namespace
+
+void bind_stream_pool(py::module_& m) {
+    py::class_<PyStreamState>(m, "StreamState", "A state tensor of a stream pool.")
+        .def(py::init([](std::string input, std::string output, std::size_t input_axis, std::size_t output_axis,
+                         py::object initial) {
+                 return PyStreamState{std::move(input), std::move(output), input_axis, output_axis, std::move(initial)};
+             }),
+             py::arg("input"), py::arg("output"), py::kw_only(), py::arg("input_axis") = 0, py::arg("output_axis") = 0,
+             py::arg("initial") = py::none())
+        .def_readwrite("input", &PyStreamState::input)
+        .def_readwrite("output", &PyStreamState::output)
+        .def_readwrite("input_axis", &PyStreamState::input_axis)
+        .def_readwrite("output_axis", &PyStreamState::output_axis)
+        .def_readwrite("initial", &PyStreamState::initial);
+    py::class_<PyStreamPool>(m, "StreamPool", "Runs streams that come and go in batches. One thread at a time.")
+        .def(py::init<std::shared_ptr<te::Plan>, const std::vector<PyStreamState>&, std::map<std::string, std::size_t>,
+                      std::int32_t, std::vector<int>, bool, bool, bool, int, int>(),
+             py::arg("engine").none(false), py::kw_only(), py::arg("state"), py::arg("batch_axes"),
+             py::arg("capacity") = 256, py::arg("buckets") = std::vector<int>{1, 2, 4, 8},
+             py::arg("cuda_graphs") = true, py::arg("timing") = false, py::arg("spin") = true,
+             py::arg("graph_cache") = 64, py::arg("device") = -1)
+        .def_property_readonly("buckets",
+                               [](const PyStreamPool& pool) { return py::tuple(py::cast(pool.usable()->buckets())); })
+        .def_property_readonly("capacity", [](const PyStreamPool& pool) { return pool.usable()->options().capacity; })
+        .def("open", [](const PyStreamPool& pool) { return pool.usable()->open(); })
+        .def(
+            "close", [](const PyStreamPool& pool, std::int64_t stream) { pool.usable()->close(stream); },
+            py::arg("stream"))
+        .def("close_all", [](const PyStreamPool& pool) { pool.usable()->close_all(); })
+        .def("open_streams", [](const PyStreamPool& pool) { return pool.usable()->open_streams(); })
+        .def("push", &PyStreamPool::push, py::arg("streams"), py::arg("inputs"), "Runs one chunk of each stream.")
+        .def("warm_up", &PyStreamPool::warm_up, py::arg("inputs"), "Runs every bucket until its graph is captured.")
+        .def("save", &PyStreamPool::save, py::arg("stream"), "Returns a stream's state by the names of its inputs.")
+        .def("restore", &PyStreamPool::restore, py::arg("stream"), py::arg("state"), "Sets a stream's state.")
+        .def("memory_bytes", &memory_bytes, "Returns what the pool holds, graphs and weights left out.")
+        .def("graph_status", [](const PyStreamPool& pool) { return pool.usable()->graph_status(); })
+        .def("timing", &timing, "Milliseconds of the last push.")
+        .def("release", &PyStreamPool::release, "Closes every stream and gives all memory back; safe to call twice.")
+        .def("__enter__", [](py::object self) { return self; })
+        .def("__exit__", [](PyStreamPool& pool, const py::args&) { pool.release(); });
+}
+
+} // namespace trtw::bindings

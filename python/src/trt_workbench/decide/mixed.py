@@ -1,0 +1,118 @@
+"""int8-mixed of a decision: what stays out of int8 is found by a search, on data that are not scored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trt_workbench.decide.calibrate import Progress
+from trt_workbench.decide.candidates import Candidate, evidence_path
+from trt_workbench.decide.search import Note, Search
+from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
+from trt_workbench.engine.documents import read_document, write_json
+from trt_workbench.errors import CheckFailed, UsageProblem
+from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.runs.search import SearchDocument
+
+MIXED = "int8-mixed"
+_BY_RULE = "It leaves alone what is known to lose most."
+
+
+class _OutOfTime(Exception):
+    """The search has used up its time."""
+
+
+@dataclass
+class MixedSearch:
+    """The search for one decision.
+
+    Attributes:
+        settings: the bound and the score.
+        seconds: after which it is left.
+        note: called with what is done, for people.
+        progress: called with what is done, the steps of it and their total.
+        document: what was found; None where the search did not end.
+        words: what a reader should know of it, a sentence each.
+    """
+
+    settings: SearchSettings
+    seconds: float
+    note: Note
+    progress: Callable[[str, int, int], None]
+    document: SearchDocument | None = None
+    words: list[str] = field(default_factory=list)
+
+    def find(self, model: Path, calibration: CalibrationSettings, folder: Path) -> Candidate | None:
+        """Return the model that leaves alone as little as keeps the score; None where there is none, which it says.
+
+        Args:
+            model: the float model.
+            calibration: the data; one half gives ranges, the other the score.
+            folder: where the model, its trials and `NAME.search.json` are kept; taken again where they are there.
+
+        Raises:
+            ComponentMissing: ONNX Runtime is absent.
+            OSError: the folder cannot be written.
+        """
+        output = folder / f"{model.stem}.{MIXED}.onnx"
+        record = output.with_suffix(".search.json")
+        try:
+            self.document = self._found(model, calibration, output, record)
+        except _OutOfTime:
+            self.words.append(
+                f"The search for {MIXED} was left after {self.seconds:.0f} s; the next call goes on with its trials. "
+                f"{_BY_RULE}"
+            )
+            return None
+        except (UsageProblem, CheckFailed) as problem:
+            self.words.append(by_rule(str(problem)))
+            return None
+        self.words.append(told(self.document))
+        if self.document.candidate is None:
+            self.words.append(_BY_RULE)
+            return None
+        return Candidate(output, "int8", read_document(evidence_path(output), Evidence))
+
+    def _found(self, model: Path, calibration: CalibrationSettings, output: Path, record: Path) -> SearchDocument:
+        if record.is_file():
+            known = read_document(record, SearchDocument)
+            if known.candidate is None or output.is_file():
+                return known
+        ends = time.monotonic() + self.seconds
+
+        def progress(what: str) -> Progress:
+            def report(done: int, total: int) -> None:
+                self.progress(f"{MIXED}: {what.lower()}", done, total)
+                if time.monotonic() > ends and done < total:
+                    raise _OutOfTime
+
+            return report
+
+        self.note(f"Searching what {MIXED} leaves alone, {self.seconds:.0f} s at most")
+        search = Search(model, "int8", output, calibration, PlacementSettings(), self.settings, self.note, progress)
+        found = search.run().document
+        write_json(record, found)
+        return found
+
+
+def by_rule(reason: str) -> str:
+    """Say that no search chose what int8-mixed leaves alone, and why."""
+    return f"There was no search for {MIXED}: {reason} {_BY_RULE}"
+
+
+def told(found: SearchDocument) -> str:
+    """Say what a search found, on which data, and what it took."""
+    evidence = found.evidence
+    scored = f"{evidence.samples} {evidence.unit} of the calibration data that are not scored here"
+    if (chosen := evidence.chosen) is None:
+        text = f"No {MIXED} that the search tried keeps {evidence.figure} within {evidence.bound:g} on {scored}"
+        return f"{text} ({found.wall_s:.0f} s)."
+    ends = f" (95 %: {chosen.loss_ci95[0]:.4f} to {chosen.loss_ci95[1]:.4f})" if chosen.loss_ci95 else ""
+    seen = f" and {chosen.seen_loss:.4f} on the half that gave the ranges" if chosen.seen_loss is not None else ""
+    return (
+        f"{MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, {chosen.low_macs:.1%} of "
+        f"the arithmetic in int8. On {scored} the loss of {evidence.figure} is {chosen.loss:.4f}{ends}{seen}, with "
+        f"{evidence.bound:g} allowed ({found.wall_s:.0f} s)."
+    )

@@ -1,0 +1,1 @@
+"""What the embedded models are evaluated on, drawn by seed: scenes of the detector, the tone code of the encoder."""

@@ -1,0 +1,125 @@
+"""Streams in real time, on a clock of the test's own: what is late, what is joined, when a level is given up."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from trt_workbench.evaluate.stream_paced import Clock, pace, rounds
+from trt_workbench.runs.stream_paced import Level
+
+
+class Virtual(Clock):
+    """Time that passes only where somebody waits or works."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def now(self) -> float:
+        return self.time
+
+    def wait(self, until: float) -> None:
+        self.time = max(self.time, until)
+
+
+class Pool:
+    """Takes `call` seconds for a batch and `row` for each stream in it."""
+
+    def __init__(self, clock: Virtual, call: float, row: float, most: int = 8) -> None:
+        self.clock, self.call, self.row, self.buckets = clock, call, row, (1, most)
+        self.open_streams, self.pushes = 0, list[list[tuple[Any, Any]]]()
+
+    def open(self) -> Any:
+        pool = self
+
+        class Stream:
+            def close(self) -> None:
+                pool.open_streams -= 1
+
+        self.open_streams += 1
+        return Stream()
+
+    def push(self, streams: Sequence[Any], chunks: Sequence[Any]) -> None:
+        assert len(set(streams)) == len(streams) == len(chunks)
+        self.pushes.append(list(zip(streams, chunks, strict=True)))
+        self.clock.time += self.call + self.row * len(streams)
+
+    def timing(self) -> dict[str, float]:
+        return {"inference": 1e3 * self.call, "host": 0.0}
+
+
+def run(count: int, call: float, row: float, *, hop: float = 0.1, seconds: float = 1.0) -> tuple[Level, Pool]:
+    clock = Virtual()
+    pool = Pool(clock, call, row)
+    done: list[int] = []
+    level = pace(pool, lambda stream, chunk: (stream, chunk), count, hop, seconds, done.append, clock)  # type: ignore[arg-type]
+    assert sum(done) == level.chunks == sum(map(len, pool.pushes))
+    assert pool.open_streams == 0
+    return level, pool
+
+
+def test_streams_that_are_seldom_due_run_alone_and_are_late_by_their_own_time() -> None:
+    level, pool = run(4, 0.01, 0.001)
+    assert (level.chunks, level.complete, level.within_hop) == (40, True, True)
+    assert level.latency_ms["min"] == pytest.approx(11)
+    assert level.latency_ms["max"] == pytest.approx(11)
+    assert (level.rows_mean, level.rows_max) == (1, 1)
+    assert level.real_time_factor == pytest.approx(0.11)
+    # the last chunk of the last stream is due at 0.975 s
+    assert level.busy == pytest.approx(0.44 / 0.986)
+    assert level.parts_ms["wait"]["max"] == pytest.approx(0)
+    assert level.parts_ms["inference"]["p50"] == pytest.approx(10)
+    heard = [chunk for push in pool.pushes for _, chunk in push]
+    assert heard == [(stream, chunk) for chunk in range(10) for stream in range(4)]
+
+
+def test_chunks_that_come_meanwhile_are_joined_and_wait() -> None:
+    level, pool = run(20, 0.01, 0.001)  # one is due every 5 ms, and a batch takes more than 10
+    assert level.within_hop
+    assert [len(push) for push in pool.pushes[:3]] == [1, 2, 2]
+    assert 2 <= level.rows_mean <= 4
+    assert level.latency_ms["max"] < 30
+    assert level.parts_ms["wait"]["max"] > 0
+    for push in pool.pushes:
+        assert len({stream for _, (stream, _) in push}) == len(push)
+
+
+def test_no_batch_is_larger_than_the_largest() -> None:
+    level, pool = run(64, 0.012, 0.0001)  # 64 chunks in 8 batches of 12.8 ms take a little more than a hop
+    assert max(map(len, pool.pushes)) == level.rows_max == 8
+    assert level.complete
+
+
+def test_two_chunks_of_one_stream_are_never_in_one_batch() -> None:
+    level, pool = run(2, 0.13, 0.0, seconds=1.0)  # the pool says so
+    assert [len(push) for push in pool.pushes[:4]] == [1, 2, 2, 2]
+    assert level.rows_max == 2
+
+
+def test_a_level_that_falls_behind_is_given_up() -> None:
+    level, _ = run(64, 0.02, 0.0, seconds=60)
+    assert not level.complete
+    assert not level.within_hop
+    assert level.chunks < 64 * 600
+    assert 400 < level.latency_ms["max"] < 500
+    assert level.busy == pytest.approx(1, abs=0.01)
+
+
+def test_late_at_p99_is_not_within_a_hop_however_complete() -> None:
+    level, _ = run(1, 0.15, 0.0, hop=0.1, seconds=0.3)
+    assert level.complete
+    assert level.chunks == 3
+    assert not level.within_hop
+
+
+@pytest.mark.parametrize(("seconds", "hop", "expected"), [(5.0, 0.56, 9), (0.1, 0.56, 3), (10.0, 0.01, 1000)])
+def test_a_level_has_at_least_three_chunks_a_stream(seconds: float, hop: float, expected: int) -> None:
+    assert rounds(seconds, hop) == expected
+
+
+def test_real_time_passes() -> None:
+    clock = Clock()
+    until = clock.now() + 0.01
+    clock.wait(until)
+    assert until <= clock.now() < until + 1
+    clock.wait(until)
