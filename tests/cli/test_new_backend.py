@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import trtw
 
+from trt_workbench.evaluate import embedded
 from trt_workbench.runs.records import read_records
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
@@ -19,6 +20,7 @@ def new_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_package
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     outside_package(project["entry-points"], EXAMPLE, name=project["name"])
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
+    monkeypatch.setattr(embedded, "HELD_OUT_IMAGES", 8)
 
 
 def test_bench_and_report(tmp_path: Path) -> None:
