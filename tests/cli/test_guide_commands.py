@@ -49,6 +49,9 @@ RUN_BY = {
         "eval-stream m.onnx --contract c.json --backend ort-cpu --record --output reference"
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
+    "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown": [
+        "eval-stream --chunks 20 --streams 1,4,16,64"
+    ],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
     "cli/test_export_llm.py::test_an_export": [
         "export-llm DIR -o OUT",
@@ -123,8 +126,8 @@ RUN_BY = {
     "unit/decide/test_array_scores.py::test_a_language_model_has_a_perplexity": [
         "decide tmp/lm/logits.onnx --data text.txt --calibration other.txt --tokenizer models/tiny-lm"
     ],
-    "unit/decide/test_mixed.py::test_the_search_makes_it_once_and_says_on_which_data": [
-        "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
+    "unit/bench/test_streams.py::test_a_worker_measures_and_compares_with_the_reference": [
+        "bench stream --only '*ort-cpu' --skip-unavailable"
     ],
     "unit/decide/test_data.py::test_a_text_becomes_windows_of_tokens": [
         "quantize logits.onnx --to int8 --calibration text.txt --tokenizer FOLDER"
