@@ -30,9 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for name in ("PIXI_PROJECT_ROOT", "PIXI_ENVIRONMENT_NAME", "TRTW_TASKS_RUN", "INIT_CWD"):
         os.environ.pop(name, None)
-    # Tests run in several processes, where further threads wait for each other. Libraries read it when they are loaded.
+    # Tests run in several processes, whose threads wait for each other. Libraries read it when they are loaded.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # else PyTorch's threads spin while they wait
     # A machine may be busy: how long an example takes says nothing about the code. (On GPU machines it may be absent.)
     if config.pluginmanager.hasplugin("hypothesispytest"):
         from hypothesis import settings
@@ -161,6 +162,12 @@ def outside_backend(outside_package: Callable[..., None]) -> Callable[..., None]
         outside_package({"trt_workbench.backends": {name: where}}, *folders, name=f"with-{name}")
 
     return add
+
+
+@pytest.fixture
+def llm_output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An output folder that tests of language models share, and in it their exports."""
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
 
 
 LLM_VOCABULARY, LLM_POSITIONS = 300, 64

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
 
@@ -13,3 +14,31 @@ def write_onnx(path: Path, text: str, weights: Mapping[str, Any] | None = None, 
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in (weights or {}).items())
     onnx.save(model, path)
     return path
+
+
+def write_detector(
+    path: Path,
+    boxes: Any,
+    properties: Mapping[str, str],
+    *,
+    batch: int | str = "N",
+    size: int | str = 32,
+    gain: float = 1,
+) -> None:
+    """Write a detector as yolov10 that always sees `boxes` [K,6], the first as surely as the image is bright."""
+    rows = np.array([boxes], np.float32)
+    strength = np.zeros_like(rows)
+    strength[0, 0, 4] = gain
+    weights = {"axes": np.array([1, 2, 3]), "shape": np.array([-1, 1, 1]), "rows": rows, "gain": strength}
+    write_onnx(
+        path,
+        f"brightness (float[{batch},3,{size},{size}] images) => (float[{batch},{rows.shape[1]},6] output0) {{ "
+        "mean = ReduceMean(images, axes) score = Reshape(mean, shape) scores = Mul(score, gain) "
+        "output0 = Add(rows, scores) }",
+        weights,
+        18,
+    )
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, properties)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import cv2
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_detector
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
@@ -78,30 +77,9 @@ class CocoSetup:
             corners = np.array(rows)[:, :4] / self.side
             low, high = corners[:, :2], corners[:, 2:]
             rows = np.column_stack([(low + high) / 2, high - low, np.array(rows)[:, 4:]]).tolist()
-        constants = {
-            "axes": np.array([1, 2, 3], np.int64),
-            "shape": np.array([-1, 1, 1], np.int64),
-            "rows": np.array([rows], np.float32),
-            "gain": np.array([[[0, 0, 0, 0, gain, 0], [0] * 6, [0] * 6]], np.float32),
-        }
-        nodes = [
-            helper.make_node("ReduceMean", ["images", "axes"], ["mean"]),
-            helper.make_node("Reshape", ["mean", "shape"], ["score"]),
-            helper.make_node("Mul", ["score", "gain"], ["scores"]),
-            helper.make_node("Add", ["rows", "scores"], ["output0"]),
-        ]
-        graph = helper.make_graph(
-            nodes,
-            "brightness",
-            [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, size, size])],
-            [helper.make_tensor_value_info("output0", TensorProto.FLOAT, [batch, 3, 6])],
-            [numpy_helper.from_array(array, name) for name, array in constants.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
         own = {"family": "yolov10"} if metadata is None else metadata
-        helper.set_model_props(model, {**own, **({"names": classes} if classes else {})})
-        onnx.checker.check_model(model)
-        onnx.save(model, self.model)
+        properties = {**own, **({"names": classes} if classes else {})}
+        write_detector(self.model, rows, properties, batch=batch, size=size, gain=gain)
 
     def rewrite(self, **parts: Any) -> None:
         """Replace parts of the annotation file."""

@@ -2,6 +2,7 @@
 
 import json
 
+from tests.in_app import trtw
 from typer.testing import CliRunner
 
 from trt_workbench.backends.registry import availabilities, backend_names
@@ -9,7 +10,7 @@ from trt_workbench.cli.app import app
 
 
 def test_backends_lists_all_six() -> None:
-    result = CliRunner().invoke(app, ["backends"])
+    result = trtw("backends")
     assert result.exit_code == 0
     for name, state in availabilities().items():
         assert name in result.stdout
@@ -18,7 +19,7 @@ def test_backends_lists_all_six() -> None:
 
 
 def test_backends_as_json() -> None:
-    found = json.loads(CliRunner().invoke(app, ["backends", "--json"]).stdout)
+    found = json.loads(trtw("backends", "--json").stdout)
     assert list(found) == list(backend_names())
     assert found["ort-cpu"]["ok"] is True
     assert found["ort-cpu"]["versions"]["onnxruntime"]
@@ -26,7 +27,7 @@ def test_backends_as_json() -> None:
 
 
 def test_doctor_names_every_backend() -> None:
-    result = CliRunner().invoke(app, ["doctor", "--json"])
+    result = trtw("doctor", "--json")
     document = json.loads(result.stdout)
     assert result.exit_code == (0 if document["ok"] else 3)  # 3: something on this machine must be fixed
     found = {row["component"]: row for row in document["findings"]}

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 from tests.fork_server import ForkServer
+from tests.in_app import measured, trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench import worker
-from trt_workbench.cli.app import app
 from trt_workbench.runs.directory import run_directory
-from trt_workbench.runs.records import Record, read_records
+from trt_workbench.runs.records import Record
 
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.02}\n"
 
@@ -53,14 +52,6 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     assert trtw("bench", write_config(folder), "--output", folder / "run", "--only", "b1/one").exit_code == 0
     return folder / "run"
-
-
-def trtw(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def measured(directory: Path) -> list[Record]:
-    return read_records(directory / "records.jsonl")
 
 
 @pytest.mark.usefixtures("own_processes")

@@ -5,22 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.in_app import measured, trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
-from trt_workbench.runs.records import Record, read_records
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 MEASURE = "repetitions: 2\nmeasure: {warmup_ms: 1, duration_s: 0.01, slices: 2}\n"
-
-
-def trtw(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def measured(directory: Path) -> list[Record]:
-    return read_records(directory / "records.jsonl")
 
 
 @pytest.fixture

@@ -5,11 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.in_app import measured, trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
-from trt_workbench.runs.records import Record, read_records
 
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
 FAKE = """
@@ -32,14 +29,6 @@ class FakeBackend(OrtCpuBackend):
         session._infer = wrong
         return session
 """
-
-
-def trtw(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def measured(directory: Path) -> list[Record]:
-    return read_records(directory / "records.jsonl")
 
 
 @pytest.fixture

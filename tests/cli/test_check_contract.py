@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.in_app import trtw
 from tests.streaming_models import C, F, attention, contract_of, convolution, degenerate, write_contract
-from typer.testing import CliRunner, Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import read_document
 from trt_workbench.runs.contract import ContractCheck
 
@@ -17,12 +16,6 @@ from trt_workbench.runs.contract import ContractCheck
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
-
-
-def trtw(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def test_a_sound_model_keeps_its_contract(tmp_path: Path) -> None:

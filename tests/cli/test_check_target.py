@@ -8,10 +8,9 @@ from typing import Any
 
 import onnx
 import pytest
+from tests.in_app import trtw
 from tests.rtx_models import MODELS
-from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine import rtx
 from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY
 from trt_workbench.verify import targets
@@ -55,7 +54,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["check-target", *map(str, words)])
+    result = trtw("check-target", *words)
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     return result.exit_code, result.stdout, result.stderr
 
@@ -139,7 +138,7 @@ def test_the_report_can_be_made_again(model: Path) -> None:
     page = model.parent / "run" / "report.html"
     first = page.read_text()
     page.unlink()
-    assert CliRunner().invoke(app, ["report", str(model.parent / "run")]).exit_code == 0
+    assert trtw("report", model.parent / "run").exit_code == 0
     assert page.read_text() == first
 
 

@@ -10,21 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.conftest import DOUBLES
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.unit.report.test_decide import decision, row
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from trt_workbench.bench.config import RepetitionSettings
-from trt_workbench.cli.app import app
 from trt_workbench.cli.decide import _require_a_lower_one
 from trt_workbench.decide import run as decide_run
 from trt_workbench.errors import CheckFailed
 from trt_workbench.evaluate.embedded import dataset as embedded
 from trt_workbench.runs.records import read_records
-
-
-def trtw(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,6 +92,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
         (["--backends", "ort-cpux"], "ort-cpux"),
         (["--budget", "soon"], "90s, 30m or 2h"),
         (["--annotations", tmp_path], "without --data"),
+        (["--calibration", tmp_path, "--calibration-annotations", tmp_path / "a"], "annotations do not exist"),
         (["--data", tmp_path], "holds no .npy, .npz or image file"),
         ([tmp_path / "absent.onnx"], "does not exist"),
     ):

@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from trt_workbench.cli.app import app
+from tests.in_app import trtw
 
 VERSION = "#define NV_TENSORRT_MAJOR 10\n#define NV_TENSORRT_MINOR 16\n#define NV_TENSORRT_PATCH 1\n"
 
 
 def findings(code: int) -> dict[str, dict[str, str]]:
-    result = CliRunner().invoke(app, ["doctor", "--json"], catch_exceptions=False)
+    result = trtw("doctor", "--json")
     assert result.exit_code == code, result.stdout
     return {finding["component"]: finding for finding in json.loads(result.stdout)["findings"]}
 

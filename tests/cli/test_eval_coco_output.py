@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 from tests.fork_server import ForkServer
-from typer.testing import CliRunner
-
-from trt_workbench.cli.app import app
+from tests.in_app import trtw
 
 
 def test_an_older_run_is_replaced_only_by_a_whole_one(coco: Any) -> None:
@@ -150,7 +148,7 @@ def test_what_cannot_be_drawn_costs_the_report_alone(coco: Any, monkeypatch: pyt
     assert json.loads(result.stdout)["images"] == 4
     assert json.loads((coco.output / "run.json").read_text())["status"] == "complete"
     monkeypatch.undo()
-    assert CliRunner().invoke(app, ["report", str(coco.output)]).exit_code == 0
+    assert trtw("report", coco.output).exit_code == 0
     assert (coco.output / "report.html").is_file()
 
 

@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 from tests.faulty_llm import Faulty, rows_after_the_first
 from tests.fork_server import ForkServer
+from tests.in_app import trtw
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.common import single_command_app
 from trt_workbench.cli.eval_llm import eval_llm
 
+pytestmark = pytest.mark.usefixtures("llm_output")
+
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)
-
-
-@pytest.fixture(autouse=True)
-def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -166,8 +164,6 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     after: int,
     done: int,
 ) -> None:
-    from trt_workbench.cli.app import app
-
     out = tmp_path / "out"
     process = interrupted(fork_server, ending, after, out, llm_folder("llama"), "--modes", modes)
     assert process.returncode == 130, process.stderr
@@ -181,7 +177,7 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     assert "Partial run." in page
     assert "interrupted while generating" in page
     assert ("the perplexity is whole" in page) == ("perplexity" in modes)
-    again = CliRunner().invoke(app, ["report", str(out), "--output", str(tmp_path / "all")])
+    again = trtw("report", out, "--output", tmp_path / "all")
     assert again.exit_code == 0, again.output
     assert "partial" in (tmp_path / "all" / "overview.md").read_text()
 

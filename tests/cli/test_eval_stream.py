@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.in_app import trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 
 
 def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["eval-stream", *map(str, words)], catch_exceptions=False)
+    return trtw("eval-stream", *words)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], t
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
     assert invoke(*model, *words).exit_code == 0
     assert not (run / "report.html").exists()
-    again = CliRunner().invoke(app, ["report", str(run), "--output", str(tmp_path / "all")])
+    again = trtw("report", run, "--output", tmp_path / "all")
     assert again.exit_code == 0, again.output
     assert "attention" in (run / "report.html").read_text()
     assert "eval-stream" in (tmp_path / "all" / "overview.html").read_text()

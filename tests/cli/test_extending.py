@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.in_app import trtw
 from typer import Typer
 from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.runs.records import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -30,10 +30,10 @@ def test_a_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_ba
     folders = (EXAMPLES / "backend", EXAMPLES / "precision")
     outside_backend("my-half-runtime", "my_half_runtime:MyHalfBackend", *folders)
     run = ("infer-engine", str(MODEL), "--backend", "my-half-runtime", "--output", str(tmp_path / "run"))
-    assert CliRunner().invoke(app, [*run, "--precision", "fp16"]).exit_code == 0
+    assert trtw(*run, "--precision", "fp16").exit_code == 0
     provenance = json.loads((tmp_path / "run" / "metrics.json").read_text())["provenance"]
     assert (provenance["precision"], provenance["device"]) == ("fp16", "cpu")
-    refused = CliRunner().invoke(app, [*run, "--precision", "bf16"])
+    refused = trtw(*run, "--precision", "bf16")
     assert (refused.exit_code, "runs fp32 or fp16, not 'bf16'" in " ".join(refused.stderr.split())) == (2, True)
 
 
@@ -55,7 +55,7 @@ def test_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = yaml.safe_load((EXAMPLES / "scenario" / "batches.yaml").read_text())
     quick = {"repetitions": 1, "measure": {"warmup_ms": 1, "duration_s": 0.01, "min_iterations": 1}}
     (tmp_path / "bench.yaml").write_text(json.dumps({**shown, **quick}))
-    result = CliRunner().invoke(app, ["bench", str(tmp_path / "bench.yaml"), "--output", str(tmp_path / "run")])
+    result = trtw("bench", tmp_path / "bench.yaml", "--output", tmp_path / "run")
     assert result.exit_code == 0, result.output
     records = read_records(tmp_path / "run" / "records.jsonl")
     assert {(one.scenario, one.swept["threads"], one.batch) for one in records} == {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.cli.engines.common import DOUBLES, write_model
-from typer.testing import CliRunner, Result
+from tests.in_app import trtw
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.verdicts import keep_verdict, kept_verdict
 from trt_workbench.errors import CheckFailed
@@ -19,10 +19,6 @@ from trt_workbench.verify.bench_gate import BenchGate
 
 pytestmark = pytest.mark.usefixtures("doubled_core")
 TRT = ("--backend", "trt", "--no-report")
-
-
-def trtw(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture

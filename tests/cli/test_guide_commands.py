@@ -31,6 +31,10 @@ RUN_BY = {
         "decide model.onnx --data images/ --annotations instances.json --calibration other-images/",
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR",
     ],
+    "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
+        "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
+        "--max-loss 0.01 --repetitions 0"
+    ],
     "cli/test_eval_coco.py::test_a_whole_run": [
         "eval-coco m.onnx --images DIR --annotations FILE",
         "eval-coco yolox_nano.onnx --images val2017 --annotations instances_val2017.json",
@@ -133,6 +137,9 @@ RUN_BY = {
     ],
     "unit/decide/test_existing.py::test_evaluations_and_a_bench_make_a_decision": [
         "report RUN RUN RUN --output FOLDER --max-loss 0.005"
+    ],
+    "unit/decide/test_subject.py::test_a_detector_is_searched_on_calibration_images_that_have_annotations": [
+        "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
     ],
     "unit/onnxtools/quantize/test_blocks.py::test_nvfp4_in_the_form_that_tensorrt_reads": [
         "quantize model.onnx --to nvfp4",

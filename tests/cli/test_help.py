@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.in_app import trtw
 from typer.testing import CliRunner
 
 from trt_workbench.cli import build_engine, eval_coco
@@ -45,8 +46,8 @@ def completed(program: str, words: str) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_five_options_lead_and_what_all_commands_share_stands_last(command: str) -> None:
-    text = CliRunner().invoke(app, [command, "-h"]).stdout
-    assert text == CliRunner().invoke(app, [command, "--help"]).stdout
+    text = trtw(command, "-h").stdout
+    assert text == trtw(command, "--help").stdout
     assert sections(text)[-1] == COMMON
     assert options(text, COMMON)[-1] == "-h"
     assert set(options(text, COMMON)) <= {"--output", "--json", "--debug", "-h"}
@@ -96,7 +97,7 @@ def test_a_long_sentence_in_the_list_of_commands_goes_on_in_a_further_line(monke
 
 
 def test_options_stand_under_their_panels() -> None:
-    text = CliRunner().invoke(app, ["build-engine", "--help"]).stdout
+    text = trtw("build-engine", "--help").stdout
     assert sections(text)[:3] == ["Arguments", "Options", "Precision"]
     assert options(text, "Options") == ["-o", "--precision", "--max-batch", "--verify", "--dry-run"]
     assert options(text, "Timing cache") == ["--timing-cache", "--timing-cache-strict", "--editable-timing-cache"]
@@ -105,14 +106,14 @@ def test_options_stand_under_their_panels() -> None:
 
 def test_a_console_script_shows_the_same_panels() -> None:
     own = CliRunner().invoke(single_command_app(build_engine.build_engine), ["-h"]).stdout
-    assert sections(own) == sections(CliRunner().invoke(app, ["build-engine", "--help"]).stdout)
-    added = set(options(own, COMMON)) - set(options(CliRunner().invoke(app, ["build-engine", "-h"]).stdout, COMMON))
+    assert sections(own) == sections(trtw("build-engine", "--help").stdout)
+    added = set(options(own, COMMON)) - set(options(trtw("build-engine", "-h").stdout, COMMON))
     assert added == {"--install-completion", "--show-completion"}
 
 
 @pytest.mark.parametrize("command", ["infer-engine", "profile", "inspect-engine"])
 def test_loading_an_engine_has_one_panel_of_the_same_options(command: str) -> None:
-    text = CliRunner().invoke(app, [command, "--help"]).stdout
+    text = trtw(command, "--help").stdout
     assert {"--trust", "--allow-host-code", "--device"} <= set(options(text, "Loading an engine"))
 
 
@@ -132,6 +133,6 @@ def test_a_shell_is_given_its_script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_model_is_named_once(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["eval-coco", "a.onnx", "--model", str(tmp_path / "b.onnx")])
+    done = trtw("eval-coco", "a.onnx", "--model", tmp_path / "b.onnx")
     assert done.exit_code == 2
     assert "given twice" in done.stderr

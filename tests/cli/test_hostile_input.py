@@ -13,15 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
-
-
-def trtw(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
+from tests.in_app import trtw
 
 
 def refused(*words: object, text: str = "", code: int = 2) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.hashing import hash_model
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -37,7 +37,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def inspect(*words: object) -> Result:
-    return CliRunner().invoke(app, ["inspect", *map(str, words)], catch_exceptions=False)
+    return trtw("inspect", *words)
 
 
 def document(*words: object) -> dict[str, Any]:

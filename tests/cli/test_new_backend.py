@@ -6,17 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from tests.in_app import trtw
 
-from trt_workbench.cli.app import app
 from trt_workbench.runs.records import read_records
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"
 MODEL = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
-
-
-def trtw(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(autouse=True)

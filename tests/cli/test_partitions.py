@@ -7,10 +7,8 @@ from pathlib import Path
 
 import onnxruntime as ort
 import pytest
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner
-
-from trt_workbench.cli.app import app
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -26,7 +24,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def run(*words: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["partitions", *words])
+    result = trtw("partitions", *words)
     return result.exit_code, result.stdout, result.stderr
 
 

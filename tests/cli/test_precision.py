@@ -10,9 +10,9 @@ import pytest
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
-from typer.testing import CliRunner, Result
+from tests.in_app import trtw
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.runs.records import read_records
 
 FP16, FP32, INT8 = (f"Row major linear {name}" for name in ("FP16", "FP32", "Int8 format"))
@@ -48,7 +48,7 @@ def make(coco: Any, kind: str) -> None:
 
 
 def run(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = trtw(*words)
     assert result.exit_code == 0, result.output
     return result
 

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pytest
 from tests.cli.conftest import CocoSetup
-from typer.testing import CliRunner, Result
+from tests.in_app import trtw
+from typer.testing import Result
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import read_document, read_lines
 from trt_workbench.errors import INTERRUPTED
 from trt_workbench.runs.predict import Found, Prediction
@@ -23,7 +23,7 @@ YOLOX, COCO_TINY = SHARED / "models" / "yolox_nano.onnx", SHARED / "data" / "coc
 
 def predict(*words: object) -> Result:
     call = ["predict", *map(str, words), "--backend", "ort-cpu"]
-    return CliRunner().invoke(app, call, catch_exceptions=False)
+    return trtw(*call)
 
 
 def lines(folder: Path) -> list[Any]:
@@ -52,7 +52,7 @@ def test_the_boxes_are_those_that_eval_coco_scores(tmp_path: Path) -> None:
     images = [COCO_TINY / "val2017" / names[key] for key in sorted(names)[:5]]
     words = ["eval-coco", YOLOX, "--images", COCO_TINY / "val2017", "--annotations", annotations, "--limit", 5]
     words += ["--backend", "ort-cpu", "--no-report", "--output", tmp_path / "scored", "--conf", 0.01]
-    assert CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False).exit_code == 0
+    assert trtw(*words).exit_code == 0
 
     done = predict(YOLOX, *images, "--conf", 0.01, "--output", tmp_path / "seen")
     assert done.exit_code == 0, done.output

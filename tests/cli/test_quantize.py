@@ -7,18 +7,17 @@ import cv2
 import numpy as np
 import onnx
 import pytest
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
-from trt_workbench.cli.app import app
 from trt_workbench.system.embedded import embedded_model
 
 GENERATOR = np.random.default_rng(0)
 
 
 def run(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["quantize", *map(str, words)])
+    result = trtw("quantize", *words)
     return result.exit_code, result.stdout, result.stderr
 
 

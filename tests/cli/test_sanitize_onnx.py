@@ -8,10 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.onnxtools import sanitize_check
 
 
@@ -22,7 +21,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def run(*words: object) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["sanitize-onnx", *map(str, words)])
+    result = trtw("sanitize-onnx", *words)
     return result.exit_code, result.stdout, result.stderr
 
 

@@ -12,13 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
+from tests.in_app import trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 from tests.unit.onnxtools.test_sanitize_attention import attention
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from trt_workbench.backends.base import Session, SessionOptions
-from trt_workbench.cli.app import app
 from trt_workbench.verify import isolation
 
 DETECTOR = Path(__file__).parents[2] / "models" / "shapes-yolov10" / "shapes-yolov10.onnx"
@@ -58,10 +58,6 @@ def model(tmp_path: Path) -> Path:
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "boxes.onnx"
     )
     return tmp_path / "boxes.onnx"
-
-
-def trtw(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def verify(model: Path, output: Path, fault: str, *more: object) -> Result:

@@ -8,10 +8,9 @@ from pathlib import Path
 import onnxruntime
 import pytest
 from tests.cli.conftest import CocoSetup
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine import native
 
 Fixture = Callable[..., None]
@@ -61,7 +60,7 @@ def test_other_commands_say_it_too(
 ) -> None:
     gpus("8.9")
     started_by("pixi", "default", "trtw", command, "m.onnx")
-    result = CliRunner().invoke(app, [command, str(model), "--output", str(tmp_path / "run")], catch_exceptions=False)
+    result = trtw(command, model, "--output", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert result.stderr.splitlines()[0].removeprefix("note: ") == unused(f"trtw {command} m.onnx")
 
@@ -74,7 +73,7 @@ def test_pip_is_not_advised_inside_an_environment_of_pixi_toml(
 ) -> None:
     gpus("9.0")
     started_by(start, environment, "trtw", command)
-    words = CliRunner().invoke(app, [command, "--json"], catch_exceptions=False).stdout
+    words = trtw(command, "--json").stdout
     assert "pip install" not in words
     assert "pip uninstall" not in words
     assert ("tasks/run -e" if start == "tasks/run" else "pixi run -e") in words
@@ -86,7 +85,7 @@ def test_a_build_is_described_without_gpu_tensorrt_and_core(
     gpus()
     monkeypatch.setattr(native, "native", native.native.__wrapped__)
     monkeypatch.setitem(sys.modules, native.MODULE, None)
-    shown = CliRunner().invoke(app, ["build-engine", str(model), "--dry-run", "--json"], catch_exceptions=False)
+    shown = trtw("build-engine", model, "--dry-run", "--json")
     assert shown.exit_code == 0
     assert json.loads(shown.stdout)["options"]["precision"] == ["fp32"]
 
@@ -94,4 +93,4 @@ def test_a_build_is_described_without_gpu_tensorrt_and_core(
 @pytest.mark.parametrize("command", ["setup-tensorrt", "build-engine", "inspect-engine", "refit-engine", "build-ort"])
 def test_help_needs_no_gpu(gpus: Fixture, command: str) -> None:
     gpus()
-    assert CliRunner().invoke(app, [command, "--help"], catch_exceptions=False).exit_code == 0
+    assert trtw(command, "--help").exit_code == 0

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_detector
 from tests.streaming_models import attention, contract_of, write_contract
 
 REPOSITORY = Path(__file__).parents[2]
@@ -92,30 +93,8 @@ def _arrays(folder: Path) -> None:
 
 def _coco(folder: Path) -> None:
     """A detector whose first box is as likely as the image is bright, and images for it."""
-    rows = np.array([[[4, 6, 20, 18, 0, 0], [0, 0, 9, 9, 0, 1]]], np.float32)
-    constants = {
-        "axes": np.array([1, 2, 3], np.int64),
-        "shape": np.array([-1, 1, 1], np.int64),
-        "rows": rows,
-        "gain": np.array([[[0, 0, 0, 0, 1, 0], [0] * 6]], np.float32),
-    }
-    nodes = [
-        helper.make_node("ReduceMean", ["images", "axes"], ["mean"]),
-        helper.make_node("Reshape", ["mean", "shape"], ["score"]),
-        helper.make_node("Mul", ["score", "gain"], ["scores"]),
-        helper.make_node("Add", ["rows", "scores"], ["output0"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "brightness",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, ["N", 3, 32, 32])],
-        [helper.make_tensor_value_info("output0", TensorProto.FLOAT, ["N", 2, 6])],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     properties = {"family": "yolov10", "names": "['square', 'circle']", "task": "detect", "imgsz": "[32, 32]"}
-    helper.set_model_props(model, properties)
-    onnx.save(model, folder / "detector.onnx")
+    write_detector(folder / "detector.onnx", [[4, 6, 20, 18, 0, 0], [0, 0, 9, 9, 0, 1]], properties)
     document = {
         "images": [],
         "annotations": [],

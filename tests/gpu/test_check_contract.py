@@ -5,20 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.in_app import trtw
 from tests.streaming_models import MODELS, attention, contract_of, write_contract
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from trt_workbench.backends.registry import availability
-from trt_workbench.cli.app import app
 from trt_workbench.pipeline.streaming.contract import Contract
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
-
-
-def trtw(*words: object) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
 
 
 def need(backend: str) -> None:

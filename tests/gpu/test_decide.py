@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("tensorrt", "own_output")
 def test_a_decision_about_the_embedded_detector(tmp_path: Path) -> None:
     backends = ["trt", *(["ort-cuda"] if OrtCudaBackend().availability().ok else []), "ort-cpu"]
     words = [
-        "decide", "--limit", "20", "--repetitions", "3", "--samples", "16", "--precisions", "fp32,fp16,int8-mixed",
-        "--backends", ",".join(backends), "--max-loss", "0.05", "--output", str(tmp_path / "run"),
+        "decide", "--no-search", "--limit", "20", "--repetitions", "3", "--samples", "16",
+        "--precisions", "fp32,fp16,int8-mixed", "--backends", ",".join(backends), "--max-loss", "0.05",
+        "--output", str(tmp_path / "run"), "--option", "trt:optimization_level=0",  # builds in seconds
     ]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

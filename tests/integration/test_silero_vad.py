@@ -8,10 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.in_app import trtw
 from tests.streaming_models import write_contract
-from typer.testing import CliRunner
-
-from trt_workbench.cli.app import app
 
 MODEL = Path(os.environ.get("TRTW_SILERO", "absent")) / "silero_vad_16k_op15.onnx"
 pytestmark = pytest.mark.skipif(not MODEL.is_file(), reason="needs silero_vad_16k_op15.onnx in the folder TRTW_SILERO")
@@ -22,13 +20,13 @@ def test_silero_keeps_the_contract_that_make_contract_begins(tmp_path: Path, mon
     contract = tmp_path / "contract.json"
     words = ["make-contract", str(MODEL), "-o", str(contract), "--first", "576", "--later", "576"]
     words += ["--left-context", "64", "--init", "0", "--batch", "4", "--json"]
-    made = json.loads(CliRunner().invoke(app, words).stdout)
+    made = json.loads(trtw(*words).stdout)
     assert made["state"] == [{"output": "stateN", "input": "state", "init": 0.0}]
     assert made["undecided"] == {"inputs.sr.role": "TODO: signal, length, state or constant"}
     document = json.loads(contract.read_text())
     document["inputs"]["sr"] |= {"role": "constant", "value": 16000}
     write_contract(contract, document)
-    result = CliRunner().invoke(app, ["check-contract", str(contract), str(MODEL), "--backend", "ort-cpu", "--json"])
+    result = trtw("check-contract", contract, MODEL, "--backend", "ort-cpu", "--json")
     assert result.exit_code == 0, result.stderr
     verdicts = {check["name"]: check["verdict"] for check in json.loads(result.stdout)["checks"]}
     assert {name for name, verdict in verdicts.items() if verdict == "passed"} == {
@@ -36,5 +34,5 @@ def test_silero_keeps_the_contract_that_make_contract_begins(tmp_path: Path, mon
     }  # fmt: skip
     document["state"][0]["dead"] = True
     write_contract(contract, document)
-    result = CliRunner().invoke(app, ["check-contract", str(contract), str(MODEL), "--backend", "ort-cpu"])
+    result = trtw("check-contract", contract, MODEL, "--backend", "ort-cpu")
     assert (result.exit_code, "state: is declared dead and is alive" in result.stderr) == (1, True)

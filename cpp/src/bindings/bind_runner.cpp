@@ -292,8 +292,8 @@ py::dict counters(const PyRunner& runner) {
 void bind_py_runner(py::module_& m) {
     const py::tuple none_on_device(0);
     py::class_<PyRunner>(m, "Runner", "Runs an engine with a bounded number of calls in flight. Thread-safe.")
-        .def(py::init<std::shared_ptr<te::Plan>, const std::optional<te::RunnerOptions>&>(), py::arg("engine"),
-             py::arg("options") = py::none())
+        .def(py::init<std::shared_ptr<te::Plan>, const std::optional<te::RunnerOptions>&>(),
+             py::arg("engine").none(false), py::arg("options") = py::none())
         .def_property_readonly("engine", &PyRunner::plan)
         .def_property_readonly("options", [](const PyRunner& runner) { return runner.options(); })
         .def("run", &PyRunner::run, py::arg("inputs"), py::kw_only(), py::arg("copy") = true,

@@ -116,7 +116,7 @@ void bind_layers(py::module_& m) {
         .def_property_readonly("milliseconds", [](const LayerTime& layer) {
             return py::array_t<float>(static_cast<py::ssize_t>(layer.milliseconds.size()), layer.milliseconds.data());
         });
-    m.def("profile_layers", &profile_layers, py::arg("engine"), py::arg("inputs"), py::kw_only(),
+    m.def("profile_layers", &profile_layers, py::arg("engine").none(false), py::arg("inputs"), py::kw_only(),
           py::arg("iterations") = 20, py::arg("profile") = py::none(), "Times every layer, in execution order.");
 }
 
@@ -126,7 +126,7 @@ void bind_bench(py::module_& m) {
     bind_options(m);
     bind_result(m);
     bind_layers(m);
-    m.def("bench", &bench, py::arg("engine"), py::arg("inputs"), py::arg("options") = py::none(),
+    m.def("bench", &bench, py::arg("engine").none(false), py::arg("inputs"), py::arg("options") = py::none(),
           "Measures an engine by trtexec's method.");
 }
 

@@ -206,9 +206,10 @@ void bind_stream_pool(py::module_& m) {
     py::class_<PyStreamPool>(m, "StreamPool", "Runs streams that come and go in batches. One thread at a time.")
         .def(py::init<std::shared_ptr<te::Plan>, const std::vector<PyStreamState>&, std::map<std::string, std::size_t>,
                       std::int32_t, std::vector<int>, bool, bool, bool, int, int>(),
-             py::arg("engine"), py::kw_only(), py::arg("state"), py::arg("batch_axes"), py::arg("capacity") = 256,
-             py::arg("buckets") = std::vector<int>{1, 2, 4, 8}, py::arg("cuda_graphs") = true,
-             py::arg("timing") = false, py::arg("spin") = true, py::arg("graph_cache") = 64, py::arg("device") = -1)
+             py::arg("engine").none(false), py::kw_only(), py::arg("state"), py::arg("batch_axes"),
+             py::arg("capacity") = 256, py::arg("buckets") = std::vector<int>{1, 2, 4, 8},
+             py::arg("cuda_graphs") = true, py::arg("timing") = false, py::arg("spin") = true,
+             py::arg("graph_cache") = 64, py::arg("device") = -1)
         .def_property_readonly("buckets",
                                [](const PyStreamPool& pool) { return py::tuple(py::cast(pool.usable()->buckets())); })
         .def_property_readonly("capacity", [](const PyStreamPool& pool) { return pool.usable()->options().capacity; })

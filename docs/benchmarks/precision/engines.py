@@ -1,6 +1,7 @@
 """INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
 
-    python docs/benchmarks/precision/engines.py run --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py build --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py report --output DIR
 
 Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and int8 by TensorRT's own calibration
@@ -29,9 +30,7 @@ HERE = Path(__file__).resolve().parent
 CLASSIFIERS = ("resnet50-b1", "vit_b_16-b1")
 MODELS = ("yolox-nano", "shapes-yolov10", *CLASSIFIERS)
 PRECISIONS = ("fp32", "fp16", "int8-qdq", "int8-calibrated")
-_LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN")]
-# With its defaults TensorRT 8.6 builds a detector in fp16 for many minutes.
-_QUICK = ["--optimization-level", "1", "--tactic-source=-JIT_CONVOLUTIONS"]
+_LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN", "JIT_CONVOLUTIONS")]
 _NOISE, _NOISE_SAMPLES, _CALIBRATION_SEED = (3, 224, 224), 32, 17
 _LONG = 6000
 
@@ -135,7 +134,7 @@ def noise(work: Path) -> Path:
     return path
 
 
-def build_quantized(work: Work, subject: Subject) -> None:
+def build_quantized(work: Work, subject: Subject, level: int) -> None:
     """Write the model with Q/DQ nodes and build its engine."""
     made = work.work / f"{subject.name}.int8.onnx"
     # of a classifier the numbers are noise and no image, and the label says so
@@ -143,14 +142,14 @@ def build_quantized(work: Work, subject: Subject) -> None:
     samples = _NOISE_SAMPLES if subject.name in CLASSIFIERS else 128
     words = ["quantize", subject.model, "--to", "int8", "--calibration", data, "--samples", str(samples), "-o", made]
     work.step("quantize", subject.name, words)
-    build(work, subject, "int8-qdq", made)
+    build(work, subject, "int8-qdq", made, level)
 
 
-def build(work: Work, subject: Subject, precision: str, model: Path) -> None:
+def build(work: Work, subject: Subject, precision: str, model: Path, level: int) -> None:
     """Build one engine."""
     words = ["build-engine", model, "-o", work.work / "plans" / f"{subject.name}.{precision}.plan"]
     words += ["--precision", "fp16+int8" if precision.startswith("int8") else precision, *_LIBRARIES]
-    words += _QUICK if subject.data else []
+    words += ["--optimization-level", str(level)]
     if subject.name == "shapes-yolov10":
         words += ["--max-batch", "1"]
     if precision == "int8-calibrated":
@@ -158,28 +157,23 @@ def build(work: Work, subject: Subject, precision: str, model: Path) -> None:
     work.step("build", f"{subject.name}.{precision}", words)
 
 
-def measure(work: Work, subject: Subject, seconds: float) -> None:
-    """Time every engine that was built, score it, and ask why int8 is as fast as it is."""
-    plans = {one: work.work / "plans" / f"{subject.name}.{one}.plan" for one in PRECISIONS}
-    for precision, plan in plans.items():
-        if not plan.is_file():
-            continue
-        engine, output = f"{subject.name}.{precision}", work.work / "runs"
-        words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
-        work.step("time", engine, [*words, "--output", output / f"time-{engine}"])
-        if subject.data:
-            words = ["eval-coco", "--model", plan, *subject.data, "--no-report", "--allow-unverified"]
-            work.step("score", engine, [*words, "--output", output / f"score-{engine}"])
-    if plans["int8-qdq"].is_file() and plans["fp16"].is_file():
-        words = [
-            "profile",
-            plans["int8-qdq"],
-            "--against",
-            plans["fp16"],
-            "--output",
-            work.work / "runs" / subject.name,
-        ]
-        work.step("why", subject.name, words)
+def measure(work: Work, found: Sequence[Subject], seconds: float) -> None:
+    """Time every engine that was built, then score them, then ask why int8 is as fast as it is."""
+    output = work.work / "runs"
+    plans = {(one.name, kind): work.work / "plans" / f"{one.name}.{kind}.plan" for one in found for kind in PRECISIONS}
+    for (name, kind), plan in plans.items():
+        if plan.is_file():
+            words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
+            work.step("time", f"{name}.{kind}", [*words, "--output", output / f"time-{name}.{kind}"])
+    data = {one.name: one.data for one in found}
+    for (name, kind), plan in plans.items():
+        if plan.is_file() and data[name]:
+            words = ["eval-coco", "--model", plan, *data[name], "--no-report", "--allow-unverified"]
+            work.step("score", f"{name}.{kind}", [*words, "--output", output / f"score-{name}.{kind}"])
+    for one in found:
+        low, half = (plans[one.name, kind] for kind in ("int8-qdq", "fp16"))
+        if low.is_file() and half.is_file():
+            work.step("why", one.name, ["profile", low, "--against", half, "--output", output / f"why-{one.name}"])
 
 
 def report(output: Path) -> str:
@@ -221,28 +215,33 @@ def _text(value: float | None, form: str) -> str:
 
 
 def main() -> None:
-    """Run the steps that have no record, or print the table."""
+    """Run the steps that have no good record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run", "report"))
+    parser.add_argument("verb", choices=("build", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
     parser.add_argument("--work", type=Path, help="folder of models and plans")
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
     parser.add_argument("--coco", type=Path, help="folder with val2017/ and annotations/")
     parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    # TensorRT 8.6 builds a detector in fp16 for many minutes at its default, 3, and int8 for minutes at 1
+    parser.add_argument("--level", type=int, default=1, help="optimisation level of the builds")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
     parser.add_argument("--only", nargs="*", choices=MODELS)
     options = parser.parse_args()
-    if options.verb == "run":
-        work = Work(options.work, options.output)
+    if options.verb == "build":
+        work, made = Work(options.work, options.output), subjects(options)
         with ThreadPoolExecutor(options.jobs) as pool:
-            made = subjects(options)
             others = [precision for precision in PRECISIONS if precision != "int8-qdq"]
-            begun = [pool.submit(build_quantized, work, one) for one in made]
-            begun += [pool.submit(build, work, one, precision, one.model) for precision in others for one in made]
+            begun = [pool.submit(build_quantized, work, one, options.level) for one in made]
+            begun += [
+                pool.submit(build, work, one, precision, one.model, options.level)
+                for precision in others
+                for one in made
+            ]
             for future in begun:
                 future.result()
-        for one in made:
-            measure(work, one, options.seconds)
+    elif options.verb == "measure":
+        measure(Work(options.work, options.output), subjects(options), options.seconds)
     sys.stdout.write(report(options.output))
 
 

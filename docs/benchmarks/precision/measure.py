@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from trt_workbench.decide.calibrate import calibrate
 from trt_workbench.decide.candidates import make_candidate
@@ -26,6 +30,7 @@ from trt_workbench.evaluate.embedded.dataset import make_embedded_dataset
 from trt_workbench.evaluate.embedded.scenes import write_dataset
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.sanitize import save_model
 from trt_workbench.system.embedded import embedded_model
 
 _CALIBRATION_SEED = 17
@@ -90,6 +95,27 @@ def onnxruntime_static(model: Path, data: CalibrationData, method: str, path: Pa
     )
 
 
+def modelopt(python: Path, model: Path, data: CalibrationData, method: str, left: Sequence[str], path: Path) -> None:
+    """Quantise by Model Optimizer in the environment of another Python, as its versions of onnx are others.
+
+    Args:
+        python: the interpreter that has nvidia-modelopt with its extra onnx.
+        model: the float model, opset 13 at least, every node with a name.
+        data: calibration samples of the one input.
+        method: "max" or "entropy".
+        left: nodes that are left alone.
+        path: the file to write.
+    """
+    samples = path.with_suffix(".npy")
+    np.save(samples, np.stack([next(iter(sample.values())) for sample in data.read()]))
+    command = [str(python), "-m", "modelopt.onnx.quantization", "--onnx_path", str(model), "--quantize_mode", "int8"]
+    command += ["--calibration_method", method, "--calibration_data_path", str(samples), "--calibration_eps", "cpu"]
+    command += ["--high_precision_dtype", "fp32", "--output_path", str(path)]
+    if left:
+        command += ["--nodes_to_exclude", *(f"^{re.escape(name)}$" for name in left)]
+    subprocess.run(command, check=True)
+
+
 def plans(arguments: argparse.Namespace) -> Iterator[tuple[To, Method, str]]:
     """Yield format, method and what is left alone."""
     for to in arguments.to.split(","):
@@ -107,6 +133,9 @@ def main() -> None:
     parser.add_argument("--to", default="int8,fp8")
     parser.add_argument("--left", help="names of LEFT_ALONE, apart by semicolons")
     parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument(
+        "--modelopt", type=Path, help="measure Model Optimizer of this Python, and the default beside it"
+    )
     parser.add_argument("--onnxruntime", action="store_true", help="measure ONNX Runtime's own quantiser instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, arguments.files[-1].open("a", encoding="utf-8") as out:
@@ -140,6 +169,20 @@ def main() -> None:
                 path = folder / "ort.onnx"
                 onnxruntime_static(model, calibration_data(model, settings), name, path)
                 record(to="int8", method=f"onnxruntime {name}", samples=settings.samples, **scores(path, "int8"))
+            return
+        if arguments.modelopt:
+            path, named = folder / "modelopt.onnx", folder / model.name
+            save_model(raise_opset(prepare(model)[0], "int8", model), named)
+            depthwise = [group.name for group in groups if group.sensitive == DEPTHWISE]
+            for method, left in (("max", ()), ("entropy", ()), ("max", depthwise), ("entropy", depthwise)):
+                modelopt(arguments.modelopt, named, calibration_data(model, settings), method, left, path)
+                left_alone = DEPTHWISE if left else "nothing"
+                found = scores(path, "int8")
+                record(to="int8", method=f"modelopt {method}", left_alone=left_alone, samples=settings.samples, **found)
+            path = folder / "ours.onnx"
+            make_candidate(model, "int8", path, calibration=settings)
+            found = scores(path, "int8")
+            record(to="int8", method="mse", left_alone="depthwise, heads", samples=settings.samples, **found)
             return
         calibrated = calibrate(model, settings)
         for to, method, left in plans(arguments):

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import in_app
 from tests.cli.engines.common import DOUBLES, Trtw, write_model
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
 
 
 @pytest.fixture
@@ -25,12 +23,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def trtw(doubled_core: None) -> Trtw:  # noqa: ARG001 - it has to be there
-    def run(*words: object) -> Result:
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
-
-    return run
+    return in_app.trtw
 
 
 @pytest.fixture

@@ -76,3 +76,13 @@ def test_a_pool_whose_batches_are_wrong_fails(trtw: Trtw, tmp_path: Path, monkey
     assert "in a batch of 3 is off by" in found.stderr
     (paced,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["streams"]
     assert (paced["check"]["passed"], paced["levels"]) == (False, [])
+
+
+def test_an_engine_that_is_right_in_small_batches_alone_keeps_to_them(trtw: Trtw, tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
+    words = (attention(tmp_path), "--contract", contract, *FEW, "--streams", "3", "--hop-ms", 20, "--seconds", 0.1)
+    found = trtw("eval-stream", *words, "--option", "rows=2", "--output", tmp_path / "run")
+    assert found.exit_code == 0, found.stderr
+    (paced,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["streams"]
+    assert paced["on_device"]
+    assert (paced["buckets"], paced["check"]["rows"]) == ([1, 2], [1, 2])

@@ -124,3 +124,15 @@ def test_an_edited_header_is_refused(plans: Plans, tmp_path: Path) -> None:
 def test_a_device_that_is_not_there(native: Any, plans: Plans) -> None:
     with pytest.raises(native.UsageProblem, match="Device 99 does not exist"):
         native.Engine(plans("fixed"), device=99)
+
+
+def test_none_is_no_engine(native: Any) -> None:
+    """It used to end the process."""
+    for use in (
+        lambda: native.Runner(None),
+        lambda: native.bench(None, {}),
+        lambda: native.profile_layers(None, {}),
+        lambda: native.StreamPool(None, state=[], batch_axes={}),
+    ):
+        with pytest.raises(TypeError):
+            use()

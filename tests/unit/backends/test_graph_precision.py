@@ -95,6 +95,37 @@ def test_a_normalisation_is_still_fused_by_the_runtime(tmp_path: Path, operator:
     assert {"Pow", "ReduceMean", "Div"} <= set(record["kept_in_fp32"])
 
 
+_RUNTIMES = {
+    "com.microsoft.Gelu(a)": [],
+    "com.microsoft.FastGelu(a, gamma)": [],
+    "com.microsoft.SkipLayerNormalization(a, x, gamma)": [],
+    "com.microsoft.FusedMatMul(a, w)": [],
+    "SimplifiedLayerNormalization<axis=-1>(a, gamma)": [],
+    "com.microsoft.QuickGelu(a)": [],
+    # not known to take fp16: it stays as it was, and what is behind it does not
+    "com.microsoft.Inverse(a)": ["Inverse"],
+}
+
+
+@pytest.mark.parametrize("call", _RUNTIMES)
+def test_operators_of_the_runtimes_own(tmp_path: Path, call: str) -> None:
+    """ONNX infers no types behind them."""
+    text = f"g (float[2,8,8] x) => (float[2,8,8] y) {{ a = MatMul(x, w) b = {call} c = Relu(b) y = MatMul(c, w) }}"
+    weights = {"w": np.eye(8, dtype=np.float32) + np.float32(0.1), "gamma": np.ones(8, np.float32)}
+    used = {name: value for name, value in weights.items() if name in text}
+    path = tmp_path / "m.onnx"
+    document = onnx.load(write_onnx(path, text.replace("com.microsoft.", ""), used))
+    node = document.graph.node[1]
+    node.domain = "com.microsoft" if "com.microsoft" in call else ""
+    document.opset_import.add(domain="com.microsoft", version=1)
+    onnx.save(document, path)
+    made, record = fp16(path)
+    assert record["kept_in_fp32"] == _RUNTIMES[call]
+    found = onnx.load(made)
+    assert distance(outputs(found), outputs(onnx.load(path))) < 5e-3
+    assert not {tensor.data_type for tensor in found.graph.initializer} - {onnx.TensorProto.FLOAT16}
+
+
 def test_operators_that_are_to_stay_and_what_has_no_kernel(tmp_path: Path) -> None:
     text = _TEXT.replace("Softmax(a)", "Softmax(a) c = Max(b, a)").replace("MatMul(b", "MatMul(c")
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})

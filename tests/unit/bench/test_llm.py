@@ -28,13 +28,10 @@ from trt_workbench.measure.serving import serve
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.opening import check_precision
 
+pytestmark = pytest.mark.usefixtures("llm_output")
+
 Folders = Callable[[str], Path]
 PLAN = SamplingLimits(warmup_ms=0, duration_s=0.0, min_iterations=3)
-
-
-@pytest.fixture(autouse=True)
-def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
 
 
 def point(kind: str, backend: str, dims: dict[str, int], **changes: Any) -> Point:

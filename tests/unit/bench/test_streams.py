@@ -150,7 +150,7 @@ def test_the_embedded_encoder_has_its_contract_and_others_name_theirs(tmp_path: 
 @pytest.mark.parametrize(
     ("model", "kind", "words"),
     [
-        ("path: attention.onnx", "kind: stream", r"s \(stream\) needs the contract of the model m"),
+        ("path: attention.onnx", "kind: stream", r"Scenario s \(stream\) needs the contract of model m; name it"),
         ("path: attention.onnx, contract: none.json", "kind: stream", "none.json"),
         ("path: attention.onnx, contract: c.json", "kind: stream", "cannot be used, it has one problem.*chunk"),
         ("embedded: streaming-encoder", "kind: stream, dims: {prompt: 3}", "stream has no dimension prompt"),
@@ -166,6 +166,12 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
     write_contract(tmp_path / "c.json", document)
     with pytest.raises(UsageProblem, match=words):
         prepare_bench(str(config(tmp_path, model, kind)), [])
+
+
+def test_another_model_in_place_of_the_embedded_one_needs_its_own_contract(tmp_path: Path) -> None:
+    model = MODELS["attention"][0](tmp_path)
+    with pytest.raises(UsageProblem, match="needs the contract of model encoder"):
+        prepare_bench("stream", [], [f"encoder={model}"])
 
 
 def test_calls_at_once_are_refused(tmp_path: Path) -> None:

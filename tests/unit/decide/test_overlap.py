@@ -10,16 +10,22 @@ import numpy as np
 from trt_workbench.decide.overlap import images_overlap
 
 
-def test_images_are_known_by_their_bytes(tmp_path: Path) -> None:
-    scored, other = tmp_path / "scored", tmp_path / "other"
-    for seed, folder in enumerate((scored, other)):
-        folder.mkdir()
+def pictures(folder: Path) -> tuple[Path, Path, Path]:
+    """Return two folders of pictures and the annotations of two in the first."""
+    scored, other = folder / "scored", folder / "other"
+    for seed, place in enumerate((scored, other)):
+        place.mkdir()
         for number in range(3):
             pixels = np.random.default_rng([seed, number]).integers(0, 256, (24, 32, 3), np.uint8)
-            cv2.imwrite(str(folder / f"{number}.png"), pixels)
-    annotations = tmp_path / "truth.json"
+            cv2.imwrite(str(place / f"{number}.png"), pixels)
+    annotations = folder / "truth.json"
     images = [{"id": number + 1, "file_name": f"{number}.png", "width": 32, "height": 24} for number in range(2)]
     annotations.write_text(json.dumps({"images": images, "annotations": [], "categories": [{"id": 1, "name": "a"}]}))
+    return scored, other, annotations
+
+
+def test_images_are_known_by_their_bytes(tmp_path: Path) -> None:
+    scored, other, annotations = pictures(tmp_path)
     assert not images_overlap(str(other), scored, annotations)
     assert images_overlap(str(scored), scored, annotations)
     assert images_overlap(None, scored, annotations)

@@ -9,7 +9,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.run import DecideRun
 from trt_workbench.decide.settings import CalibrationSettings
-from trt_workbench.decide.subject import Subject
+from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
 from trt_workbench.decide.tried import Tried
 
@@ -41,3 +41,26 @@ def test_a_budget_takes_repetitions_before_it_takes_latencies(tmp_path: Path, le
     assert (run.left_out != []) == (repetitions < 9)
     # and what is scored leaves them their time
     assert run._is_late("it was not scored", run._measuring_s(2, 9)) == (left_s < 18)
+
+
+@pytest.mark.parametrize(("factor", "state"), [(1.0, None), (1 / 2.4, None), (1 / 255, "failed")])
+def test_calibration_data_of_another_normalisation_are_refused_or_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float, state: str | None
+) -> None:
+    monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
+    weights = {"w": np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)}
+    model = write_onnx(tmp_path / "m.onnx", "g (float[n,3,8,8] x) => (float[n,4,6,6] y) { y = Conv(x, w) }", weights)
+    for seed, (name, by) in enumerate((("scored", 1.0), ("calibration", factor))):
+        values = np.random.default_rng(seed).uniform(0, 255, (12, 3, 8, 8)) * by
+        np.save(tmp_path / f"{name}.npy", values.astype(np.float32))
+    asked = DecideSettings(data=tmp_path / "scored.npy", search=False)
+    calibration = CalibrationSettings(str(tmp_path / "calibration.npy"))
+    run = DecideRun(
+        subject_of(model, asked, calibration, lambda _: None), asked, tmp_path, lambda *_: None, lambda _: None
+    )
+    run._unavailable = {}
+    row = Tried("int8", "ort-cpu")
+    run._make([row])
+    assert row.state == state
+    assert ("normalised in different ways" in (row.reason or "")) == (state == "failed")
+    assert ("may have been normalised" in " ".join(run.notes)) == (factor == 1 / 2.4)

@@ -1,16 +1,19 @@
 """Which models a decision can be made about."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.onnx_text import write_onnx
+from tests.unit.decide.test_overlap import pictures
 
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.request import DecideSettings
-from trt_workbench.decide.settings import CalibrationSettings
+from trt_workbench.decide.settings import CalibrationSettings, SearchSettings
 from trt_workbench.decide.subject import subject_of
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.embedded import embedded_model
 
 
 @pytest.mark.parametrize(("to", "words"), [("int8", "quantised already"), ("fp16", "computes in fp16")])
@@ -22,6 +25,20 @@ def test_a_model_in_a_low_precision_is_no_baseline(tmp_path: Path, to: str, word
     np.save(tmp_path / "a.npy", np.ones((8, 8), np.float32))
     with pytest.raises(UsageProblem, match=words):
         subject_of(low, DecideSettings(data=tmp_path / "a.npy"), CalibrationSettings(), lambda _: None)
+
+
+def test_a_detector_is_searched_on_calibration_images_that_have_annotations(tmp_path: Path) -> None:
+    scored, other, annotations = pictures(tmp_path)
+    calibration = CalibrationSettings(calibration=str(other))
+    asked = DecideSettings(data=scored, annotations=annotations, max_loss=0.01)
+    without = subject_of(embedded_model(), asked, calibration, lambda _: None)
+    assert without.search is None
+    assert "--calibration-annotations" in without.no_search
+    asked = replace(asked, calibration_annotations=annotations)
+    found = subject_of(embedded_model(), asked, calibration, lambda _: None)
+    assert found.search == SearchSettings(annotations=annotations, keep_score=0.01)
+    with pytest.raises(UsageProblem, match="without --calibration"):
+        subject_of(embedded_model(), asked, CalibrationSettings(), lambda _: None)
 
 
 @pytest.mark.parametrize(("data", "overlap"), [(None, True), ("./a.npy", True), ("b.npy", False)])

@@ -20,14 +20,11 @@ from trt_workbench.evaluate.llm import LlmEvaluation, LlmOutcome, LlmRequest  # 
 from trt_workbench.pipeline.llm.choice import BackendChoice  # noqa: E402
 from trt_workbench.pipeline.llm.opening import parse_backends  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("llm_output")
+
 Folders = Callable[[str], Path]
 TEXT = Path(__file__)
 TORCH, ORT = BackendChoice("torch"), BackendChoice("ort-cpu")
-
-
-@pytest.fixture(autouse=True)
-def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))  # exports are shared between tests
 
 
 def evaluate(folder: Path, out: Path, **options: Any) -> LlmOutcome:

@@ -21,14 +21,11 @@ from trt_workbench.evaluate.llm_generation import Generation, check_generation, 
 from trt_workbench.pipeline.llm.choice import BackendChoice
 from trt_workbench.pipeline.llm.opening import ModelSource
 
+pytestmark = pytest.mark.usefixtures("llm_output")
+
 Folders = Callable[[str], Path]
 TOKENS = np.random.default_rng(0).integers(0, 300, 200)
 TORCH, ORT = BackendChoice("torch"), BackendChoice("ort-cpu")
-
-
-@pytest.fixture(autouse=True)
-def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
 
 
 def compared(folder: Path, settings: LlmSettings, on_progress: Any = None) -> Generation:

@@ -3,14 +3,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.letterbox import (
+    Geometry,
     find_geometry,
     letterbox,
     normalise,
-    place_boxes,
     preprocess,
     restore_boxes,
 )
@@ -25,6 +26,12 @@ transforms = st.builds(
 )
 sides = st.integers(1, 4000)
 fractions = st.tuples(*[st.floats(0, 1, width=32)] * 4)
+
+
+def place_boxes(boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
+    """Boxes of the source in the input, as Geometry says."""
+    scale, shift = (geometry.scale_x, geometry.scale_y), (geometry.left, geometry.top)
+    return boxes * np.float32(scale * 2) + np.float32(shift * 2)
 
 
 @given(transform=transforms, height=sides, width=sides, corners=fractions)

@@ -33,14 +33,11 @@ from trt_workbench.pipeline.llm.generation import generate_cached, generate_unca
 from trt_workbench.pipeline.llm.models import SessionCache, SessionSlots
 from trt_workbench.pipeline.llm.opening import ModelSource, open_cached
 
+pytestmark = pytest.mark.usefixtures("llm_output")
+
 Folders = Callable[[str], Path]
 TOKENS = np.random.default_rng(0).integers(0, 300, 200)
 BACKENDS = (BackendChoice("torch"), BackendChoice("ort-cpu"))
-
-
-@pytest.fixture(autouse=True)
-def _output(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("TRTW_TMP", str(tmp_path_factory.getbasetemp() / "llm"))
 
 
 def source(folder: Path) -> ModelSource:

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.browser import CHROMIUM, Browser, browser
+from tests.in_app import trtw
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.planted import planted_data, planted_model
 from tests.unit.report.test_decide import ROWS, decision
-from typer.testing import CliRunner
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.documents import write_json
 from trt_workbench.report import decide, targets
 from trt_workbench.report.overview import write_overview
@@ -129,7 +128,7 @@ def kept(record: str, folder: Path) -> Path:
 
 
 def run(folder: Path, *words: object, code: int = 0) -> Path:
-    done = CliRunner().invoke(app, [*map(str, words), "--output", str(folder)], catch_exceptions=False)
+    done = trtw(*words, "--output", folder)
     assert done.exit_code == code, done.output
     return folder / "report.html"
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
+from tests.in_app import trtw
 
-from trt_workbench.cli.app import app
 from trt_workbench.engine.tensorrt_setup import SetupRequest, setup_tensorrt
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.system import tensorrt_wheel
@@ -184,7 +183,7 @@ def test_the_command_says_how_far_a_download_is(
     index.offer("tensorrt-cu13-libs", "10.16.1.11", (10, 16, 1), seconds=2)
     repository = trees.headers_repository(tmp_path / "repository", {"v10.16": (10, 16, 1)})
     words = ["setup-tensorrt", "--json", "--index-url", index.url, "--headers-git", str(repository)]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    result = trtw(*words)
     assert result.exit_code == 0
     assert json.loads(result.stdout)["source"] == "pinned"
     lines = [line for line in result.stderr.splitlines() if "Downloaded " in line]

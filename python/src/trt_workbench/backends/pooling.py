@@ -55,6 +55,8 @@ class StatePool(Protocol):
     def warm_up(self, inputs: Mapping[str, NDArray[Any]]) -> None:
         """Run every number of rows until the runtime has tuned itself to it; no stream is needed.
 
+        Called for the largest chunks first: what grows with them may void what was tuned before.
+
         Args:
             inputs: as of a push of one stream.
         """

@@ -77,7 +77,7 @@ class TrtStreamPool:
     def restore(self, stream: int, state: Mapping[str, NDArray[Any]]) -> None:
         """Give a stream a state."""
         with native.translated():
-            self._pool.restore(stream, state)
+            self._pool.restore(stream, dict(state))
 
     def close(self, stream: int) -> None:
         """Let go of a stream."""

@@ -109,11 +109,6 @@ class TrtSession(StateSession):
         """The engine, for what is measured on it beside calls."""
         return self._loaded
 
-    @property
-    def runner(self) -> Any:
-        """The core's `Runner`, likewise."""
-        return self._runner
-
     def graph_status(self) -> str:
         """Return whether CUDA graphs are in use, such as "on: 2 graphs captured", and if not, why."""
         return self._graph_status if self._closed else str(self._runner.graph_status())

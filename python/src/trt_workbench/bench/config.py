@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trt_workbench.backends.measuring import SamplingLimits
 from trt_workbench.engine.yaml_settings import load_yaml_settings
-from trt_workbench.system.embedded import EMBEDDED_MODELS, ENCODER
+from trt_workbench.system.embedded import EMBEDDED_MODELS
 
 ScenarioKind = Literal["arrays", "image-to-boxes", "prefill", "generate", "generate-cached", "stream"]
 STREAM, STREAM_DIMS = "stream", ("chunk",)
@@ -219,10 +219,6 @@ class BenchConfig(_Strict):
             unknown = sorted(set(scenario.models or ()) - self.models.keys())
             if unknown:
                 raise ValueError(f"scenario {name} names the model {unknown[0]}, which is not under models")
-            used = {model: self.models[model] for model in scenario.models or self.models}
-            lacking = [model for model, entry in used.items() if not (entry.contract or entry.embedded == ENCODER)]
-            if scenario.kind == STREAM and lacking:
-                raise ValueError(f"scenario {name} (stream) needs the contract of the model {lacking[0]}")
         for runtime in self.runtimes:
             for file in runtime.file if isinstance(runtime.file, tuple) else (runtime.file,):
                 if lacking := [name for name, model in self.models.items() if file and file not in model.files]:

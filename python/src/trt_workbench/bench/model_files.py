@@ -64,11 +64,16 @@ def contract_file(entry: ModelEntry) -> Path | None:
 
 
 def check_contracts(config: BenchConfig, files: Mapping[str, Path]) -> None:
-    """Raise UsageProblem where the contract of a model that a scenario streams contradicts itself or the model."""
-    for entry in config.scenarios.values():
+    """Raise UsageProblem where a model that a scenario streams has no contract, or one that does not fit."""
+    for scenario, entry in config.scenarios.items():
         for name in (entry.models or tuple(config.models)) if entry.kind == STREAM else ():
-            if path := contract_file(config.models[name]):
-                read_contract(path, read_tensors(files[name]))
+            path = contract_file(config.models[name])
+            if path is None:
+                raise UsageProblem(
+                    f"Scenario {scenario} ({STREAM}) needs the contract of model {name}; name it in the configuration, "
+                    f"beside its path: {files[name]}"
+                )
+            read_contract(path, read_tensors(files[name]))
 
 
 def _is_used(name: str, config: BenchConfig) -> bool:

@@ -22,6 +22,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import CalibrationEvidence, TensorRange
 from trt_workbench.onnxtools.quantize.groups import Shapes, tensor_elements
+from trt_workbench.onnxtools.quantize.input_statistics import Gatherer, gather
 from trt_workbench.onnxtools.quantize.kinds import Method, To
 from trt_workbench.onnxtools.quantize.preparation import prepare
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -84,11 +85,13 @@ def calibrate(
     parts = _parts(document, tensors)
     digest = hashlib.sha256()
     shapes: dict[str, tuple[int, ...]] = {}
+    fed: dict[str, Gatherer] = {}
     done = 0
     for number, part in enumerate(parts):
         for batch, activations in _runs(model, document, part, data, settings):
             if number == 0:
                 digest.update(hash_arrays(batch.inputs).encode())
+                gather(fed, batch.samples())
             for name, array in activations.items():
                 shapes.setdefault(name, array.shape)
             for name in part:
@@ -104,6 +107,7 @@ def calibrate(
         transform=data.transform,
         seed=settings.seed,
         percentile=settings.percentile,
+        inputs={name: gatherer.statistics() for name, gatherer in fed.items()},
     )
     used = {*(tensor.name for tensor in examine_model(model).inputs), *tensors}
     return Calibrated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,11 @@ class Batch:
     inputs: dict[str, NDArray[Any]]
     size: int
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the samples, without what fills the batch."""
+        for row in range(len(self.names)):
+            yield {name: array[row] for name, array in self.inputs.items()}
+
     def of_samples(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return an array of the model without what belongs to the samples that fill the batch.
 
@@ -92,7 +98,8 @@ class Batch:
         filled, source = split[:, count:], split[:, np.arange(count, self.size) % count]
         if not np.issubdtype(split.dtype, np.floating):
             return bool((filled == source).all())
-        return bool(np.allclose(filled, source, rtol=0, atol=1e-4 * float(np.abs(split).max())))
+        top = float(np.abs(split).max())
+        return math.isfinite(top) and bool(np.allclose(filled, source, rtol=0, atol=1e-4 * top))
 
 
 def batches(data: CalibrationData, size: int) -> Iterator[Batch]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trt_workbench.decide.data import HALVES, calibration_data
+from trt_workbench.decide.data import HALVES, Half, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, ScoreSettings
 from trt_workbench.engine.calibration import calibration_files, holds_images
 from trt_workbench.engine.hashing import hash_arrays, hash_file
@@ -39,18 +39,21 @@ def samples_overlap(model: Path, calibration: CalibrationSettings, scored: Calib
     if source is None or source == RANDOM or Path(source).resolve() == Path(scored.calibration or "").resolve():
         return source != RANDOM
     try:
-        used = set(_hashes(model, calibration))
-        return any(one in used for one in _hashes(model, scored))
+        used = set(_hashes(model, calibration, None))
+        used |= {one for half in HALVES for one in _hashes(model, calibration, half)}
+        return any(one in used for one in _hashes(model, scored, None))
     except UsageProblem:  # told where the data are used
         return False
 
 
-def _hashes(model: Path, settings: CalibrationSettings) -> Iterator[str]:
-    yield from map(hash_arrays, calibration_data(model, settings).read())
-    for half in HALVES:
+def _hashes(model: Path, settings: CalibrationSettings, half: Half | None) -> Iterator[str]:
+    """Yield a hash of every sample that is drawn for ranges, or of one half for ranges and for the score."""
+    for count in (settings.samples,) if half is None else {settings.samples, ScoreSettings.score_samples}:
         try:
-            data = calibration_data(model, replace(settings, samples=ScoreSettings.score_samples), half)
+            data = calibration_data(model, replace(settings, samples=count), half)
         except UsageProblem:
+            if half is None:
+                raise
             return  # too few for halves
         yield from map(hash_arrays, data.read())
 

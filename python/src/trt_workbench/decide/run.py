@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
+from trt_workbench.onnxtools.quantize.evidence import InputStatistics
+from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
 from trt_workbench.runs.records import Record, read_records
 from trt_workbench.verify.bench_gate import BenchGate
@@ -164,9 +167,24 @@ class DecideRun:
             return "left out", "the budget was used up"
         self.note(f"Making {precision}")
         try:
-            return self._candidates.make(precision)
+            made = self._candidates.make(precision)
         except (WorkbenchError, OSError) as error:
             return "failed", f"the model could not be made: {error}"
+        data = made.evidence.calibration
+        found = difference(data.inputs, self._scored) if data and data.kind == "data" else None
+        if found and found.certain:
+            return "failed", found.words
+        if found and found.words not in self.notes:
+            self.notes.append(found.words)
+        return made
+
+    @cached_property
+    def _scored(self) -> dict[str, InputStatistics]:
+        """Statistics of what is scored; of nothing where it cannot be read, which its rows say."""
+        try:
+            return input_statistics(self.subject.task.samples_of(self.subject.model))
+        except (WorkbenchError, OSError):
+            return {}
 
     @staticmethod
     def _serves(backend: Any, precision: str) -> bool:

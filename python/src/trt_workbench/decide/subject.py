@@ -72,8 +72,11 @@ def subject_of(
     shares = read_precision(model).shares
     if shares and BASELINE not in shares:
         raise UsageProblem(f"The model computes in {', '.join(shares)}; losses are measured from {BASELINE}: {model}")
-    if settings.calibration_annotations is not None and calibration.calibration is None:
-        raise UsageProblem("--calibration-annotations was given without --calibration, the folder of their images.")
+    if settings.calibration_annotations is not None:
+        if calibration.calibration is None:
+            raise UsageProblem("--calibration-annotations was given without --calibration, the folder of their images.")
+        if not settings.calibration_annotations.is_file():
+            raise UsageProblem(f"The calibration annotations do not exist: {settings.calibration_annotations}")
     if settings.data is None and settings.annotations is None:
         return _embedded(model, settings, calibration, note)
     if settings.data is None:

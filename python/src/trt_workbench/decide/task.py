@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.decide.array_scores import FIGURE_NAMES, Figure, array_scores
-from trt_workbench.decide.data import calibration_data
+from trt_workbench.decide.data import Sample, calibration_data
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.scores import Scores, coco_scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.tried import Tried
+from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.pipeline.calibration import calibration_images
 
 SCORED_SAMPLES = 64
 """Of texts and arrays, where --limit says no number."""
@@ -56,6 +59,9 @@ class Task(Protocol):
 
     def scores(self, one: Tried, seed: int) -> Scores:
         """Return the score that the worker has written. Raises UsageProblem."""
+
+    def samples_of(self, model: Path) -> Iterator[Sample]:
+        """Yield some of what is scored, as a model takes it. Raises UsageProblem."""
 
     def sizes(self) -> dict[str, Any]:
         """Return what a timed call needs beside its batch: fields of the bench's `ScenarioEntry`."""
@@ -116,6 +122,16 @@ class Detection:
         assert one.folder is not None  # as it was scored
         return coco_scores(one.folder, seed)
 
+    def samples_of(self, model: Path) -> Iterator[Sample]:
+        """Yield images of the set, evenly chosen, as inference prepares them."""
+        prepared = calibration_images(model, self.images, self.family, self.imgsz)
+        listed = read_dataset(self.images, self.annotations, allow_missing=True)
+        files = [file for image in listed.images if (file := listed.path(image)).is_file()]
+        name = examine_model(model).inputs[0].name
+        if prepared is not None:
+            for file in files[:: max(1, len(files) // SCORED_SAMPLES)]:
+                yield {name: prepared.read(file)}
+
     def sizes(self) -> dict[str, Any]:
         """Return the size of the images that a model of any size takes."""
         return {"imgsz": self.imgsz} if self.imgsz else {}
@@ -172,6 +188,10 @@ class Likeness:
         """Return the score that the worker has written."""
         assert one.folder is not None  # as it was scored
         return array_scores(one.folder, self.kind, seed)
+
+    def samples_of(self, model: Path) -> Iterator[Sample]:
+        """Yield all samples."""
+        return calibration_data(model, self.samples).read()
 
     def sizes(self) -> dict[str, Any]:
         """Return the dynamic dimensions of a sample."""

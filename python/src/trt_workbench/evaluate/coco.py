@@ -28,6 +28,10 @@ from trt_workbench.evaluate.confusion import confuse
 from trt_workbench.evaluate.detections import DetectionStore
 from trt_workbench.evaluate.detector import Detector
 from trt_workbench.evaluate.loop import EvaluationLoop, LoopResult, LoopSettings
+from trt_workbench.onnxtools.quantize.evidence import calibration_inputs
+from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
+from trt_workbench.pipeline.decode import read_image
+from trt_workbench.pipeline.letterbox import preprocess
 from trt_workbench.runs.bootstrap import draw_counts
 from trt_workbench.system.environment import available_processors
 
@@ -38,6 +42,8 @@ COMPARABLE_CONF = 0.05
 _MOST_WORKERS, _MOST_CONCURRENT = 8, 16
 # One image a run is fastest on a processor, where images in flight at once use the cores better than batches do.
 _DYNAMIC_BATCH_ON_CPU, _DYNAMIC_BATCH = 1, 8
+# Images whose values are compared with those of calibration.
+_COMPARED = 32
 
 Progress = Callable[[int, int], None]
 
@@ -108,10 +114,10 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             )
             self.settings = self._loop_settings()
             self.detector.prepare(self.settings.batch, len(self.dataset.images))
+            self.notes = self._notes()
         except BaseException:
             self.detector.session.close()
             raise
-        self.notes = self._notes()
 
     def __enter__(self) -> Self:
         """Return the evaluation itself."""
@@ -175,7 +181,18 @@ class CocoEvaluation(AbstractContextManager["CocoEvaluation"]):
             notes.append(f"AP at --conf {self.request.conf} is not comparable with figures at 0.001; it is lower.")
         if self.dataset.missing:
             notes.append(f"{len(self.dataset.missing)} absent images are left out.")
-        return notes + self.detector.notes
+        return notes + self.detector.notes + self._unlike_calibration()
+
+    def _unlike_calibration(self) -> list[str]:
+        """Say how what the model's ranges were found on differs from these images as they are prepared."""
+        session, listed = self.detector.session, self.dataset.images
+        if not (fed := calibration_inputs(session.metadata)):
+            return []
+        chosen = listed[:: max(1, len(listed) // _COMPARED)]
+        name, transform = session.inputs[0].name, self.detector.transform
+        tensors = (preprocess(read_image(self.dataset.path(image)), transform)[0] for image in chosen)
+        found = difference(fed, input_statistics({name: tensor} for tensor in tensors))
+        return [found.words] if found else []
 
     def _notes_after(self, result: LoopResult) -> list[str]:
         other = [

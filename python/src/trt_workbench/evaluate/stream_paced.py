@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -134,10 +134,12 @@ def pace(
         ended = time_of.now()
         rows.append(len(some))
         busy += ended - started
+        pushed = pool.timing()
         for chunk in range(done, ready):
             latency.append((ended - due(chunk)) * 1e3)
-            for part, value in _parts((started - due(chunk)) * 1e3, pool.timing()).items():
-                parts.setdefault(part, []).append(value)
+            # parts on the device's clock may add up to a little more than the whole on the host's
+            for part, value in {"wait": (started - due(chunk)) * 1e3, **pushed}.items():
+                parts.setdefault(part, []).append(max(value, 0.0))
         done = ready
         progress(len(some))
     wall = time_of.now() - begin
@@ -157,7 +159,3 @@ def pace(
         rows_max=max(rows),
         parts_ms={part: summarize(values) for part, values in parts.items()},
     )
-
-
-def _parts(wait_ms: float, pushed: Mapping[str, float]) -> dict[str, float]:
-    return {"wait": max(wait_ms, 0.0), **{part: max(value, 0.0) for part, value in pushed.items()}}

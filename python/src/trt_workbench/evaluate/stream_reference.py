@@ -20,6 +20,7 @@ from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.feeding import fitted
+from trt_workbench.verify.record import check_recorded
 
 FOLDER, _INDEX, _STREAM = "reference", "record.json", "stream.npz"
 _BLOCK = 50
@@ -100,7 +101,7 @@ class RecordedReference:
         if self.index.sha256 != self.index.hash():
             raise UsageProblem(f"The record was changed after it was made; record it again: {path}")
         for part in (self.index.stream, *self.index.blocks):
-            _check(self._folder / part.file, part.sha256)
+            check_recorded(self._folder / part.file, part.sha256)
         self.signal = load_arrays(self._folder / self.index.stream.file)["signal"]
         self.state: State = {}
         self._block: tuple[int, dict[str, NDArray[Any]]] | None = None
@@ -155,14 +156,3 @@ class Recorder:
             np.savez(path, **self._waiting)  # type: ignore[arg-type]
             self._blocks.append(RecordFile(file=path.name, sha256=hash_file(path)))
             self._waiting = {}
-
-
-def _check(path: Path, sha256: str) -> None:
-    try:
-        sound = hash_file(path) == sha256
-    except OSError as error:
-        raise UsageProblem(
-            f"A file of the record cannot be read ({error.strerror}); record it again: {path}"
-        ) from error
-    if not sound:
-        raise UsageProblem(f"A file of the record was damaged or changed after it was made; record it again: {path}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import onnx
 
+from trt_workbench.onnxtools.proto import integer
 from trt_workbench.onnxtools.sanitize_graph import Dims, static_dims, use_counts
 
 _TO_SOFTMAX = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "Identity", "Clip", "Max", "Min"})
@@ -91,7 +92,7 @@ class AttentionIndex:
 
     def _attention(self, softmax: onnx.NodeProto) -> Iterator[Attention]:
         rank = len(self.dims.get(softmax.input[0], []))
-        axis = next((entry.i for entry in softmax.attribute if entry.name == "axis"), -1)
+        axis = integer(softmax, "axis", -1)
         before, following = self._before(softmax.input[0], _LONGEST), self._after(softmax.output[0])
         if axis not in (-1, rank - 1) or before is None or not following:
             return

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto
 
 from trt_workbench.onnxtools.model_file import all_graphs, all_tensors
-from trt_workbench.onnxtools.proto import STANDARD
+from trt_workbench.onnxtools.proto import STANDARD, integer
 
 TENSORRT_DOMAIN: Final = "trt"
 """Of TensorRT's own ONNX operators."""
@@ -55,7 +55,7 @@ def narrow_formats(model: onnx.ModelProto) -> tuple[str, ...]:
         if node.domain == TENSORRT_DOMAIN and node.op_type in _OPERATORS:
             found.add(_OPERATORS[node.op_type])
         elif node.domain in STANDARD and node.op_type == "QuantizeLinear":
-            told = tensors.get(node.input[2]) if len(node.input) > 2 else _attribute(node, "output_dtype")
+            told = tensors.get(node.input[2]) if len(node.input) > 2 else integer(node, "output_dtype")
             found.add(_KINDS.get(told or TensorProto.UINT8, "int8"))
         elif is_widening(node) and tensors.get(node.input[0]) in _KINDS and not set(node.output) & scales:
             found.add(widened_from(node, tensors[node.input[0]]) or "int8")
@@ -74,7 +74,7 @@ def widened_from(node: onnx.NodeProto, kind: int) -> str | None:
     """Return the format of a widening node's codes of element type `kind`; None for a type that is no format."""
     if node.op_type in _OPERATORS:
         return _OPERATORS[node.op_type]
-    if kind == TensorProto.FLOAT4E2M1 and _attribute(node, "block_size") == NVFP4_BLOCK:
+    if kind == TensorProto.FLOAT4E2M1 and integer(node, "block_size") == NVFP4_BLOCK:
         return "nvfp4"
     return _KINDS.get(kind)
 
@@ -87,7 +87,3 @@ def _targets(nodes: Iterable[onnx.NodeProto]) -> set[int]:
 
 def _value_types(values: Iterable[onnx.ValueInfoProto]) -> set[int]:
     return {value.type.tensor_type.elem_type for value in values}
-
-
-def _attribute(node: onnx.NodeProto, name: str) -> int:
-    return next((int(entry.i) for entry in node.attribute if entry.name == name), 0)

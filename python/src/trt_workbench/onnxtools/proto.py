@@ -21,6 +21,11 @@ def opset(model: onnx.ModelProto) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in STANDARD), default=1)
 
 
+def integer(node: onnx.NodeProto, name: str, default: int = 0) -> int:
+    """Return an attribute that is a whole number."""
+    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
+
+
 def has_subgraph(node: onnx.NodeProto) -> bool:
     """Return whether a node holds graphs of its own, as If and Loop do."""
     kinds = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)

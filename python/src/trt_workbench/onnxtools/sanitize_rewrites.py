@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from trt_workbench.onnxtools.proto import integer
 from trt_workbench.onnxtools.sanitize_attention import RULES as ATTENTION_RULES
 from trt_workbench.onnxtools.sanitize_attention import rewrite_attention
 from trt_workbench.onnxtools.sanitize_folding import fold_constants, fold_shapes
@@ -116,7 +117,7 @@ def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
         inner = casts.get(node.input[0])
         if inner is None:
             continue
-        source, middle, target = types.get(inner.input[0]), _cast_type(inner), _cast_type(node)
+        source, middle, target = types.get(inner.input[0]), integer(inner, "to"), integer(node, "to")
         if source == target and source in _WIDER.get(middle, ()):
             node.input[0] = inner.input[0]
             if bypass(graph, node):
@@ -124,10 +125,6 @@ def collapse_casts(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:
                 changed.append(f"Cast {inner.name} and {node.name}")
     remove_nodes(graph, gone)
     return changed
-
-
-def _cast_type(node: onnx.NodeProto) -> int:
-    return next(int(attribute.i) for attribute in node.attribute if attribute.name == "to")
 
 
 def double_to_float(model: onnx.ModelProto, _: SanitizeSettings) -> list[str]:

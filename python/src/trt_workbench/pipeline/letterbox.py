@@ -148,12 +148,6 @@ def preprocess(
     return normalise(canvas, transform, out), geometry
 
 
-def place_boxes(boxes: NDArray[np.float32], geometry: Geometry) -> NDArray[np.float32]:
-    """Map xyxy boxes [K, 4] from source pixels to input pixels."""
-    scale, shift, _ = _vectors(geometry)
-    return boxes * scale + shift
-
-
 def restore_boxes(boxes: NDArray[np.float32], geometry: Geometry, *, clip: bool) -> NDArray[np.float32]:
     """Map xyxy boxes [K, 4] from input pixels to source pixels.
 

@@ -120,7 +120,7 @@ def _latency(metrics: StreamMetrics, path: Path) -> Path:
             _stack(axes, place, {part: lane.latency_ms[part]["p50"] for part in PARTS[:-1]}, first=place == 0)
             p99 = lane.latency_ms["total"]["p99"]
             axes.plot([p99], [place], marker="|", markersize=12, color="#1f2933", label="p99" if place == 0 else None)
-        said = {
+        said: dict[float, str] = {
             place: listed(
                 label(lane.name),
                 {part: f"{lane.latency_ms[part]['p50']:.3g} ms" for part in PARTS}
@@ -149,7 +149,7 @@ def _paced(paced: Paced, path: Path) -> Path:
         for (name, values), colour in zip(times.items(), PALETTE, strict=False):
             axes.plot(counts, values, color=colour, marker="o", markersize=4, linewidth=1.2, label=name)
         axes.axhline(paced.hop_ms, color="#c0392b", linestyle="--", linewidth=1.0, label="a hop")
-        said = {
+        said: dict[float, str] = {
             count: listed(f"{count} streams", {name: f"{values[place]:.3g} ms" for name, values in times.items()})
             for place, count in enumerate(counts)
         }

@@ -120,7 +120,7 @@ class KeptReference:
         self.ranges = {name: Range(*sizes) for name, sizes in found.ranges.items()}
         self._calls = found.calls
         for call in self._calls:
-            _check(self._folder / call.file, call.sha256)
+            check_recorded(self._folder / call.file, call.sha256)
 
     def cases(self) -> list[RecordedCase]:
         """Return the cases, in the order of recording."""
@@ -171,7 +171,8 @@ class RecordedCase:
         return check.__name__ in self._first.fails
 
 
-def _check(path: Path, sha256: str) -> None:
+def check_recorded(path: Path, sha256: str) -> None:
+    """Raise UsageProblem for a file of a record that is not there as it was written."""
     try:
         sound = hash_file(path) == sha256
     except OSError as error:

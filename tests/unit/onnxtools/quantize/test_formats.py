@@ -19,6 +19,17 @@ def every(dtype):
     return np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
 
 
+def mxfp8_values(values):
+    """What is left of values in MXFP8."""
+    codes, scales = formats.mxfp8(values)
+    return formats.blocked_values(codes, formats.e8m0_values(scales))
+
+
+def nvfp4_values(codes, scales, whole):
+    """Each code times the product, rounded to fp32, of its two scales."""
+    return formats.blocked_values(codes, scales.astype(np.float32) * np.float32(whole))
+
+
 def bits(array):
     return array.astype(np.float32).view(np.uint32)
 
@@ -103,7 +114,7 @@ def test_scales_of_mxfp8_are_powers_of_two():
 @given(values=arrays.arrays(np.float32, (2, 64), elements=st.floats(-1e6, 1e6, width=32)))
 def test_blocks_are_within_half_a_step_of_their_values(values):
     largest = np.abs(values.reshape(2, 2, 32)).max(-1).repeat(32, -1).reshape(values.shape)
-    error = np.abs(formats.mxfp8_values(*formats.mxfp8(values)) - values)
+    error = np.abs(mxfp8_values(values) - values)
     assert (error <= np.maximum(np.abs(values) / 16, largest * 2.0**-16 + 2.0**-130)).all()
     codes, scales = formats.int4(values, 64)
     assert (np.abs(formats.blocked_values(codes, scales) - values) <= scales.repeat(64, -1) * 0.50001).all()
@@ -117,14 +128,14 @@ def test_nvfp4_holds_each_block_within_its_two_scales(values):
     steps = (scales.astype(np.float64) * whole).repeat(16, -1)
     # between 4 and 6 lies one step of 2; a scale rounded down by 1/16, or a subnormal one, clips what is beyond 6
     clipped = np.maximum(np.abs(values) - 6 * steps, 0)
-    assert (np.abs(formats.nvfp4_values(codes, scales, whole) - values) <= np.maximum(steps, clipped) * 1.0001).all()
+    assert (np.abs(nvfp4_values(codes, scales, whole) - values) <= np.maximum(steps, clipped) * 1.0001).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_blocks_of_zeros_stay_zeros(dtype):
     zeros = np.zeros((3, 64), dtype)
-    assert not formats.mxfp8_values(*formats.mxfp8(zeros)).any()
-    assert not formats.nvfp4_values(*formats.nvfp4(zeros)).any()
+    assert not mxfp8_values(zeros).any()
+    assert not nvfp4_values(*formats.nvfp4(zeros)).any()
     assert not formats.blocked_values(*formats.int4(zeros, 64)).any()
     assert formats.nvfp4(zeros).tensor_scale == 1
     assert (formats.int4(zeros, 64).scales == 1).all()
@@ -134,7 +145,7 @@ def test_a_block_beside_a_huge_one_becomes_zeros_and_keeps_a_scale():
     values = np.concatenate([np.full(16, 1e-6), np.full(16, 1e4)]).astype(np.float32)[None]
     codes, scales, whole = formats.nvfp4(values)
     assert scales.astype(np.float32)[0, 0] == 1
-    found = formats.nvfp4_values(codes, scales, whole)
+    found = nvfp4_values(codes, scales, whole)
     assert not found[0, :16].any()
     assert np.allclose(found[0, 16:], 1e4, rtol=1e-6)
 

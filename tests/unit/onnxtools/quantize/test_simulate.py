@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
 from tests.onnx_text import write_onnx
+from tests.unit.onnxtools.quantize.test_formats import mxfp8_values, nvfp4_values
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.narrow_formats import narrow_formats
@@ -74,8 +75,8 @@ SESSIONS = {to: session(simulated(widened(to))) for to in BLOCKED}
 @np.errstate(over="ignore")  # the largest floats are rounded up
 def expected(to: str, values: np.ndarray) -> np.ndarray:
     if to == "mxfp8":
-        return formats.mxfp8_values(*formats.mxfp8(values))
-    return formats.nvfp4_values(*formats.nvfp4(values, 1.0))
+        return mxfp8_values(values)
+    return nvfp4_values(*formats.nvfp4(values, 1.0))
 
 
 def every(dtype: Any) -> np.ndarray:
@@ -180,7 +181,7 @@ def test_a_quantised_model_multiplies_the_formats_values(tmp_path: Path, to: Any
     def weight(values: np.ndarray) -> np.ndarray:
         if to == "mxfp8":
             return expected(to, values)
-        return formats.nvfp4_values(*formats.nvfp4(values))
+        return nvfp4_values(*formats.nvfp4(values))
 
     assert np.allclose(y, expected(to, x) @ weight(w.T).T, rtol=1e-5, atol=1e-5)
     assert np.allclose(u, expected(to, z) @ weight(v).T + np.arange(8), rtol=1e-5, atol=1e-5)

@@ -128,6 +128,7 @@ def test_more_streams_than_a_call_takes_are_split(encoder: Opened) -> None:
     with StreamPool(session, contract) as pool:
         streams = [pool.open() for _ in wholes]
         for step in range(2):
+            pool.warm_up()  # which no stream notices
             found = pool.push(streams, [pieces(contract, whole)[step] for whole in wholes])
         for whole, outputs in zip(wholes[7:], found[7:], strict=True):
             same(outputs, alone(encoder, whole)[1])

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
+from trt_workbench.onnxtools.proto import integer
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
@@ -96,16 +97,12 @@ def _reason(group: Group, node: onnx.NodeProto, shapes: dict[str, tuple[int, ...
     shape = shapes[group.weight]
     if len(shape) != 2:
         return f"its weights have {len(shape)} dimensions, {to} takes matrices"
-    if _flag(node, "transA"):
+    if integer(node, "transA"):
         return "its activations are transposed"
-    inner = shape[1] if _flag(node, "transB") else shape[0]
+    inner = shape[1] if integer(node, "transB") else shape[0]
     if to in BLOCKS and inner % BLOCKS[to]:
         return f"{inner} inputs are no whole number of blocks of {BLOCKS[to]}"
     return ""
-
-
-def _flag(node: onnx.NodeProto, name: str) -> bool:
-    return any(entry.name == name and entry.i for entry in node.attribute)
 
 
 class _Writer(LowWriter):
@@ -134,7 +131,7 @@ class _Writer(LowWriter):
 
     def weight(self, group: Group, node: onnx.NodeProto) -> str:
         """Return the tensor that a product reads in place of its weights; Gemm may be told that it is transposed."""
-        transposed = _flag(node, "transB")
+        transposed = bool(integer(node, "transB"))
         values = self.values[group.weight].astype(np.float32)
         if not np.isfinite(values).all():
             raise UsageProblem(

@@ -16,6 +16,7 @@ import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.model_file import all_graphs
 from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
 from trt_workbench.onnxtools.quantize.cast_rules import BOUNDED, CENTRES, PRODUCTS, SHAPES_CONSTANTS, WIDE, NodeTypes
@@ -162,6 +163,10 @@ class _Caster:
     def _node(self, node: onnx.NodeProto, scope: _Scope, outputs: set[str]) -> None:
         places = [place for place, name in enumerate(node.input) if scope.types.get(name) == TensorProto.FLOAT]
         rules = NodeTypes(node, self._opset)
+        first = output_type(node, scope.types)  # behind an operator that ONNX does not know it infers nothing
+        for place, name in enumerate(node.output):
+            if name and not scope.types.get(name) and rules.as_first(place):
+                scope.types[name] = first
         wide = self._stays_wide(node, scope, [node.input[place] for place in places])
         reason = self._reason(node, scope, places, rules)
         if reason:

@@ -25,6 +25,16 @@ PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 SHAPES_CONSTANTS = frozenset({"Expand", "Reshape", "Unsqueeze", "Squeeze", "Concat", "Slice", "Tile", "Flatten"})
 # ONNX Runtime draws float and double alone.
 _FP32_ONLY = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
+# Operators of ONNX Runtime's own whose floats are all of one type, fp16 among them; it writes them into models that it
+# has optimised.
+_RUNTIME_DOMAINS = (*STANDARD, "com.microsoft")
+_OF_ONE_TYPE = frozenset(
+    {"Gelu", "FastGelu", "BiasGelu", "QuickGelu", "BiasAdd", "BiasSplitGelu", "BiasSoftmax", "FusedMatMul", "FusedGemm"}
+    | {"FusedConv", "NhwcConv", "MatMulNBits", "SimplifiedLayerNormalization", "SkipLayerNormalization"}
+    | {"SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "GroupNorm", "SkipGroupNorm", "Attention"}
+    | {"MultiHeadAttention", "GroupQueryAttention", "PackedAttention", "PackedMultiHeadAttention", "RotaryEmbedding"}
+    | {"DecoderMaskedMultiHeadAttention", "RelativePositionBias", "GatedRelativePositionBias"}
+)
 
 
 class NodeTypes:
@@ -39,17 +49,29 @@ class NodeTypes:
         self.known = False
         self._inputs: list[frozenset[str]] = []
         self._outputs: list[frozenset[str]] = []
+        self._kinds: list[str] = []
+        of_runtime = node.domain not in STANDARD or not onnx.defs.has(node.op_type, opset, "")
+        if of_runtime and node.op_type in _OF_ONE_TYPE and node.domain in _RUNTIME_DOMAINS:
+            self.known = True
+            self._inputs = self._outputs = [frozenset({TYPE_STRINGS[TensorProto.FLOAT16]})]
+            return
         if node.domain not in STANDARD or node.op_type in _FP32_ONLY or not onnx.defs.has(node.op_type, opset, ""):
             return
         schema = onnx.defs.get_schema(node.op_type, opset, "")
         allowed = {one.type_param_str: frozenset(one.allowed_type_strs) for one in schema.type_constraints}
         self._inputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.inputs]
         self._outputs = [allowed.get(one.type_str, frozenset({one.type_str})) for one in schema.outputs]
+        self._kinds = [one.type_str for one in schema.outputs]
         self.known = all(kind.startswith("tensor(") for kinds in (*self._inputs, *self._outputs) for kind in kinds)
 
     def input_may_be(self, place: int, low: int) -> bool:
         """Whether an input may be of the type `low`; further inputs are as the last."""
         return self.known and _may_be(self._inputs, place, low)
+
+    def as_first(self, place: int) -> bool:
+        """Whether an output always has the first one's type; taken to be so of operators that ONNX does not know."""
+        kinds = self._kinds
+        return not kinds or kinds[min(place, len(kinds) - 1)] == kinds[0]
 
     def output_may_be(self, place: int, low: int) -> bool:
         """Whether an output may be of the type `low`; further outputs are as the last."""

@@ -31,6 +31,23 @@ class TensorRange(_Part):
     clipped: float
 
 
+class InputStatistics(_Part):
+    """Values of one input over samples: by channel of images, of anything else all together.
+
+    Attributes:
+        mean: of each channel.
+        spread: standard deviation of each channel.
+        image: whether the samples have the shape of images.
+        tilt: of three channels, how far the first one's mean is above the last one's, mean over the samples, and the
+            standard error of that; None of fewer than two samples.
+    """
+
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+    image: bool
+    tilt: tuple[float, float] | None = None
+
+
 class CalibrationEvidence(_Part):
     """The data that ranges were found on.
 
@@ -42,6 +59,7 @@ class CalibrationEvidence(_Part):
         transform: how files became tensors.
         seed: of the choice of samples, or of the random ones.
         percentile: of the method of that name.
+        inputs: statistics of what was fed, by input of floats.
     """
 
     kind: Literal["data", "random"]
@@ -51,6 +69,7 @@ class CalibrationEvidence(_Part):
     transform: str
     seed: int
     percentile: float
+    inputs: dict[str, InputStatistics] = {}
 
 
 class SearchPoint(_Part):
@@ -146,6 +165,15 @@ class Evidence(_Part):
     def short(self) -> str:
         """Return the JSON that the ONNX file carries: without what may be long."""
         return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes", "search"})
+
+
+def calibration_inputs(metadata: Mapping[str, str]) -> dict[str, InputStatistics]:
+    """Return what calibration on data fed, by a model's metadata; nothing of noise or where it does not say."""
+    try:
+        told = CalibrationEvidence.model_validate(parse_json(metadata[METADATA_KEY])["calibration"])
+    except (ValueError, TypeError, KeyError):
+        return {}
+    return told.inputs if told.kind == "data" else {}
 
 
 def is_calibrated(metadata: Mapping[str, str]) -> bool:

@@ -111,11 +111,6 @@ def mxfp8(values: Floats) -> Mxfp8:
     return Mxfp8(codes.reshape(values.shape), scales)
 
 
-def mxfp8_values(codes: Codes, scales: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the values of codes and scales: each code times a power of two."""
-    return blocked_values(codes, e8m0_values(scales))
-
-
 def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
     """Return values in NVFP4, blocks of 16 along the last axis.
 
@@ -136,11 +131,6 @@ def nvfp4(values: Floats, tensor_scale: float | None = None) -> Nvfp4:
     scales = np.where(scales.astype(np.float32) == 0, np.float32(1), scales.astype(np.float32))
     codes = e2m1(blocks / (scales * whole)[..., None])
     return Nvfp4(codes.reshape(values.shape), scales.astype(ml_dtypes.float8_e4m3fn), whole)
-
-
-def nvfp4_values(codes: Codes, scales: Codes, tensor_scale: np.float32) -> NDArray[np.float32]:
-    """Return the values of codes and scales: each code times the product, rounded to fp32, of its two scales."""
-    return blocked_values(codes, scales.astype(np.float32) * np.float32(tensor_scale))
 
 
 def int4(values: Floats, block: int) -> Int4:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
-from trt_workbench.onnxtools.proto import STANDARD, Shape
+from trt_workbench.onnxtools.proto import STANDARD, Shape, integer
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
@@ -167,7 +167,7 @@ def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
 
 
 def _sensitive(node: onnx.NodeProto, dims: tuple[int, ...]) -> str:
-    group = _attribute(node, "group", 1)
+    group = integer(node, "group", 1)
     if node.op_type == "Conv" and group > 1 and dims[1] == 1:
         return DEPTHWISE
     if node.op_type == "Conv" and dims[1] * group <= _FEW:
@@ -180,9 +180,9 @@ def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
     if node.op_type == "Conv":
         return 0
     if node.op_type == "ConvTranspose":  # [input, output / groups, …]: with groups, one slice serves several outputs
-        return 1 if _attribute(node, "group", 1) == 1 else None
+        return 1 if integer(node, "group", 1) == 1 else None
     if node.op_type == "Gemm":
-        return 0 if _attribute(node, "transB", 0) else 1
+        return 0 if integer(node, "transB", 0) else 1
     # ONNX Runtime cannot run a stack of matrices with a scale for every column
     return 1 if len(dims) == 2 else None
 
@@ -190,7 +190,7 @@ def _axis(node: onnx.NodeProto, dims: tuple[int, ...]) -> int | None:
 def _macs(node: onnx.NodeProto, index: GraphIndex, dims: tuple[int, ...]) -> int:
     if node.op_type in ("Conv", "ConvTranspose"):  # every input of a transposed one is multiplied
         return _elements(index, (node.output if node.op_type == "Conv" else node.input)[0]) * math.prod(dims[1:])
-    inner = dims[1] if node.op_type == "Gemm" and _attribute(node, "transB", 0) else dims[-2]
+    inner = dims[1] if node.op_type == "Gemm" and integer(node, "transB", 0) else dims[-2]
     return _elements(index, node.output[0]) * inner
 
 
@@ -201,10 +201,6 @@ def _elements(index: GraphIndex, name: str) -> int:
 
 def _product(shape: Shape) -> int:
     return math.prod(dim if isinstance(dim, int) else _SIZE if axis else 1 for axis, dim in enumerate(shape))
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
-    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
 
 
 def _computed(model: onnx.ModelProto) -> set[str]:

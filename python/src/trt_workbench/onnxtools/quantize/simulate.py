@@ -19,7 +19,7 @@ from trt_workbench.onnxtools.graph_types import output_type
 from trt_workbench.onnxtools.model_file import all_graphs
 from trt_workbench.onnxtools.narrow_formats import TENSORRT_DOMAIN
 from trt_workbench.onnxtools.noise import MOVES
-from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, opset
+from trt_workbench.onnxtools.proto import STANDARD, has_subgraph, integer, opset
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.rounding_nodes import (
     NodeWriter,
@@ -190,7 +190,7 @@ class _Rewriter:
             self._round(plain[name], TensorProto.BFLOAT16, name)
 
     def _cast(self, node: onnx.NodeProto, kind: int) -> None:
-        to = next((int(entry.i) for entry in node.attribute if entry.name == "to"), 0)
+        to = integer(node, "to")
         self._types[node.output[0]] = to
         if to not in _NAMES:
             self._writer.nodes.append(node)
@@ -210,13 +210,13 @@ class _Rewriter:
     def _widen(self, node: onnx.NodeProto) -> None:
         self._plain_zero(node)
         codes, scale, made = node.input[0], node.input[1], node.output[0]
-        kind = _attribute(node, "output_dtype") or self._types.get(scale, TensorProto.FLOAT)
+        kind = integer(node, "output_dtype") or self._types.get(scale, TensorProto.FLOAT)
         kind = kind if kind in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else TensorProto.FLOAT
         self._types[made] = kind
-        block = _attribute(node, "block_size")
+        block = integer(node, "block_size")
         constants = self._constant_of(codes), self._constant_of(scale)
         if constants[0] is not None and constants[1] is not None:
-            values = _product(constants[0], _scales(constants[1]), _attribute(node, "axis", 1), block)
+            values = _product(constants[0], _scales(constants[1]), integer(node, "axis", 1), block)
             self._folded[made] = _wide(_in_type(values, kind))
             self._ranks[made] = values.ndim
             return
@@ -238,7 +238,7 @@ class _Rewriter:
         writer, (codes, scales) = self._writer, node.output
         source = self._floats(node.input[0])
         is_mxfp8 = node.op_type == _MXFP8
-        rows = in_rows(writer, source, _attribute(node, "block_size", formats.MXFP8_BLOCK if is_mxfp8 else 16))
+        rows = in_rows(writer, source, integer(node, "block_size", formats.MXFP8_BLOCK if is_mxfp8 else 16))
         tops = largest(writer, rows)
         if is_mxfp8:
             self._types[codes], self._types[scales] = TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT
@@ -281,11 +281,11 @@ class _Rewriter:
         if rank is None:
             raise UsageProblem(f"{node.op_type} {node.name} has scales along an axis of a tensor of unknown rank.")
         shape = [1] * rank
-        shape[_attribute(node, "axis", 1)] = -1
+        shape[integer(node, "axis", 1)] = -1
         return self._writer.node("Reshape", self._floats(scale), self._writer.constant(np.array(shape, np.int64)))
 
     def _last_axis(self, node: onnx.NodeProto) -> None:
-        axis, rank = _attribute(node, "axis", -1), self._ranks.get(node.input[0])
+        axis, rank = integer(node, "axis", -1), self._ranks.get(node.input[0])
         if axis != -1 and (rank is None or axis != rank - 1):
             raise UsageProblem(
                 f"{node.op_type} {node.name} has blocks along axis {axis}; the simulation takes the last."
@@ -324,10 +324,6 @@ def _in_type(values: Array, kind: int) -> Array:
 def _wide(values: Array) -> Array:
     """Return codes as the fp32 values that they stand for; other arrays as they are."""
     return values.astype(np.float32) if onnx.helper.np_dtype_to_tensor_dtype(values.dtype) in _NAMES else values
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: int = 0) -> int:
-    return next((int(entry.i) for entry in node.attribute if entry.name == name), default)
 
 
 def _reads(nodes: list[onnx.NodeProto]) -> set[str]:

@@ -222,11 +222,6 @@ class Expression:
         return core_schema.no_info_plain_validator_function(_read, serialization=written)
 
 
-def quoted(name: str) -> str:
-    """Return how an expression spells the name of a tensor."""
-    return name if name.isidentifier() and name not in RESERVED else f'value("{name}")'
-
-
 def _read(given: Any) -> Expression:
     if isinstance(given, Expression):
         return given

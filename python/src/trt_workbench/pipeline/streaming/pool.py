@@ -197,7 +197,8 @@ class StreamPool:
     def warm_up(self) -> None:
         """Run every number of rows with both chunk sizes until the runtime has tuned itself; no stream changes."""
         with self._alone() as states:
-            for first in (True, False):
+            largest_first = sorted((True, False), key=lambda first: -self._rows.fed(self._rows.kinds[not first]))
+            for first in largest_first:
                 quiet = self._rows.cut(self.hop(first=first), self._rows.first_context(), first=first)
                 states.warm_up(self._rows.inputs([quiet]))
 

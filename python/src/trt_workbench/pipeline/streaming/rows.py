@@ -35,7 +35,7 @@ class Piece:
     @property
     def valid(self) -> int:
         """Frames that are no padding."""
-        return self.kind.left_context + self.frames.shape[-1]
+        return self.kind.left_context + int(self.frames.shape[-1])
 
     @property
     def is_last(self) -> bool:
