@@ -13,6 +13,8 @@ from trt_workbench.cli.app import app
 from trt_workbench.system.embedded import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
+# Of these the first thing to say is no command.
+NO_COMMAND_FIRST = {"README", "cpp-core", "questions", "security", "troubleshooting"}
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.
 RUN_BY = {
     "cli/test_backends.py::test_backends_lists_all_six": ["backends"],
@@ -181,6 +183,15 @@ def test_a_block_names_what_its_commands_need(page: Path) -> None:
         if not one.needs <= one.marks <= NEEDS.keys():
             wrong.append(f"{one.line} needs {sorted(one.needs)}, its block says {sorted(one.marks)}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in NO_COMMAND_FIRST], ids=lambda page: page.name
+)
+def test_a_guide_begins_with_its_command(page: Path) -> None:
+    _, first = page.read_text(encoding="utf-8").split("\n\n", 1)
+    assert first.startswith("```")
+    assert shown(page)
 
 
 def test_a_mark_that_is_missing_would_be_found() -> None:
