@@ -27,9 +27,10 @@ from trt_workbench.system.embedded import embedded_model
 
 ROOT = Path(__file__).parents[1]
 RECORDS = ROOT / "docs" / "benchmarks"
-WIDTHS = {390: 1500, 1280: 1500}
+WIDTHS = {390: 1000, 1280: 1200}
 """Pixels of a window, and how many of the page's height are kept."""
-_COLOURS, _APART = 96, 18
+_COLOURS, _APART = 48, 42
+_GROUNDS, _NEARLY = 5, 8  # the most frequent colours are those of areas, which are near one another
 _START = "import sys; sys.argv[0] = 'trtw'; from trt_workbench.cli.main import main; main()"
 _ENTRY = "[trt_workbench.backends]\nfaulty = tests.faulty_backend:FaultyBackend\n"
 
@@ -118,7 +119,8 @@ def _palette(shown: Image.Image) -> Image.Image:
     """Return the most frequent colours that can be told apart: Pillow's own methods mix up lines or grounds."""
     chosen: list[tuple[int, ...]] = []
     for _, colour in sorted(shown.getcolors(1 << 24) or [], reverse=True):
-        if all(sum(abs(a - b) for a, b in zip(colour, one, strict=True)) > _APART for one in chosen):
+        apart = _NEARLY if len(chosen) < _GROUNDS else _APART
+        if all(sum(abs(a - b) for a, b in zip(colour, one, strict=True)) > apart for one in chosen):
             chosen.append(colour)
         if len(chosen) == _COLOURS:
             break

@@ -146,3 +146,13 @@ def test_the_references_name_every_field() -> None:
     parts |= {"native_version", "calibration_sha256", "plugins_sha256"}
     assert set(CacheKey.__dataclass_fields__) == parts  # a new part belongs into the document as well
     assert "`timing_cache_strict`, `verbosity`, `max_threads`, `device`" in cache
+
+
+def test_the_pictures_of_reports_are_all_shown_and_small() -> None:
+    folder = ROOT / "docs" / "pictures" / "reports"
+    shown = re.findall(r'<img src="([^"]+)"', (folder / "README.md").read_text(encoding="utf-8"))
+    pictures = list(folder.glob("*.png"))
+    assert sorted(shown) == sorted(path.name for path in pictures)
+    assert sum(path.stat().st_size for path in pictures) < 2_000_000
+    for kind in {name.rsplit("-", 2)[0] for name in shown}:
+        assert len([name for name in shown if name.startswith(f"{kind}-")]) == 4  # two widths, light and dark

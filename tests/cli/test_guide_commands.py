@@ -13,6 +13,8 @@ from trt_workbench.cli.app import app
 from trt_workbench.system.embedded import embedded_model
 
 EVERY = [one for page in PAGES for one in shown(page)]
+# Of these the first thing to say is no command.
+NO_COMMAND_FIRST = {"README", "cpp-core", "questions", "security", "troubleshooting"}
 # Of commands that need none of NEEDS: the test that runs it, on files of the test where the page names the user's.
 RUN_BY = {
     "cli/test_backends.py::test_backends_lists_all_six": ["backends"],
@@ -49,9 +51,6 @@ RUN_BY = {
         "eval-stream m.onnx --contract c.json --backend ort-cpu --record --output reference"
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
-    "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown": [
-        "eval-stream --chunks 20 --streams 1,4,16,64"
-    ],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
     "cli/test_export_llm.py::test_an_export": [
         "export-llm DIR -o OUT",
@@ -126,9 +125,6 @@ RUN_BY = {
     "unit/decide/test_array_scores.py::test_a_language_model_has_a_perplexity": [
         "decide tmp/lm/logits.onnx --data text.txt --calibration other.txt --tokenizer models/tiny-lm"
     ],
-    "unit/bench/test_streams.py::test_a_worker_measures_and_compares_with_the_reference": [
-        "bench stream --only '*ort-cpu' --skip-unavailable"
-    ],
     "unit/decide/test_data.py::test_a_text_becomes_windows_of_tokens": [
         "quantize logits.onnx --to int8 --calibration text.txt --tokenizer FOLDER"
     ],
@@ -187,6 +183,15 @@ def test_a_block_names_what_its_commands_need(page: Path) -> None:
         if not one.needs <= one.marks <= NEEDS.keys():
             wrong.append(f"{one.line} needs {sorted(one.needs)}, its block says {sorted(one.marks)}")
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in NO_COMMAND_FIRST], ids=lambda page: page.name
+)
+def test_a_guide_begins_with_its_command(page: Path) -> None:
+    _, first = page.read_text(encoding="utf-8").split("\n\n", 1)
+    assert first.startswith("```")
+    assert shown(page)
 
 
 def test_a_mark_that_is_missing_would_be_found() -> None:

@@ -43,7 +43,7 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
     """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
     shown = found.groups[:_BARS]
     total = sum(group.noise for group in found.groups) or 1.0
-    with figure(path, width=7.0, height=1.2 + 0.2 * len(shown)) as axes:
+    with figure(path, width=5.5, height=1.2 + 0.2 * len(shown)) as axes:
         places = range(len(shown))
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
         shares = [100 * group.macs_share for group in shown]
@@ -56,7 +56,7 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
                 for at, text, share in zip(places, said, shares, strict=True)
             },
         )
-        axes.set_yticks(places, [label(group.name, 48) for group in shown], fontsize=8)
+        axes.set_yticks(places, [label(group.name, 40) for group in shown], fontsize=8)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
         axes.set_xlim(left=0)
