@@ -35,12 +35,21 @@ using CalibrationBatch = std::map<std::string, CalibrationTensor>;
 /// Fills the next batch; false at the end. May throw; the build then ends with that exception.
 using BatchSource = std::function<bool(CalibrationBatch& batch)>;
 
+/// `entropy2` is for convolutional networks, `minmax` for transformers.
+enum class CalibrationAlgorithm : std::uint8_t { entropy2, minmax };
+
 /// INT8 calibration of a weakly typed network (TensorRT 8 and 10).
 struct Calibration {
-    std::string algorithm = "entropy2"; ///< "entropy2" (convolutional networks) or "minmax" (transformers)
-    std::function<BatchSource()> open;  ///< starts a pass over the batches; empty where a cache alone is given
-    std::optional<std::string> cache;   ///< bytes of an earlier calibration; with it the batches are not read
+    CalibrationAlgorithm algorithm = CalibrationAlgorithm::entropy2;
+    std::function<BatchSource()> open; ///< starts a pass over the batches; empty where a cache alone is given
+    std::optional<std::string> cache;  ///< bytes of an earlier calibration; with it the batches are not read
 };
+
+enum class PrecisionConstraints : std::uint8_t { none, prefer, obey };
+enum class TilingLevel : std::uint8_t { none, fast, moderate, full };
+enum class HardwareCompatibility : std::uint8_t { none, ampere_plus, same_compute_capability };
+enum class RefitKind : std::uint8_t { none, full, identical, individual };
+enum class ProfilingVerbosity : std::uint8_t { none, layer_names_only, detailed };
 
 /// Gives a data type to the layers whose name matches a shell pattern (fnmatch).
 struct LayerRule {
@@ -67,7 +76,7 @@ struct BuildOptions {
     bool tf32 = true;
     bool strongly_typed = false;
     bool sparse_weights = false;
-    std::string precision_constraints = "none"; ///< "none", "prefer" or "obey"
+    PrecisionConstraints precision_constraints = PrecisionConstraints::none;
     std::vector<LayerRule> layer_precisions;
     std::vector<LayerRule> layer_output_types;
     std::shared_ptr<const Calibration> calibration;
@@ -81,8 +90,8 @@ struct BuildOptions {
     std::optional<int> max_tactics;
     std::optional<int> max_aux_streams;
     std::optional<int> max_threads;
-    std::optional<std::string> tiling_optimization_level; ///< "none", "fast", "moderate" or "full"
-    std::optional<std::string> build_route;               ///< as IBuilderConfig::getAllBuildRoutes writes it
+    std::optional<TilingLevel> tiling_optimization_level;
+    std::optional<std::string> build_route; ///< as IBuilderConfig::getAllBuildRoutes writes it
 
     // Timing cache.
     std::optional<std::string> timing_cache; ///< bytes of an earlier one; empty starts a new one
@@ -92,13 +101,13 @@ struct BuildOptions {
     bool editable_timing_cache = false;
 
     // The kind of plan.
-    std::string hardware_compatibility = "none"; ///< "none", "ampere_plus" or "same_compute_capability"
+    HardwareCompatibility hardware_compatibility = HardwareCompatibility::none;
     bool version_compatible = false;
     bool exclude_lean_runtime = false;
     bool strip_weights = false;
-    std::string refit = "none"; ///< "none", "full", "identical" or "individual"
+    RefitKind refit = RefitKind::none;
     bool weight_streaming = false;
-    std::string profiling_verbosity = "layer_names_only"; ///< "none", "layer_names_only" or "detailed"
+    ProfilingVerbosity profiling_verbosity = ProfilingVerbosity::layer_names_only;
     bool strict_nans = false;
     bool distributive_independence = false; ///< bitwise equal results at every position of a batch
 
@@ -117,7 +126,7 @@ struct BuildOptions {
     bool gpu_fallback = false;
 };
 
-/// Checks what can be checked without TensorRT: words, ranges, options that exclude each other.
+/// Checks what can be checked without TensorRT: ranges, options that exclude each other.
 /// Throws UsageProblem.
 void validate(const BuildOptions& options);
 

@@ -5,6 +5,7 @@
 
 #include "build/builder_config.hpp"
 #include "build/precision.hpp"
+#include "trt/names.hpp"
 #include "trtw/build_options.hpp"
 #include "trtw/error.hpp"
 
@@ -25,6 +26,39 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 using Ranges = std::map<std::string, std::tuple<Dims, Dims, Dims>>;
+
+// What Python writes for options that are enumerations here.
+const te::Names<te::CalibrationAlgorithm> algorithm_words = {
+    {"entropy2", te::CalibrationAlgorithm::entropy2},
+    {"minmax", te::CalibrationAlgorithm::minmax},
+};
+const te::Names<te::PrecisionConstraints> constraint_words = {
+    {"none", te::PrecisionConstraints::none},
+    {"prefer", te::PrecisionConstraints::prefer},
+    {"obey", te::PrecisionConstraints::obey},
+};
+const te::Names<te::TilingLevel> tiling_words = {
+    {"none", te::TilingLevel::none},
+    {"fast", te::TilingLevel::fast},
+    {"moderate", te::TilingLevel::moderate},
+    {"full", te::TilingLevel::full},
+};
+const te::Names<te::HardwareCompatibility> compatibility_words = {
+    {"none", te::HardwareCompatibility::none},
+    {"ampere_plus", te::HardwareCompatibility::ampere_plus},
+    {"same_compute_capability", te::HardwareCompatibility::same_compute_capability},
+};
+const te::Names<te::RefitKind> refit_words = {
+    {"none", te::RefitKind::none},
+    {"full", te::RefitKind::full},
+    {"identical", te::RefitKind::identical},
+    {"individual", te::RefitKind::individual},
+};
+const te::Names<te::ProfilingVerbosity> profiling_words = {
+    {"none", te::ProfilingVerbosity::none},
+    {"layer_names_only", te::ProfilingVerbosity::layer_names_only},
+    {"detailed", te::ProfilingVerbosity::detailed},
+};
 
 std::map<std::string, te::ProfileRange> from_python(const Ranges& ranges) {
     std::map<std::string, te::ProfileRange> made;
@@ -73,21 +107,22 @@ void bind_calibration(py::module_& m) {
         "    batches: called once, in the thread that builds; returns an iterable of batches, each a mapping of every "
         "input's name to a C-contiguous array of the input's dtype, all of one shape.\n"
         "    cache: bytes of an earlier calibration; the batches are then not read.")
-        .def(py::init(
-                 [](std::string algorithm, std::optional<py::function> batches, const std::optional<py::bytes>& cache) {
-                     auto made = std::make_shared<te::Calibration>();
-                     made->algorithm = std::move(algorithm);
-                     if (batches) {
-                         made->open = python_batches(std::move(*batches));
-                     }
-                     if (cache) {
-                         made->cache = static_cast<std::string>(*cache);
-                     }
-                     return made;
-                 }),
+        .def(py::init([](const std::string& algorithm, std::optional<py::function> batches,
+                         const std::optional<py::bytes>& cache) {
+                 auto made = std::make_shared<te::Calibration>();
+                 made->algorithm = algorithm_words.at(algorithm, "algorithm");
+                 if (batches) {
+                     made->open = python_batches(std::move(*batches));
+                 }
+                 if (cache) {
+                     made->cache = static_cast<std::string>(*cache);
+                 }
+                 return made;
+             }),
              py::kw_only(), py::arg("algorithm") = "entropy2", py::arg("batches") = py::none(),
              py::arg("cache") = py::none())
-        .def_readonly("algorithm", &te::Calibration::algorithm);
+        .def_property_readonly("algorithm",
+                               [](const te::Calibration& self) { return algorithm_words.of(self.algorithm); });
 }
 
 // What differs from a plain value on the Python side.
@@ -152,6 +187,33 @@ void bind_containers(py::class_<te::BuildOptions>& options) {
         [](te::BuildOptions& self, std::shared_ptr<te::Calibration> value) { self.calibration = std::move(value); });
 }
 
+// Options that are words in Python; a word that there is not is refused when it is set.
+void bind_words(py::class_<te::BuildOptions>& options) {
+    const auto word = [&options](const char* name, auto member, const auto& words) {
+        options.def_property(
+            name, [member, &words](const te::BuildOptions& self) { return words.of(self.*member); },
+            [name, member, &words](te::BuildOptions& self, const std::string& given) {
+                self.*member = words.at(given, name);
+            });
+    };
+    word("precision_constraints", &te::BuildOptions::precision_constraints, constraint_words);
+    word("hardware_compatibility", &te::BuildOptions::hardware_compatibility, compatibility_words);
+    word("refit", &te::BuildOptions::refit, refit_words);
+    word("profiling_verbosity", &te::BuildOptions::profiling_verbosity, profiling_words);
+    options.def_property(
+        "tiling_optimization_level",
+        [](const te::BuildOptions& self) -> std::optional<std::string> {
+            return self.tiling_optimization_level ? std::optional{tiling_words.of(*self.tiling_optimization_level)}
+                                                  : std::nullopt;
+        },
+        [](te::BuildOptions& self, const std::optional<std::string>& given) {
+            self.tiling_optimization_level.reset();
+            if (given) {
+                self.tiling_optimization_level = tiling_words.at(*given, "tiling_optimization_level");
+            }
+        });
+}
+
 void bind_build_options(py::module_& m) {
     py::class_<te::BuildOptions> options(
         m, "BuildOptions",
@@ -169,31 +231,27 @@ void bind_build_options(py::module_& m) {
     plain("tf32", &te::BuildOptions::tf32);
     plain("strongly_typed", &te::BuildOptions::strongly_typed);
     plain("sparse_weights", &te::BuildOptions::sparse_weights);
-    plain("precision_constraints", &te::BuildOptions::precision_constraints);
     plain("optimization_level", &te::BuildOptions::optimization_level);
     plain("avg_timing_iterations", &te::BuildOptions::avg_timing_iterations);
     plain("max_tactics", &te::BuildOptions::max_tactics);
     plain("max_aux_streams", &te::BuildOptions::max_aux_streams);
     plain("max_threads", &te::BuildOptions::max_threads);
-    plain("tiling_optimization_level", &te::BuildOptions::tiling_optimization_level);
     plain("build_route", &te::BuildOptions::build_route);
     plain("timing_cache_ignore_mismatch", &te::BuildOptions::timing_cache_ignore_mismatch);
     plain("disable_timing_cache", &te::BuildOptions::disable_timing_cache);
     plain("error_on_timing_cache_miss", &te::BuildOptions::error_on_timing_cache_miss);
     plain("editable_timing_cache", &te::BuildOptions::editable_timing_cache);
-    plain("hardware_compatibility", &te::BuildOptions::hardware_compatibility);
     plain("version_compatible", &te::BuildOptions::version_compatible);
     plain("exclude_lean_runtime", &te::BuildOptions::exclude_lean_runtime);
     plain("strip_weights", &te::BuildOptions::strip_weights);
-    plain("refit", &te::BuildOptions::refit);
     plain("weight_streaming", &te::BuildOptions::weight_streaming);
-    plain("profiling_verbosity", &te::BuildOptions::profiling_verbosity);
     plain("strict_nans", &te::BuildOptions::strict_nans);
     plain("distributive_independence", &te::BuildOptions::distributive_independence);
     plain("direct_io", &te::BuildOptions::direct_io);
     plain("native_instance_norm", &te::BuildOptions::native_instance_norm);
     plain("dla_core", &te::BuildOptions::dla_core);
     plain("gpu_fallback", &te::BuildOptions::gpu_fallback);
+    bind_words(options);
     bind_containers(options);
     options.def(
         "validate",
@@ -203,7 +261,7 @@ void bind_build_options(py::module_& m) {
             te::check_precision_supported(self);
         },
         "Checks what can be checked without a model, a GPU or TensorRT's libraries.\n\n"
-        "Raises:\n    UsageProblem: a word, a range or a combination is wrong, or TensorRT's version lacks it.");
+        "Raises:\n    UsageProblem: a range or a combination is wrong, or TensorRT's version lacks it.");
 }
 
 } // namespace

@@ -1,22 +1,12 @@
 #include "trtw/build_options.hpp"
 
-#include "trt/joined.hpp"
 #include "trtw/error.hpp"
 
-#include <algorithm>
-#include <initializer_list>
 #include <string_view>
 
 namespace trtw::engine {
 
 namespace {
-
-void check_word(std::string_view option, const std::string& value, std::initializer_list<std::string_view> words) {
-    if (std::find(words.begin(), words.end(), value) != words.end()) {
-        return;
-    }
-    throw UsageProblem(std::string{option} + " is '" + value + "', but it is one of " + joined(words) + ".");
-}
 
 void check_range(std::string_view option, const std::optional<int>& value, int low, int high) {
     if (value && (*value < low || *value > high)) {
@@ -28,19 +18,6 @@ void check_range(std::string_view option, const std::optional<int>& value, int l
 void check_together(bool wrong, const char* problem) {
     if (wrong) {
         throw UsageProblem(problem);
-    }
-}
-
-void check_words(const BuildOptions& o) {
-    check_word("precision_constraints", o.precision_constraints, {"none", "prefer", "obey"});
-    check_word("hardware_compatibility", o.hardware_compatibility, {"none", "ampere_plus", "same_compute_capability"});
-    check_word("refit", o.refit, {"none", "full", "identical", "individual"});
-    check_word("profiling_verbosity", o.profiling_verbosity, {"none", "layer_names_only", "detailed"});
-    if (o.tiling_optimization_level) {
-        check_word("tiling_optimization_level", *o.tiling_optimization_level, {"none", "fast", "moderate", "full"});
-    }
-    if (o.calibration) {
-        check_word("calibration.algorithm", o.calibration->algorithm, {"entropy2", "minmax"});
     }
 }
 
@@ -70,10 +47,10 @@ void check_combinations(const BuildOptions& o) {
                    "Calibration needs batches or the cache of an earlier calibration.");
     check_together(o.calibration && o.strongly_typed,
                    "A strongly typed network takes INT8 from its Q/DQ nodes; it cannot be calibrated.");
-    check_together(o.strongly_typed && (o.precision_constraints != "none" || any_precision_rule(o)),
+    check_together(o.strongly_typed && (o.precision_constraints != PrecisionConstraints::none || any_precision_rule(o)),
                    "A strongly typed network takes its types from the graph; precision_constraints, layer_precisions "
                    "and layer_output_types have no effect on it.");
-    check_together(any_precision_rule(o) && o.precision_constraints == "none",
+    check_together(any_precision_rule(o) && o.precision_constraints == PrecisionConstraints::none,
                    "layer_precisions and layer_output_types need precision_constraints 'prefer' or 'obey'; without, "
                    "TensorRT may ignore them.");
     check_together(o.gpu_fallback && !o.dla_core, "gpu_fallback needs dla_core.");
@@ -82,7 +59,6 @@ void check_combinations(const BuildOptions& o) {
 } // namespace
 
 void validate(const BuildOptions& options) {
-    check_words(options);
     check_ranges(options);
     check_combinations(options);
 }

@@ -139,12 +139,40 @@ bool settle_inputs(nvinfer1::INetworkDefinition& network, const std::vector<Prof
     return all_static;
 }
 
+nvinfer1::ProfilingVerbosity verbosity_of(ProfilingVerbosity asked) {
+    switch (asked) {
+    case ProfilingVerbosity::none:
+        return nvinfer1::ProfilingVerbosity::kNONE;
+    case ProfilingVerbosity::layer_names_only:
+        return nvinfer1::ProfilingVerbosity::kLAYER_NAMES_ONLY;
+    case ProfilingVerbosity::detailed:
+        break;
+    }
+    return nvinfer1::ProfilingVerbosity::kDETAILED;
+}
+
+#if TRTW_TRT_TILING
+nvinfer1::TilingOptimizationLevel tiling_of(TilingLevel asked) {
+    switch (asked) {
+    case TilingLevel::none:
+        return nvinfer1::TilingOptimizationLevel::kNONE;
+    case TilingLevel::fast:
+        return nvinfer1::TilingOptimizationLevel::kFAST;
+    case TilingLevel::moderate:
+        return nvinfer1::TilingOptimizationLevel::kMODERATE;
+    case TilingLevel::full:
+        break;
+    }
+    return nvinfer1::TilingOptimizationLevel::kFULL;
+}
+#endif
+
 void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
-    if (o.hardware_compatibility == "ampere_plus") {
+    if (o.hardware_compatibility == HardwareCompatibility::ampere_plus) {
         config.setHardwareCompatibilityLevel(nvinfer1::HardwareCompatibilityLevel::kAMPERE_PLUS);
     }
 #if TRTW_TRT_SAME_COMPUTE_CAPABILITY
-    if (o.hardware_compatibility == "same_compute_capability") {
+    if (o.hardware_compatibility == HardwareCompatibility::same_compute_capability) {
         config.setHardwareCompatibilityLevel(nvinfer1::HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY);
     }
 #endif
@@ -155,17 +183,17 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     };
     set(o.version_compatible, BuilderFlag::kVERSION_COMPATIBLE);
     set(o.exclude_lean_runtime, BuilderFlag::kEXCLUDE_LEAN_RUNTIME);
-    set(o.refit == "full", BuilderFlag::kREFIT);
+    set(o.refit == RefitKind::full, BuilderFlag::kREFIT);
     set(o.sparse_weights, BuilderFlag::kSPARSE_WEIGHTS);
     set(o.direct_io, BuilderFlag::kDIRECT_IO);
     set(o.gpu_fallback, BuilderFlag::kGPU_FALLBACK);
 #if TRTW_TRT_STRIP_PLAN
     set(o.strip_weights, BuilderFlag::kSTRIP_PLAN);
-    set(o.refit == "identical", BuilderFlag::kREFIT_IDENTICAL);
+    set(o.refit == RefitKind::identical, BuilderFlag::kREFIT_IDENTICAL);
     set(o.weight_streaming, BuilderFlag::kWEIGHT_STREAMING);
 #endif
 #if TRTW_TRT_REFIT_INDIVIDUAL
-    set(o.refit == "individual", BuilderFlag::kREFIT_INDIVIDUAL);
+    set(o.refit == RefitKind::individual, BuilderFlag::kREFIT_INDIVIDUAL);
 #endif
 #if TRTW_TRT_STRICT_NANS
     set(o.strict_nans, BuilderFlag::kSTRICT_NANS);
@@ -173,7 +201,7 @@ void apply_kind(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
 #if TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE
     set(o.distributive_independence, BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE);
 #endif
-    config.setProfilingVerbosity(verbosity_words.at(o.profiling_verbosity, "profiling_verbosity"));
+    config.setProfilingVerbosity(verbosity_of(o.profiling_verbosity));
     if (o.dla_core) {
         config.setDefaultDeviceType(nvinfer1::DeviceType::kDLA);
         config.setDLACore(*o.dla_core);
@@ -236,14 +264,8 @@ void apply_search(nvinfer1::IBuilderConfig& config, const BuildOptions& o) {
     }
 #endif
 #if TRTW_TRT_TILING
-    static const Names<nvinfer1::TilingOptimizationLevel> tilings = {
-        {"none", nvinfer1::TilingOptimizationLevel::kNONE},
-        {"fast", nvinfer1::TilingOptimizationLevel::kFAST},
-        {"moderate", nvinfer1::TilingOptimizationLevel::kMODERATE},
-        {"full", nvinfer1::TilingOptimizationLevel::kFULL},
-    };
     if (o.tiling_optimization_level) {
-        config.setTilingOptimizationLevel(tilings.at(*o.tiling_optimization_level, "tiling_optimization_level"));
+        config.setTilingOptimizationLevel(tiling_of(*o.tiling_optimization_level));
     }
 #endif
 #if TRTW_TRT_BUILD_ROUTES
@@ -267,8 +289,8 @@ void apply_formats(const nvinfer1::INetworkDefinition& network, const BuildOptio
 
 void check_supported(const BuildOptions& o) {
     require(o.strip_weights, TRTW_TRT_STRIP_PLAN, "weight-stripped plans");
-    require(o.refit == "identical", TRTW_TRT_STRIP_PLAN, "refit 'identical'");
-    require(o.refit == "individual", TRTW_TRT_REFIT_INDIVIDUAL, "refit 'individual'");
+    require(o.refit == RefitKind::identical, TRTW_TRT_STRIP_PLAN, "refit 'identical'");
+    require(o.refit == RefitKind::individual, TRTW_TRT_REFIT_INDIVIDUAL, "refit 'individual'");
     require(o.weight_streaming, TRTW_TRT_WEIGHT_STREAMING, "weight streaming");
     require(o.error_on_timing_cache_miss, TRTW_TRT_STRICT_TIMING_CACHE, "error on a timing cache miss");
     require(o.editable_timing_cache, TRTW_TRT_EDITABLE_TIMING_CACHE, "editable timing cache");
@@ -277,8 +299,8 @@ void check_supported(const BuildOptions& o) {
     require(o.build_route.has_value(), TRTW_TRT_BUILD_ROUTES, "build routes");
     require(o.strict_nans, TRTW_TRT_STRICT_NANS, "strict handling of NaN");
     require(o.distributive_independence, TRTW_TRT_DISTRIBUTIVE_INDEPENDENCE, "distributive independence");
-    require(o.hardware_compatibility == "same_compute_capability", TRTW_TRT_SAME_COMPUTE_CAPABILITY,
-            "hardware compatibility 'same_compute_capability'");
+    require(o.hardware_compatibility == HardwareCompatibility::same_compute_capability,
+            TRTW_TRT_SAME_COMPUTE_CAPABILITY, "hardware compatibility 'same_compute_capability'");
     for (const auto& [name, bytes] : o.memory_pools) {
         static_cast<void>(memory_pool_words.at(name, "memory_pools"));
         static_cast<void>(bytes);

@@ -176,8 +176,8 @@ void CalibrationFeed::keep(const void* bytes, std::size_t length) noexcept {
     }
 }
 
-std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(const std::string& algorithm, CalibrationFeed& feed) {
-    if (algorithm == "minmax") {
+std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(CalibrationAlgorithm algorithm, CalibrationFeed& feed) {
+    if (algorithm == CalibrationAlgorithm::minmax) {
         return std::make_unique<Calibrator<nvinfer1::IInt8MinMaxCalibrator>>(feed);
     }
     return std::make_unique<Calibrator<nvinfer1::IInt8EntropyCalibrator2>>(feed);

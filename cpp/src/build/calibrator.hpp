@@ -60,8 +60,8 @@ private:
 // TensorRT 10 deprecates the class.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-/// The calibrator for an algorithm's name. The feed has to outlive it.
-std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(const std::string& algorithm, CalibrationFeed& feed);
+/// The calibrator for an algorithm. The feed has to outlive it.
+std::unique_ptr<nvinfer1::IInt8Calibrator> make_calibrator(CalibrationAlgorithm algorithm, CalibrationFeed& feed);
 #pragma GCC diagnostic pop
 
 } // namespace trtw::engine

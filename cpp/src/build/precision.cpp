@@ -103,9 +103,9 @@ void apply_flags(nvinfer1::IBuilderConfig& config, const BuildOptions& options) 
             config.setFlag(*request.flag);
         }
     }
-    if (options.precision_constraints == "obey") {
+    if (options.precision_constraints == PrecisionConstraints::obey) {
         config.setFlag(BuilderFlag::kOBEY_PRECISION_CONSTRAINTS);
-    } else if (options.precision_constraints == "prefer") {
+    } else if (options.precision_constraints == PrecisionConstraints::prefer) {
         config.setFlag(BuilderFlag::kPREFER_PRECISION_CONSTRAINTS);
     }
 }
@@ -188,7 +188,7 @@ void check_precision_supported(const BuildOptions& options) {
             throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT
                                " has no INT8 calibrators; quantize the ONNX model with Q/DQ nodes.");
         }
-        if (options.precision_constraints != "none") {
+        if (options.precision_constraints != PrecisionConstraints::none) {
             throw UsageProblem("TensorRT " TRTW_TRT_VERSION_TEXT " has no precision constraints or layer precisions: "
                                "types come from the graph; convert the ONNX model.");
         }

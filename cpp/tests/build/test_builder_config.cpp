@@ -34,17 +34,18 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 TEST_CASE("options come with their versions") {
     CHECK(supported([](BuildOptions&) {}));
-    CHECK(supported([](BuildOptions& o) { o.refit = "full"; }));
-    CHECK(supported([](BuildOptions& o) { o.hardware_compatibility = "ampere_plus"; }));
+    CHECK(supported([](BuildOptions& o) { o.refit = RefitKind::full; }));
+    CHECK(supported([](BuildOptions& o) { o.hardware_compatibility = HardwareCompatibility::ampere_plus; }));
     CHECK(supported([](BuildOptions& o) { o.version_compatible = true; }));
     CHECK(supported([](BuildOptions& o) { o.strip_weights = true; }) == TRTW_TRT_AT_LEAST(10, 0));
-    CHECK(supported([](BuildOptions& o) { o.refit = "identical"; }) == TRTW_TRT_AT_LEAST(10, 0));
-    CHECK(supported([](BuildOptions& o) { o.refit = "individual"; }) == TRTW_TRT_AT_LEAST(10, 2));
+    CHECK(supported([](BuildOptions& o) { o.refit = RefitKind::identical; }) == TRTW_TRT_AT_LEAST(10, 0));
+    CHECK(supported([](BuildOptions& o) { o.refit = RefitKind::individual; }) == TRTW_TRT_AT_LEAST(10, 2));
     CHECK(supported([](BuildOptions& o) { o.weight_streaming = true; }) == TRTW_TRT_AT_LEAST(10, 0));
     CHECK(supported([](BuildOptions& o) { o.error_on_timing_cache_miss = true; }) == TRTW_TRT_AT_LEAST(10, 0));
     CHECK(supported([](BuildOptions& o) { o.editable_timing_cache = true; }) == TRTW_TRT_AT_LEAST(10, 8));
     CHECK(supported([](BuildOptions& o) { o.max_tactics = 4; }) == TRTW_TRT_AT_LEAST(10, 4));
-    CHECK(supported([](BuildOptions& o) { o.tiling_optimization_level = "fast"; }) == TRTW_TRT_AT_LEAST(10, 8));
+    CHECK(supported([](BuildOptions& o) { o.tiling_optimization_level = TilingLevel::fast; }) ==
+          TRTW_TRT_AT_LEAST(10, 8));
     CHECK(supported([](BuildOptions& o) { o.strict_nans = true; }) == TRTW_TRT_AT_LEAST(10, 6));
     CHECK(supported([](BuildOptions& o) { o.build_route = "r"; }) == TRTW_TRT_AT_LEAST(11, 1));
 }

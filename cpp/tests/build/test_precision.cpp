@@ -97,7 +97,7 @@ TEST_CASE("a request that the version cannot honour names the version") {
     options.strongly_typed = true;
     CHECK_NOTHROW(check_precision_supported(options));
 #else
-    options.precision_constraints = "obey";
+    options.precision_constraints = PrecisionConstraints::obey;
     CHECK_THROWS_WITH_AS(check_precision_supported(options), doctest::Contains("has no precision constraints"),
                          UsageProblem);
     options = {};
