@@ -123,10 +123,6 @@ RUN_BY = {
     "unit/decide/test_array_scores.py::test_a_language_model_has_a_perplexity": [
         "decide tmp/lm/logits.onnx --data text.txt --calibration other.txt --tokenizer models/tiny-lm"
     ],
-    "cli/test_decide.py::test_top1_agreement_is_gated_by_one_command": [
-        "decide classifier.onnx --data val.npz --calibration train.npz --score top1 --precisions fp32,int8 "
-        "--max-loss 0.01 --repetitions 0"
-    ],
     "unit/decide/test_mixed.py::test_the_search_makes_it_once_and_says_on_which_data": [
         "decide m.onnx --data DIR --annotations FILE --calibration CALIB_DIR --calibration-annotations CALIB_FILE"
     ],
