@@ -18,6 +18,7 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.bench import run as bench_run
 from trt_workbench.bench import worker
+from trt_workbench.bench.config import shipped_configs
 from trt_workbench.runs.directory import run_directory
 from trt_workbench.runs.records import Record
 
@@ -52,6 +53,17 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("measured")
     assert trtw("bench", write_config(folder), "--output", folder / "run", "--only", "b1/one").exit_code == 0
     return folder / "run"
+
+
+def test_the_shipped_streams_are_measured_with_their_state(tmp_path: Path) -> None:
+    """The configuration itself, with few calls of few streams."""
+    text = shipped_configs()["stream"].read_text(encoding="utf-8")
+    short = text.replace("repetitions: 9", "repetitions: 1\nmeasure: {warmup_ms: 0, duration_s: 0.02}")
+    (tmp_path / "stream.yaml").write_text(short.replace("[1, 2, 4, 8]", "[2]").replace("[17, 65, 121]", "[17]"))
+    words = ("--only", "*ort-cpu", "--skip-unavailable", "--output", tmp_path / "run")
+    result = trtw("bench", tmp_path / "stream.yaml", *words)
+    assert result.exit_code == 0, result.output
+    assert [record.status for record in measured(tmp_path / "run")] == ["ok", "ok"]
 
 
 @pytest.mark.usefixtures("own_processes")
@@ -374,6 +386,7 @@ WAITS_FOR_ANOTHER = """
 import os, sys, time
 from pathlib import Path
 from trt_workbench.bench import worker
+from trt_workbench.bench.config import shipped_configs
 begun, load = Path(sys.argv[1]), worker.Worker._load
 def load_beside_another(self, request):
     (begun / str(os.getpid())).touch()

@@ -20,6 +20,9 @@ RUN_BY = {
     "cli/test_backends.py::test_backends_lists_all_six": ["backends"],
     "cli/test_backends.py::test_doctor_shows_a_table": ["doctor"],
     "cli/test_bench.py::test_a_matrix_end_to_end": ["bench my-matrix.yaml", "bench"],
+    "cli/test_bench.py::test_the_shipped_streams_are_measured_with_their_state": [
+        "bench stream --only '*ort-cpu' --skip-unavailable"
+    ],
     "cli/test_bench.py::test_a_slow_down_fails_the_comparison": [
         "compare tmp/bench/BEFORE tmp/bench/AFTER --tolerance 0.05"
     ],
@@ -50,8 +53,17 @@ RUN_BY = {
     "cli/test_eval_stream.py::test_a_reference_of_another_run_and_of_another_model": [
         "eval-stream m.onnx --contract c.json --backend ort-cpu --record --output reference"
     ],
+    "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown": [
+        "eval-stream --chunks 20 --streams 1,4,16,64"
+    ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
+    "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown": [
+        "eval-stream --chunks 20 --streams 1,4,16,64"
+    ],
+    "unit/bench/test_streams.py::test_a_worker_measures_and_compares_with_the_reference": [
+        "bench stream --only '*ort-cpu' --skip-unavailable"
+    ],
     "cli/test_export_llm.py::test_an_export": [
         "export-llm DIR -o OUT",
         "export-llm DIR -o OUT --graphs logits,cached,static",

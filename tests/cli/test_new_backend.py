@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.in_app import trtw
 
-from trt_workbench.evaluate import embedded
+from trt_workbench.evaluate.embedded import dataset as embedded
 from trt_workbench.runs.records import read_records
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "backend"

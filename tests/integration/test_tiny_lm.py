@@ -2,13 +2,12 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.fork_server import ForkServer
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -46,13 +45,20 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# FutureWarnings are errors, as PyTorch announces there what its next release refuses.
+TRAIN = """
+import runpy, sys, warnings
+warnings.simplefilter("error", FutureWarning)
+runpy.run_path(sys.argv.pop(1), run_name="__main__")
+"""
+
+
 @pytest.fixture(scope="module")
-def trained(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(fork_server: ForkServer, prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model after two steps of train.py."""
     folder = tmp_path_factory.mktemp("trained")
     options = ["--data", prepared, "--output", folder, "--steps", "2", "--batch", "2", "--score-every", "1"]
-    command = [sys.executable, "-W", "error::FutureWarning", FOLDER / "train.py", *options]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    fork_server.run(TRAIN, FOLDER / "train.py", *options, torch=True).check_returncode()
     return folder
 
 
@@ -63,10 +69,9 @@ def test_training(trained: Path) -> None:
     assert sum(path.stat().st_size for path in trained.iterdir()) < 5_900_000
 
 
-def test_the_training_stops_in_time(prepared: Path, tmp_path: Path) -> None:
+def test_the_training_stops_in_time(fork_server: ForkServer, prepared: Path, tmp_path: Path) -> None:
     options = ["--data", prepared, "--output", tmp_path, "--seconds", "0", "--batch", "1"]
-    command = [sys.executable, FOLDER / "train.py", *options]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    fork_server.run(TRAIN, FOLDER / "train.py", *options, torch=True).check_returncode()
     log = (tmp_path / "training-log.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in log] == [0]
 
