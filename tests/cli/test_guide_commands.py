@@ -58,12 +58,6 @@ RUN_BY = {
     ],
     "cli/test_eval_stream.py::test_json_is_one_document": ["eval-stream --json"],
     "cli/test_eval_stream.py::test_the_embedded_encoder_needs_no_arguments": ["eval-stream"],
-    "cli/test_eval_stream.py::test_streams_in_real_time_are_compared_then_timed_and_shown": [
-        "eval-stream --chunks 20 --streams 1,4,16,64"
-    ],
-    "unit/bench/test_streams.py::test_a_worker_measures_and_compares_with_the_reference": [
-        "bench stream --only '*ort-cpu' --skip-unavailable"
-    ],
     "cli/test_export_llm.py::test_an_export": [
         "export-llm DIR -o OUT",
         "export-llm DIR -o OUT --graphs logits,cached,static",
