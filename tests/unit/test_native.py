@@ -68,7 +68,7 @@ def test_the_types_name_what_there_is() -> None:
     info = core.build_info()
     if not (info["cuda_architectures"] and info["tensorrt_headers"]):
         pytest.skip("this build of the native core lacks parts")
-    typed = stub("_builder") | stub("_runner")
+    typed = stub("_builder") | stub("_runner") | stub("_streams")
     public = {name for name in dir(core) if not name.startswith("_")}
     assert public - typed.keys() == set()
     assert stub("_builder").keys() - public == set()

@@ -207,10 +207,8 @@ void bind_words(py::class_<te::BuildOptions>& options) {
                                                   : std::nullopt;
         },
         [](te::BuildOptions& self, const std::optional<std::string>& given) {
-            self.tiling_optimization_level.reset();
-            if (given) {
-                self.tiling_optimization_level = tiling_words.at(*given, "tiling_optimization_level");
-            }
+            self.tiling_optimization_level =
+                given ? std::optional{tiling_words.at(*given, "tiling_optimization_level")} : std::nullopt;
         });
 }
 
