@@ -172,7 +172,7 @@ def test_what_is_wrong_is_a_failure_of_the_worker(
     document["work"]["batch"] = batch
     plan = {"warmup_ms": 0, "duration_s": 0.0, "min_iterations": 2}
     load = {"verb": "load", "point": document, "model": str(llm_folder("llama"))}
-    load |= {"ranges": {}, "family": None, "graphs": None, "seed": 1}
+    load |= {"ranges": {}, "family": None, "graphs": None, "contract": None, "seed": 1}
     measure = {"verb": "measure", "limits": plan, "samples": str(tmp_path / "samples.npz")}
     answers = io.StringIO()
     serve(Worker(), io.StringIO("".join(json.dumps(request) + "\n" for request in (load, measure))), answers)
