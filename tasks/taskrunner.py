@@ -34,6 +34,7 @@ options, before the task:
   -h, --help              show this help
 """
 _FLAGS = {"-n": "--dry-run", "-h": "--help"} | {word: word for word in ("--dry-run", "--help", "--list", "--no-pixi")}
+SIGN_OF_LIFE_S = 4.0  # what is printed never stands still for longer than 5
 USAGE, MISSING = 2, 3  # exit codes, those of every command of the repository
 # Sources each script with its words kept off stdout, then hands the variables over, separated by NUL.
 _SOURCE = 'for script in "$@"; do . "$script" >&2 || exit; done; env -0'
@@ -307,12 +308,28 @@ def _make(environment: Environment, folder: Path, calls: list[list[str]], constr
     tell(f"environment {environment.name} is ready after {time.monotonic() - started:.0f} s")
 
 
+def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    """Return the exit code of a process that ends before the next sign of life, else None."""
+    try:
+        return process.wait(SIGN_OF_LIFE_S)
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def _step(command: list[str], log: TextIO, fix: str) -> None:
-    """Run one step with all its output in the log, where stdout cannot suffer from it."""
+    """Run one step with all its output in the log, where stdout cannot suffer from it; tell its last line at times."""
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
+    started = time.monotonic()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT) as process:
+        try:
+            while (code := _ended(process)) is None:
+                last = _text(Path(log.name)).rstrip().rpartition("\n")[2].strip()
+                tell(f"[{time.monotonic() - started:.0f} s] {last[:100]}")
+        except BaseException:
+            process.kill()
+            raise
+    if code != 0:
         tail = "".join(f"\n  {line}" for line in _text(Path(log.name)).splitlines()[-8:])
         fail(f"Setting up the environment failed ({fix}):{tail}\n{os.path.relpath(log.name)}", MISSING)
 

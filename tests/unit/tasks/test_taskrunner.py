@@ -377,3 +377,14 @@ def test_bad_options(words, message, ends):
 def test_arguments_are_quoted_for_the_shell_and_go_last(root, capsys):
     main(["--no-pixi", "-n", "everywhere", "a b", "$HOME", "it's", "--x=1", "", "*"], root)
     assert capsys.readouterr().out == """[default] run --fast 'a b' '$HOME' 'it'"'"'s' --x=1 '' '*'\n"""
+
+
+def test_a_long_step_shows_signs_of_life(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taskrunner, "SIGN_OF_LIFE_S", 0.05)
+    with (tmp_path / "step.log").open("w", encoding="utf-8") as log:
+        taskrunner._step(["sh", "-c", "echo Collecting numpy; sleep 0.3"], log, "no fix")
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) >= 2
+    assert "[0 s] Collecting numpy" in told[-1]
