@@ -299,31 +299,30 @@ def _make(environment: Environment, folder: Path, calls: list[list[str]], constr
     with folder.with_name(f"{folder.name}.log").open("w", encoding="utf-8") as log:
         # -P: with -m alone, a module in the current folder would come first
         make = [sys.executable, "-P", "-m", "venv", str(folder)]
-        _step(make, log, "apt-get install python3-venv, on Debian and Ubuntu")
+        _step(make, log, "apt-get install python3-venv, on Debian and Ubuntu", started)
         pip = [str(folder / "bin" / "python"), "-P", "-m", "pip", "install"]
         pip += ["--disable-pip-version-check", "--no-input"]
         pip += ["--constraint", str(constraints)] if constraints else []
         for call in calls:
-            _step([*pip, *call], log, "see the log, then run the same command again")
+            _step([*pip, *call], log, "see the log, then run the same command again", started)
     tell(f"environment {environment.name} is ready after {time.monotonic() - started:.0f} s")
 
 
-def _ended(process: subprocess.Popen[bytes]) -> int | None:
-    """Return the exit code of a process that ends before the next sign of life, else None."""
+def _ended(process: subprocess.Popen[bytes], started: float) -> int | None:
+    """Return the exit code of a process that ends before the next sign of life since the start, else None."""
     try:
-        return process.wait(SIGN_OF_LIFE_S)
+        return process.wait(SIGN_OF_LIFE_S - (time.monotonic() - started) % SIGN_OF_LIFE_S)
     except subprocess.TimeoutExpired:
         return None
 
 
-def _step(command: list[str], log: TextIO, fix: str) -> None:
+def _step(command: list[str], log: TextIO, fix: str, started: float) -> None:
     """Run one step with all its output in the log, where stdout cannot suffer from it; tell its last line at times."""
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
-    started = time.monotonic()
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT) as process:
         try:
-            while (code := _ended(process)) is None:
+            while (code := _ended(process, started)) is None:
                 last = _text(Path(log.name)).rstrip().rpartition("\n")[2].strip()
                 tell(f"[{time.monotonic() - started:.0f} s] {last[:100]}")
         except BaseException:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -384,7 +385,7 @@ def test_a_long_step_shows_signs_of_life(
 ) -> None:
     monkeypatch.setattr(taskrunner, "SIGN_OF_LIFE_S", 0.05)
     with (tmp_path / "step.log").open("w", encoding="utf-8") as log:
-        taskrunner._step(["sh", "-c", "echo Collecting numpy; sleep 0.3"], log, "no fix")
+        taskrunner._step(["sh", "-c", "echo Collecting numpy; sleep 0.3"], log, "no fix", time.monotonic())
     told = capsys.readouterr().err.splitlines()
     assert len(told) >= 2
     assert "[0 s] Collecting numpy" in told[-1]
