@@ -125,3 +125,9 @@ def test_a_text_becomes_windows_of_tokens(tmp_path: Path) -> None:
         assert sample["attention_mask"].tolist() == [1] * 16
     with pytest.raises(UsageProblem, match="one takes x"):
         calibration_data(write_onnx(tmp_path / "x.onnx", "g (float[1] x) => (float[1] y) { y = Abs(x) }"), asked)
+
+
+def test_noise_for_an_input_without_a_batch_is_refused(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "scalar.onnx", "g (float x) => (float y) { y = Neg(x) }", {})
+    with pytest.raises(UsageProblem, match="without a batch dimension cannot be sampled: x"):
+        calibration_data(model, CalibrationSettings(calibration="random"))

@@ -276,6 +276,8 @@ def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSet
     symbols = {one.name: one.shape or () for one in inputs}
     asked = {specs[0].name: (1, *transform.shape)} if transform and len(specs) == 1 else None
     shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=64)
+    if scalars := [name for name, shape in shapes.items() if not shape]:
+        raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model}")
     count = min(settings.samples, _RANDOM_SAMPLES)
 
     def read() -> Iterator[Sample]:
