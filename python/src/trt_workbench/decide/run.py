@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -318,7 +317,7 @@ class DecideRun:
             scenarios={SCENARIO: ScenarioEntry(kind="arrays", batch=self.settings.batch, **self._sizes)},
         )
 
-    @functools.cached_property
+    @cached_property
     def _sizes(self) -> dict[str, Any]:
         return self.subject.task.sizes()
 

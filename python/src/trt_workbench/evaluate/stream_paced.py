@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from numpy.typing import NDArray
@@ -71,8 +72,7 @@ def run_paced(
         if check.passed:
             pool.warm_up()
             levels = [pace(pool, pieces, count, hop_s, settings.seconds, progress) for count in settings.streams]
-        fits = [level.within_hop for level in levels]
-        within = levels[: fits.index(False) if False in fits else len(fits)]
+        within = list(takewhile(lambda level: level.within_hop, levels))
         return Paced(
             precision=precision,
             judged_as=kind,

@@ -29,9 +29,9 @@ def shape_nodes(graph: onnx.GraphProto) -> frozenset[NodeKey]:
     from_shapes: dict[NodeKey, list[bool]] = defaultdict(list)
     for node in graph.node:
         of_length = node.op_type in _OF_LENGTHS and bool(constant.intersection(node.input))
-        known = constant | lengths if of_length else constant
         computes = node.op_type in _SOURCES or (
-            bool(node.input) and all(not name or name in known for name in node.input)
+            bool(node.input)
+            and all(not name or name in constant or (of_length and name in lengths) for name in node.input)
         )
         if computes and not has_subgraph(node):
             # a mask that is made of a length is data

@@ -14,13 +14,11 @@ from trt_workbench.report.coco_gallery import Picture, f1, image_path, save_pict
 from trt_workbench.report.decide_chart import legend, scatter
 from trt_workbench.report.page import render
 from trt_workbench.report.rewrite import command_of
-from trt_workbench.report.search import draw_curve
-from trt_workbench.report.sensitivity import draw_groups
+from trt_workbench.report.search import draw_search
 from trt_workbench.report.style import label, plots_folder
 from trt_workbench.runs.artefacts import Environment, foreign_files, read_environment
 from trt_workbench.runs.coco import LEAST_ANNOTATIONS, CocoMetrics, ImageRecord
 from trt_workbench.runs.decision import BASELINE, ClassLoss, Decision, Row
-from trt_workbench.runs.search import SearchDocument
 
 _WIDE, _NARROW = 1160.0, 340.0
 _CLASSES, _PICTURES = 8, 4
@@ -78,20 +76,11 @@ def write_page(directory: Path, decision: Decision, environment: Environment, pa
         least=LEAST_ANNOTATIONS,
         pictures=_pictures(directory, decision),
         search=search,
-        search_pictures=_search_pictures(directory, search) if search else {},
+        search_pictures=draw_search(search, plots_folder(directory), "search-") if search else {},
         environment=environment,
     )
     write_text(page, text)
     return page
-
-
-def _search_pictures(directory: Path, found: SearchDocument) -> dict[str, Path]:
-    """Draw what a search found: score against share in the format, and which groups make the noise."""
-    folder = plots_folder(directory)
-    return {
-        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "search-curve.svg"),
-        "groups": draw_groups(found.sensitivity, folder / "search-groups.svg"),
-    }
 
 
 def write_decision(directories: Sequence[Path], output: Path, max_loss: float) -> Path | None:

@@ -27,20 +27,23 @@ def write_report(directory: Path) -> Path:
         UsageProblem: a file is missing, cut short or of another schema version.
     """
     found = read_document(directory / "search.json", SearchDocument)
-    folder = plots_folder(directory)
-    pictures = {
-        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / "curve.svg"),
-        "groups": draw_groups(found.sensitivity, folder / "groups.svg"),
-    }
     return write_html(
         directory,
         "search.html.j2",
         found=found,
         evidence=found.evidence,
         name=Path(found.sensitivity.model).name,
-        pictures=pictures,
+        pictures=draw_search(found, plots_folder(directory)),
         environment=read_environment(directory),
     )
+
+
+def draw_search(found: SearchDocument, folder: Path, prefix: str = "") -> dict[str, Path]:
+    """Draw what a search found: score against share in the format, and which groups make the noise."""
+    return {
+        "curve": draw_curve(found.evidence, found.sensitivity.to, folder / f"{prefix}curve.svg"),
+        "groups": draw_groups(found.sensitivity, folder / f"{prefix}groups.svg"),
+    }
 
 
 def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
