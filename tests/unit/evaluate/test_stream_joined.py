@@ -14,9 +14,10 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream import StreamEvaluation
-from trt_workbench.evaluate.stream_joined import Pieces, joined
+from trt_workbench.evaluate.stream_joined import joined
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import StreamSettings, read_streams
+from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.runs.stream import StreamMetrics

@@ -17,6 +17,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import SymbolProfile
+from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
 from trt_workbench.pipeline.streaming.reading import read_contract
 
@@ -56,10 +57,9 @@ class StreamWork:
                 f"{work.batch} streams do not fit into one call: the contract's profiles take at most "
                 f"{self._pool.buckets[-1]} of these chunks. {contract}"
             )
-        draw, quiet = np.random.default_rng(seed), [self._pool.hop(first=first) for first in (True, False)]
-        self._pieces = [
-            [draw.standard_normal(one.shape, np.float32).astype(one.dtype) for _ in range(_PIECES)] for one in quiet
-        ]
+        hop = np.repeat(self._pool.hop(first=False), _PIECES, self._contract.signal[1].time_axis)
+        signal = np.random.default_rng(seed).standard_normal(hop.shape, np.float32).astype(hop.dtype)
+        self._pieces = Pieces(self._contract, signal, size, _PIECES)
         self._streams: list[Stream] = []
         self._timings: list[dict[str, float]] = []
         self._restart()
@@ -92,10 +92,8 @@ class StreamWork:
         return Samples(samples.latency_ms, samples.wall_s, split)
 
     def _push(self) -> list[dict[str, NDArray[Any]]]:
-        return self._pool.push(self._streams, [self._piece(row, one) for row, one in enumerate(self._streams)])
-
-    def _piece(self, row: int, stream: Stream) -> NDArray[Any]:
-        return self._pieces[stream.chunks > 0][(7 * row + stream.chunks) % _PIECES]
+        chunks = [self._pieces(row, stream.chunks) for row, stream in enumerate(self._streams)]
+        return self._pool.push(self._streams, chunks)
 
     def _restart(self) -> None:
         """Let all streams begin anew, and run their first chunk."""

@@ -11,9 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.evaluate.stream_gates import judged_as
-from trt_workbench.evaluate.stream_joined import Pieces, joined
+from trt_workbench.evaluate.stream_joined import joined
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.pipeline.streaming.gates import Gates
+from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.statistics import percentile, summarize
 from trt_workbench.runs.stream_paced import Level, Paced
