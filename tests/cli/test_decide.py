@@ -168,8 +168,9 @@ def test_what_is_imitated_counts_where_it_is_accepted(
         _require_a_lower_one(made, accept_simulated=accepted)
 
 
+@pytest.mark.usefixtures("own_processes")
 def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> None:
-    """A budget that is used up at once leaves the baseline alone."""
+    """A budget that is used up at once leaves the baseline alone; the worker starts as a user's does."""
     result = trtw(
         "decide", "--limit", 2, "--precisions", "fp32,fp8", "--backends", "ort-cpu", "--budget", "0.001s",
         "--output", tmp_path / "run",
