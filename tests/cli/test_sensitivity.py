@@ -33,6 +33,8 @@ def test_a_table_a_document_and_a_page(tmp_path: Path, words: list[Any]) -> None
     assert document["groups"][1]["score"] is None
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<tr>") == 1 + len(document["groups"])
+    assert "One group makes 100 % of the noise of int8" in page
+    assert f"{PLANTED} alone in int8 costs {document['groups'][0]['score']['loss']:.4f} of cosine." in page
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0
     assert (tmp_path / "run" / "report.html").read_text() == page
@@ -56,7 +58,9 @@ def test_a_search_writes_model_evidence_and_page(tmp_path: Path, words: list[Any
     assert evidence["search"]["chosen"]["kept"] == 1
     search = tmp_path / "made.search"
     assert json.loads((search / "search.json").read_text())["order"][0] == PLANTED
-    assert "1 of 4" in (search / "report.html").read_text()
+    page = (search / "report.html").read_text()
+    assert "keeps the bound of 0.001 on cosine: with 1 of 4 groups left alone the loss is 0.0" in page
+    assert f"Left alone: {PLANTED}." in page
     assert trtw("report", search).exit_code == 0
     failed = trtw(*asked, "--keep-score", 0)
     assert failed.exit_code == 1

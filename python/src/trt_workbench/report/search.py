@@ -9,9 +9,11 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.page import write_html
 from trt_workbench.report.sensitivity import draw_groups
-from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
+
+_NAMED = 4  # groups in a sentence
 
 
 def write_report(directory: Path) -> Path:
@@ -32,10 +34,27 @@ def write_report(directory: Path) -> Path:
         "search.html.j2",
         found=found,
         evidence=found.evidence,
+        said=_said(found),
         name=Path(found.sensitivity.model).name,
         pictures=draw_search(found, plots_folder(directory)),
         environment=read_environment(directory),
     )
+
+
+def _said(found: SearchDocument) -> list[str]:
+    """Say what was taken and what it costs."""
+    evidence, to = found.evidence, found.sensitivity.to
+    bound = f"the bound of {evidence.bound:g} on {evidence.figure}"
+    if (chosen := evidence.chosen) is None:
+        return [f"Nothing in {to} keeps {bound}."]
+    if not chosen.kept:
+        return [f"Every group in {to} keeps {bound}: the loss is {chosen.loss:.4f}."]
+    left = found.order[: chosen.kept]
+    return [
+        f"{100 * chosen.low_macs:.1f} % of the arithmetic in {to} keeps {bound}: with {chosen.kept} of "
+        f"{len(found.order)} groups left alone the loss is {chosen.loss:.4f}.",
+        f"Left alone: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
+    ]
 
 
 def draw_search(found: SearchDocument, folder: Path, prefix: str = "") -> dict[str, Path]:
@@ -50,7 +69,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
     """Draw the score against the share of the arithmetic in the format, with the bound and the candidate taken."""
     points = sorted(evidence.curve, key=lambda point: point.low_macs)
     shares = [100 * point.low_macs for point in points]
-    with figure(path) as axes:
+    with figure(path, width=WIDE) as axes:
         axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1, linestyle=":", zorder=2)
         for point in points:
             if point.loss_ci95:
