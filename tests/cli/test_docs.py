@@ -94,6 +94,21 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def headings(page: Path) -> set[str]:
+    """The names by which links lead to the headings of a page, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one) for one in found]
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(document: Path) -> None:
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    for target, name in re.findall(r"\]\(([^)#]*)#([^)]+)\)", text):
+        if "://" not in target:
+            assert name in headings(document.parent / target if target else document), f"{target}#{name}"
+
+
 def test_the_readme_names_every_command_and_links_every_guide() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []

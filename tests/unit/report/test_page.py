@@ -46,7 +46,7 @@ def test_a_page_can_always_be_written() -> None:
 
 def test_figures_of_any_size_have_three_digits() -> None:
     assert [small(value) for value in (None, 0.0, 6.7e-7, -0.5, 12345.0)] == [
-        "–",
+        "\N{EN DASH}",
         "0",
         "6.70e-07",
         "-5.00e-01",
@@ -57,10 +57,10 @@ def test_figures_of_any_size_have_three_digits() -> None:
 
 def test_a_time_is_for_people_and_another_text_is_left() -> None:
     run = {"command": "profile", "run_id": "1", "started_at": "2026-11-23T07:35:49+00:00"}
-    for given, shown in ((run["started_at"], "begun 2026-11-23 07:35 UTC"), ("now", "begun now")):
+    for began, shown in ((run["started_at"], "begun 2026-11-23 07:35 UTC"), ("now", "begun now")):
         names = ("sides", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
         page = render(
-            "profile.html.j2", title="m", run=run | {"started_at": given}, environment={"command": "", "text": ""},
+            "profile.html.j2", title="m", run=run | {"started_at": began}, environment={"command": "", "text": ""},
             types=str, **dict.fromkeys(names, ()),
         )  # fmt: skip
         assert shown in page

@@ -44,8 +44,9 @@ def _said(document: ContractCheck) -> list[str]:
     worst = max((check.worst_rel_l2 or 0.0 for check in passed), default=0.0)
     sentences = [f"{check.name}: {check.findings[0]}" for check in failed]
     if document.tolerance_rel_l2 and any(check.worst_rel_l2 is not None for check in passed):
+        apart = f"at most {small(worst)} apart" if worst else "equal"
         limit = small(document.tolerance_rel_l2)
-        sentences.append(f"What should be equal is at most {small(worst)} apart (relative L2; {limit} is allowed).")
+        sentences.append(f"What should be equal is {apart} (a relative L2 of {limit} is allowed).")
     if others:
         sentences.append(f"Not checked: {', '.join(others)}.")
     return [f"{first}.", *sentences]

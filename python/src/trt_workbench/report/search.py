@@ -9,7 +9,7 @@ from trt_workbench.onnxtools.quantize.evidence import SearchEvidence
 from trt_workbench.report.hover import say_point
 from trt_workbench.report.page import write_html
 from trt_workbench.report.sensitivity import draw_groups
-from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, legend_below, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
 
@@ -69,7 +69,7 @@ def draw_curve(evidence: SearchEvidence, to: str, path: Path) -> Path:
     """Draw the score against the share of the arithmetic in the format, with the bound and the candidate taken."""
     points = sorted(evidence.curve, key=lambda point: point.low_macs)
     shares = [100 * point.low_macs for point in points]
-    with figure(path, width=WIDE) as axes:
+    with figure(path) as axes:
         axes.plot(shares, [point.value for point in points], color=ACCENT, linewidth=1, linestyle=":", zorder=2)
         for point in points:
             if point.loss_ci95:
