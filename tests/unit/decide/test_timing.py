@@ -41,7 +41,7 @@ def test_a_budget_takes_repetitions_then_rows(rows: int, left_s: float | None, m
     found = timing(ROWS[:rows], 9, left_s)
     assert (len(found.rows), found.repetitions) == (measured, repetitions)
     assert bool(found.words) == ((measured, repetitions) != (rows, 9))
-    assert left_s is None or measuring_s(measured, repetitions) <= left_s
+    assert left_s is None or measuring_s(ROWS[:measured], repetitions) <= left_s
 
 
 def test_the_slowest_when_they_were_scored_are_left_out_and_the_fastest_baseline_stays() -> None:
@@ -53,7 +53,14 @@ def test_the_slowest_when_they_were_scored_are_left_out_and_the_fastest_baseline
         "Latencies were measured 6 times, not 9: the budget was used up.",
     )
     slow = [tried("fp32", "trt", 50.0), tried("fp16", "trt", 2.0), tried("int8", "trt", 1.0)]
-    assert [one.precision for one in timing(slow, 9, 14.0).rows] == ["fp32", "int8"]
+    assert [one.precision for one in timing(slow, 9, 15.0).rows] == ["fp32", "int8"]
+
+
+def test_a_repetition_of_a_slow_row_takes_ten_calls_and_one_before_them() -> None:
+    slow = tried("fp16", "torch", 500.0)
+    assert measuring_s([slow], 4) == pytest.approx(5 + 4 * 5.5)
+    assert measuring_s([slow], 0) == 0
+    assert [one.label for one in timing([*ROWS[:2], slow], 9, 30.0).rows] == ["fp32 on trt", "fp32 on ort-cuda"]
 
 
 def test_more_repetitions_than_were_asked_for_where_those_tell_nothing() -> None:

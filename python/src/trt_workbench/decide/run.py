@@ -216,8 +216,8 @@ class DecideRun:
             self.progress("Scoring", number, len(waiting))
             if one.precision != BASELINE:
                 _require_a_baseline(tried)
-            rows = 1 + sum(bool(row.scores) and not row.simulated for row in waiting)
-            reserve = measuring_s(rows, wanted(rows, self.settings.repetitions))
+            rows = [one, *(row for row in waiting if row.scores and not row.simulated)]
+            reserve = measuring_s(rows, wanted(len(rows), self.settings.repetitions))
             if one.precision != BASELINE and self._is_late(reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue

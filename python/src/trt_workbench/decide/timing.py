@@ -34,9 +34,9 @@ class Timing:
     words: tuple[str, ...] = ()
 
 
-def measuring_s(rows: int, repetitions: int) -> float:
-    """Return the least time that so many latencies take, seconds."""
-    return rows * (_LOAD_S + repetitions * (MEASURE.warmup_ms / 1000 + MEASURE.duration_s)) if repetitions else 0.0
+def measuring_s(rows: Sequence[Tried], repetitions: int) -> float:
+    """Return the least time that the latencies of rows take, seconds."""
+    return sum(_LOAD_S + repetitions * _repetition_s(row) for row in rows) if repetitions else 0.0
 
 
 def wanted(rows: int, asked: int) -> int:
@@ -62,15 +62,16 @@ def timing(rows: Sequence[Tried], asked: int, left_s: float | None) -> Timing:
     order.sort(key=lambda row: row is not fastest)  # what all others are judged by
     least = min(2, len(rows))
     for count in range(len(rows), least - 1, -1):
+        kept = order[:count]
         most = wanted(count, asked)
         fewest = telling_repetitions(count - 1, min(asked, _FEWEST_REPETITIONS))
         for repetitions in range(most, fewest - 1, -1):
             if inseparable(repetitions, count - 1):
                 continue
-            if left_s is None or measuring_s(count, repetitions) <= left_s:
-                chosen = tuple(row for row in rows if row in order[:count])
+            if left_s is None or measuring_s(kept, repetitions) <= left_s:
+                chosen = tuple(row for row in rows if row in kept)
                 return Timing(chosen, repetitions, tuple(_words(order[count:], count, asked, repetitions)))
-    seconds = measuring_s(least, telling_repetitions(least - 1, min(asked, _FEWEST_REPETITIONS)))
+    seconds = measuring_s(order[:least], telling_repetitions(least - 1, min(asked, _FEWEST_REPETITIONS)))
     return Timing(words=(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.",))
 
 
@@ -87,6 +88,12 @@ def _words(dropped: Sequence[Tried], count: int, asked: int, repetitions: int) -
             f"after {asked} no two of {count} rows can be told apart."
         )
     return found
+
+
+def _repetition_s(row: Tried) -> float:
+    least = MEASURE.warmup_ms / 1000 + MEASURE.duration_s
+    known = row.scores.call_ms if row.scores else None
+    return least if known is None else max(least, (1 + MEASURE.min_iterations) * known / 1000)
 
 
 def _call_ms(row: Tried) -> float:
