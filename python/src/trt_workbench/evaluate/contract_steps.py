@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Arrays = dict[str, Any]
 # Of a signal that is drawn: 2 GiB of float32.
 _MOST_NUMBERS = 2**29
+# Of one call: invariants are evaluated row by row, which takes seconds for so many.
+_MOST_STREAMS = 2**14
 
 
 class CannotRun(Exception):
@@ -81,6 +83,11 @@ class Stepper:
         """Return signals of `frames` frames: of each number `stream`, `stream` + 1, … its own, row by row."""
         name, tensor = self.contract.signal
         count, axis = streams or self.streams, tensor.batch_axis
+        if count > _MOST_STREAMS:
+            raise UsageProblem(
+                f"The contract's profiles promise calls of {count} streams, and at most {_MOST_STREAMS} are run; "
+                "narrow the profiles."
+            )
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
         shape = list(self.contract.shape(name, self.values(chunk, count)))
         shape[tensor.time_axis] = frames
