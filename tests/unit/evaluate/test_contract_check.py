@@ -256,7 +256,7 @@ def test_a_signal_of_more_than_is_drawn_is_refused_before_it_takes_memory(tmp_pa
 def test_more_streams_in_a_call_than_rows_can_be_looked_at_are_refused(tmp_path: Path) -> None:
     document = contract_of("attention")
     document["profiles"][1]["symbols"]["B"] = [1, 2, 3_000_000]
-    with pytest.raises(UsageProblem, match="promise calls of 3000000 streams, and at most 16384 are run"):
+    with pytest.raises(UsageProblem, match="promise calls of 3000000 streams, and at most 4096 are run"):
         checked(attention(tmp_path), document)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from trt_workbench.backends.base import Session
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.stream_settings import MOST_STREAMS
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
 from trt_workbench.pipeline.streaming.feeding import fitted
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Arrays = dict[str, Any]
 # Of a signal that is drawn: 2 GiB of float32.
 _MOST_NUMBERS = 2**29
-# Of one call: invariants are evaluated row by row, which takes seconds for so many.
-_MOST_STREAMS = 2**14
 
 
 class CannotRun(Exception):
@@ -83,9 +82,9 @@ class Stepper:
         """Return signals of `frames` frames: of each number `stream`, `stream` + 1, … its own, row by row."""
         name, tensor = self.contract.signal
         count, axis = streams or self.streams, tensor.batch_axis
-        if count > _MOST_STREAMS:
+        if count > MOST_STREAMS:  # invariants are evaluated row by row, which takes seconds for so many
             raise UsageProblem(
-                f"The contract's profiles promise calls of {count} streams, and at most {_MOST_STREAMS} are run; "
+                f"The contract's profiles promise calls of {count} streams, and at most {MOST_STREAMS} are run; "
                 "narrow the profiles."
             )
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))

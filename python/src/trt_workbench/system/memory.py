@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,13 @@ _SMALL = 2**24
 
 
 def available_bytes() -> int:
-    """Return the memory that is free, within the limit of the container if there is one."""
+    """Return the memory that is free, within the limits of the container and of the process if there are any."""
     import psutil
 
     available = int(psutil.virtual_memory().available)
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        available = min(available, max(0, limit - int(psutil.Process().memory_info().vms)))
     for path in _CGROUP_LIMITS:
         text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
         if text.isdigit():
