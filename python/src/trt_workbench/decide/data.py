@@ -129,6 +129,8 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "--calibration random for a model that is labelled as not calibrated."
         )
     inputs = examine_model(model).inputs
+    if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
+        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
     path = Path(settings.calibration)
