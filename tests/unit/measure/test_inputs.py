@@ -15,6 +15,7 @@ from trt_workbench.measure.inputs import (
     complete_shapes,
     dimension_symbols,
     input_shapes,
+    random_image,
     random_inputs,
     with_image_size,
 )
@@ -158,3 +159,8 @@ def test_arrays_that_cannot_be_made_are_refused_in_a_sentence(
 
 def test_an_input_without_numbers_is_drawn() -> None:
     assert random_inputs([TensorSpec("past", "float32", (1, 4, None, 8))], {"past": (1, 4, 0, 8)}, 0)["past"].size == 0
+
+
+def test_a_picture_beyond_the_memory_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="An image of shape 2147483647x2147483647x3 takes"):
+        random_image(2**31 - 1, 2**31 - 1, 0)

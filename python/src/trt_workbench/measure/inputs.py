@@ -195,9 +195,14 @@ def random_inputs(
 
 
 def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
-    """Return a smooth random picture uint8 [height, width, 3]: noise on a grid of 16 by 16, enlarged."""
+    """Return a smooth random picture uint8 [height, width, 3]: noise on a grid of 16 by 16, enlarged.
+
+    Raises:
+        UsageProblem: it is larger than the memory.
+    """
     import cv2
 
+    require_room("An image", (height, width, 3), 1)
     coarse = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), np.uint8)
     return np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
 
