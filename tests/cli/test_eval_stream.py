@@ -132,6 +132,7 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
+        (["--chunk", "2147483647"], ["takes more memory than is drawn"]),
         (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
         (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),

@@ -260,6 +260,19 @@ class Backend(abc.ABC):
         """Raise UsageProblem for options that this backend serves with no model; needs neither runtime nor device."""
         self.check_precision(options.precision)
 
+    def device_option(self, index: int) -> dict[str, Any]:
+        """Return the option that a command's `--device` becomes: none where the backend takes no index by that flag.
+
+        Raises:
+            UsageProblem: the index is not the default, 0, and no session of this backend computes on a GPU.
+        """
+        if index and "cuda" not in self.devices:
+            raise UsageProblem(
+                f"Backend {self.name} computes on the processor alone and has no CUDA device {index}; leave --device "
+                "out."
+            )
+        return {"device": index} if self.plans else {}
+
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.
 

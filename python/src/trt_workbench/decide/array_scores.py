@@ -163,9 +163,9 @@ def _run(session: Session, taken: Sequence[Batch]) -> tuple[Outputs, float]:
 
 
 def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
-    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating)]
+    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating) and array.size]
     if not floats:
-        raise UsageProblem("The model has no output of floats to compare.")
+        raise UsageProblem("The model has no output of floats to compare, or outputs without a single number.")
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
         raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
     ours, theirs = (

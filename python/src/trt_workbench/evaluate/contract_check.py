@@ -70,12 +70,11 @@ def check_contract(
     backend = require_backend(settings.backend, settings.target.suffix, note)
     if settings.backend == AUTO:
         note(f"Backend {backend.name} was chosen by auto.")
-    extra: dict[str, Any] = dict(settings.options)
-    if backend.plans:
-        is_model = settings.target.suffix == MODEL_SUFFIX
-        extra = with_flags(extra, {"device": settings.device} | ({} if is_model else {"trust": settings.trust}))
-        if is_model:
-            extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
+    is_model = settings.target.suffix == MODEL_SUFFIX
+    trust = {"trust": settings.trust} if backend.plans and not is_model else {}
+    extra = with_flags(settings.options, backend.device_option(settings.device) | trust)
+    if backend.plans and is_model:
+        extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
     options = SessionOptions(precision=settings.precision, extra=extra, note=note)
     with backend.load(settings.target, options) as session:
         trial = Trial(
