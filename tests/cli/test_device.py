@@ -7,6 +7,7 @@ from tests.in_app import trtw
 from tests.streaming_models import attention, contract_of, write_contract
 
 from trt_workbench.backends.registry import backend_names, get_backend
+from trt_workbench.errors import UsageProblem
 
 
 @pytest.mark.parametrize("command", ["verify", "profile", "infer-engine", "check-contract", "eval-stream"])
@@ -24,9 +25,19 @@ def test_a_runtime_without_gpus_has_no_device_but_the_default(
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").rglob("*.json"))
 
 
-def test_the_default_and_runtimes_with_gpus_are_left_alone() -> None:
-    found = {name: get_backend(name) for name in backend_names()}
-    assert found["ort-cpu"].device_option(0) == {}
-    assert {name: backend.device_option(3) for name, backend in found.items() if name != "ort-cpu"} == {
-        name: {"device": 3} if backend.plans else {} for name, backend in found.items() if name != "ort-cpu"
-    }
+@pytest.mark.parametrize(
+    ("backend", "option"),
+    [("ort-cuda", "device_id=3"), ("ort-trt", "device_id=3"), ("ort-rtx", "device_id=3"), ("torch", "device=cuda:3")],
+)
+def test_a_runtime_with_an_option_of_its_own_names_it(backend: str, option: str) -> None:
+    with pytest.raises(UsageProblem, match=f"^--device is of TensorRT engines, and {backend} has none; give --option"):
+        get_backend(backend).device_option(3)
+    serving = get_backend(backend)
+    assert serving.gpu_option is not None
+    assert serving.gpu_option.format(3) == option
+
+
+def test_engines_take_the_index_and_the_default_is_no_word() -> None:
+    found = {name: get_backend(name).device_option(0) for name in backend_names()}
+    assert found == {name: {"device": 0} if get_backend(name).plans else {} for name in found}
+    assert get_backend("trt").device_option(3) == {"device": 3}
