@@ -178,9 +178,10 @@ def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
     for name, paced in _paced(latest, "streams"):
         check = paced["check"]
         batches, per_stream = ", ".join(map(str, check["rows"])), paced["memory_bytes"]["per_stream"] / 1e6
+        graphs, most = paced["cuda_graphs"] or "none", paced["most_streams"] or "none"
         notes.append(
             f"- {name}: in batches of {batches} beside each alone: {check['text']}. A stream's state: {per_stream:.2f} "
-            f"MB. CUDA graphs: {paced['cuda_graphs'] or 'none'}. Within a hop at p99: {paced['most_streams'] or 'none'}."
+            f"MB. CUDA graphs: {graphs}. Within a hop at p99: {most}."
         )
         for level in paced["levels"]:
             times = (level["latency_ms"]["p50"], level["latency_ms"]["p99"], level["latency_p99_9_ms"])

@@ -67,7 +67,7 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
         "--precisions",
         "fp32",
         "--only",
-        *"record* parity* streams* switch*".split(),
+        *["record*", "parity*", "streams*", "switch*"],
     )
     found = called(script, monkeypatch, tmp_path, "measure", *words)
     assert [(one["step"], one["engine"], one["exit_code"]) for one in found] == [
@@ -94,7 +94,7 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
 def test_the_engines_that_are_built_are_those_that_are_measured(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A GPU's commands: their words are known, plans are where later steps look, bench finds its engines in the cache."""
+    """A GPU's commands: words are known, plans are where later steps look, bench finds its engines in the cache."""
     called(script, monkeypatch, tmp_path, "make")
     asked: list[list[str]] = []
 
