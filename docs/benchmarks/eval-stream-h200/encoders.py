@@ -195,7 +195,8 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
                 switching = ["eval-stream", one.model, "--contract", one.switching, "--no-report"]
                 words = [*on(switching, target, first, precision), *words, "--seconds", f"{options.seconds:g}"]
                 step("switch", f"{one.name}.{form}.{precision}", words)
-        for name, backends, batches in (("beside", options.backends, (1, 8)), ("batches", (first,), (1, 2, 4, 8))):
+        benches = (("b1", options.backends, (1,)), ("b8", options.backends, (8,)), ("batches", (first,), (1, 2, 4, 8)))
+        for name, backends, batches in benches:
             file = options.work / "bench" / f"{one.name}.{name}.json"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(bench(options, one, backends, batches), indent=1) + "\n", encoding="utf-8")

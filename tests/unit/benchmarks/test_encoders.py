@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,9 +40,9 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def run(line: list[str], **_: Any) -> Any:
         done = trtw(*line[1:])
-        return type("Done", (), {"returncode": done.exit_code, "stdout": done.stdout, "stderr": done.stderr})
+        return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
-    monkeypatch.setattr(sys.modules["engines"].subprocess, "run", run)
+    monkeypatch.setattr(sys.modules["engines"], "subprocess", SimpleNamespace(run=run))
     yield module
     for name in ("export", "model", "engines", "encoders_report"):  # names that others may have, too
         if name not in before:
@@ -60,15 +61,7 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called(script, monkeypatch, tmp_path, "make")
-    words = (
-        "--backends",
-        "ort-cpu",
-        "torch",
-        "--precisions",
-        "fp32",
-        "--only",
-        *["record*", "parity*", "streams*", "switch*"],
-    )
+    words = ("--precisions", "fp32", "--backends", "ort-cpu", "torch", "--only", "[!b]*")  # all but bench
     found = called(script, monkeypatch, tmp_path, "measure", *words)
     assert [(one["step"], one["engine"], one["exit_code"]) for one in found] == [
         ("record", "1x16", 0),
@@ -117,7 +110,7 @@ def test_the_engines_that_are_built_are_those_that_are_measured(
             assert done.exit_code == 2
             assert "does not exist" in done.stderr, done.stderr
     benches = [words for words in asked if words[0] == "bench"]
-    assert len(benches) == 2
+    assert len(benches) == 3
     for words in benches:
         for point in expand(load_config(Path(words[1]))):
             if point.backend == "trt":
@@ -128,7 +121,7 @@ def test_the_engines_that_are_built_are_those_that_are_measured(
 
 
 @pytest.mark.usefixtures("script")
-def test_points_of_a_bench_are_medians_of_what_was_stable() -> None:
+def test_points_of_a_bench_are_medians_of_what_was_stable(tmp_path: Path) -> None:
     def record(runtime: str, p50: float, *unstable: str, status: str = "ok") -> dict[str, Any]:
         fine = status == "ok"
         return {
@@ -147,6 +140,15 @@ def test_points_of_a_bench_are_medians_of_what_was_stable() -> None:
     assert (other["p50_ms"], other["unstable"]) == (4.0, 1)
     assert failed["error"] == "no memory"
     assert "p50_ms" not in failed
-    below = sys.modules["encoders_report"]._below
-    here = {one["runtime"]: one for one in (ours, other, failed)}
-    assert below("x", here) == ["- x, fp32: 0.50 of the lowest other median (ort-cuda-fp32): below"]
+    bench = {"step": "bench", "wall_s": 1.0, "exit_code": 0, "command": "bench x"}
+    named = {"x.b1": [ours, other, failed], "x.batches": [ours]}
+    made = [{**bench, "engine": name, "document": {"points": found}} for name, found in named.items()]
+    sys.modules["encoders_report"].report(tmp_path, made)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    for line in (
+        "| x, B=1 | trt-fp32 | 2.000 | 1.000 to 3.000 | 4.000 | compute 1.000 | matched | 3000 | 1 of 4 |",
+        "| x, B=1 | torch-fp32 | - | - | - | no memory | - | - | - |",
+        "- x, B=1, fp32: 0.50 of the lowest other median (ort-cuda-fp32): below",
+        "| x | trt-fp32 | 1 | 2.000 | 2.000 | 500 |",
+    ):
+        assert line in text

@@ -8,7 +8,7 @@ from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import Stream, StreamPool
 from trt_workbench.runs.statistics import summarize
-from trt_workbench.runs.stream_paced import Switch
+from trt_workbench.runs.stream_paced import Kind, Switch
 
 STREAMS = 3
 """That have to fit into the pool."""
@@ -46,7 +46,7 @@ def switch(pool: StreamPool, pieces: Pieces, seconds: float, clock: Clock | None
             stream.close()
         rounds += 1
     old.close()
-    kinds = ("first", "later")
+    kinds: tuple[Kind, ...] = ("first", "later")
     again = {kind: times[f"{kind} again"] for kind in kinds}
     switched = {kind: times[f"{kind} switched"] for kind in kinds}
     return Switch(
