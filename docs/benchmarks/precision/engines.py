@@ -20,7 +20,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +57,14 @@ class Subject:
 class Work:
     """Runs commands and keeps a record of each."""
 
-    def __init__(self, work: Path, output: Path) -> None:
-        """Make both folders; read the records that are there."""
-        self.work, self.records = work, output / "engines.jsonl"
+    def __init__(
+        self, work: Path, output: Path, keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> None:
+        """Make both folders; read the records that are there. `keep` returns what is kept of a command's document."""
+        self.work, self.records, self.keep = work, output / "engines.jsonl", keep or kept
         for folder in (work / "plans", work / "logs", output):
             folder.mkdir(parents=True, exist_ok=True)
-        self.done = {(one["step"], one["engine"]): one for one in read(self.records) if one["exit_code"] in (0, 1)}
+        self.done = {(one["step"], one["engine"]): one for one in read(self.records) if one["document"] is not None}
 
     def step(self, step: str, engine: str, words: Sequence[str | Path]) -> dict[str, Any]:
         """Run `trtw WORDS --json` unless its record is there; return the record with the command's JSON document."""
@@ -74,10 +76,11 @@ class Work:
         wall_s = time.monotonic() - began
         (self.work / "logs" / f"{step}-{engine}.log").write_text(ended.stderr, encoding="utf-8")
         document = json.loads(ended.stdout) if ended.returncode in (0, 1) and ended.stdout.strip() else None
-        record = {"step": step, "engine": engine, "command": " ".join(map(str, words)), "wall_s": round(wall_s, 2)}
-        record |= {"exit_code": ended.returncode, "document": kept(document) if document else None}
+        command = " ".join(map(str, words)).replace(f"{self.work}/", "")
+        record = {"step": step, "engine": engine, "command": command, "wall_s": round(wall_s, 2)}
+        record |= {"exit_code": ended.returncode, "document": self.keep(document) if document else None}
         if ended.returncode:
-            record["error"] = ended.stderr.strip()[-1500:]
+            record["error"] = ended.stderr.strip()[-1500:].replace(f"{self.work}/", "")
         with self.records.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self.done[step, engine] = record
