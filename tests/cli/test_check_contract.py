@@ -32,6 +32,9 @@ def test_a_sound_model_keeps_its_contract(tmp_path: Path) -> None:
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "degenerate.onnx keeps its contract" in page
     assert "noise in it changes no output up to chunk 11" in page
+    checked = [check for check in found.checks if check.verdict == "passed"]
+    assert f"All {len(checked)} checks passed." in page
+    assert "(a relative L2 of 1.00e-05 is allowed)" in page
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0
     assert (tmp_path / "run" / "report.html").read_text(encoding="utf-8") == page

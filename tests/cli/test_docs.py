@@ -1,5 +1,7 @@
 """The documents show commands, options, settings and links that exist."""
 
+import dataclasses
+import json
 import re
 import shlex
 from pathlib import Path
@@ -13,11 +15,24 @@ from trt_workbench.cli.app import app
 from trt_workbench.engine.cache import CacheKey
 from trt_workbench.engine.manifest import Manifest
 from trt_workbench.engine.options import BuildSettings
+from trt_workbench.engine.verification import UNDECIDED, UNVERIFIED, WRONG
 from trt_workbench.pipeline.streaming import parts
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.gates import Gate, Gates
 from trt_workbench.pipeline.streaming.static_check import contradictions
 from trt_workbench.runs.contract import Check, ContractCheck, Finding, StateFact
+from trt_workbench.verify.difference import Difference
+from trt_workbench.verify.findings import (
+    BisectFindings,
+    CaseFindings,
+    FixFindings,
+    OutputFindings,
+    PropertyFindings,
+    VerifyFindings,
+)
+from trt_workbench.verify.record import Index, Recorded
+from trt_workbench.verify.verdict import CONSISTENT, RIGHT
+from trt_workbench.verify.yardstick import Limit
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -79,6 +94,21 @@ def test_links_lead_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def headings(page: Path) -> set[str]:
+    """The names by which links lead to the headings of a page, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", one) for one in found]
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_headings(document: Path) -> None:
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    for target, name in re.findall(r"\]\(([^)#]*)#([^)]+)\)", text):
+        if "://" not in target:
+            assert name in headings(document.parent / target if target else document), f"{target}#{name}"
+
+
 def test_the_readme_names_every_command_and_links_every_guide() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [name for name in COMMANDS if f"`{name}`" not in text] == []
@@ -136,6 +166,45 @@ def test_the_streaming_contract_names_every_key_and_shows_a_sound_one() -> None:
     kinds += [parts.Signal, parts.Length, parts.Constant, parts.Output, parts.Valid, parts.ChunkSize, parts.Memory]
     keys = {name for kind in [*kinds, parts.Invariant, parts.SymbolProfile] for name in kind.model_fields}
     assert sorted(key for key in keys if not re.search(rf"[`\".]{key}[`\"]", text)) == []
+
+
+def test_the_gates_have_the_defaults_of_the_page() -> None:
+    text = (ROOT / "docs" / "reference" / "streaming-contract.md").read_text(encoding="utf-8")
+    rows = dict(
+        re.findall(r"^\| `(\w+)` \| ([^|]*) \|", text.split("## Gates")[1].split("## check.json")[0], re.MULTILINE)
+    )
+    shown = {
+        key: said.strip("`").removeprefix("rel_l2_max` ") for key, said in rows.items() if key in Gates.model_fields
+    }
+    gates = Gates().model_dump(exclude_none=True)
+    assert {key: json.loads(said) for key, said in shown.items()} == {
+        key: value["rel_l2_max"] if isinstance(value, dict) else value for key, value in gates.items()
+    }
+    assert all(value.keys() == {"rel_l2_max"} for value in gates.values() if isinstance(value, dict))
+
+
+def test_the_reference_of_verify_names_every_key() -> None:
+    text = (ROOT / "docs" / "reference" / "verify.md").read_text(encoding="utf-8")
+    kinds = [VerifyFindings, CaseFindings, OutputFindings, PropertyFindings, BisectFindings, FixFindings]
+    keys = {key for kind in kinds for key in kind.__annotations__}
+    keys |= {field.name for kind in (Difference, Limit) for field in dataclasses.fields(kind)} - {"precision"}
+    keys |= {*Index.model_fields, *Recorded.model_fields}
+    keys |= {
+        "cases_left",
+        "quick",
+        "way",
+        "case",
+        "findings",
+        "latency_ms",
+        "relative_latency",
+        "model",
+        "options",
+        "plan",
+    }
+    assert sorted(key for key in keys if f"`{key}`" not in text) == []
+    assert [
+        verdict for verdict in (RIGHT, CONSISTENT, UNVERIFIED, UNDECIDED, WRONG) if f"`{verdict}`" not in text
+    ] == []
 
 
 def test_the_references_name_every_field() -> None:

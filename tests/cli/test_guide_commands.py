@@ -86,13 +86,17 @@ RUN_BY = {
     ],
     "cli/test_sensitivity.py::test_a_search_writes_model_evidence_and_page": [
         "quantize model.onnx --to int8 --calibration samples.npz --score top1 --keep-score 0.01",
+    ],
+    "cli/test_sensitivity.py::test_a_detector_keeps_its_ap_on_annotated_images": [
         "quantize detector.onnx --to int8 --calibration images/ --annotations instances.json --keep-score 0.005",
+    ],
+    "cli/test_sensitivity.py::test_groups_of_a_detector_are_scored_by_ap_on_annotated_images": [
+        "sensitivity model.onnx --to int8 --calibration images/ --annotations instances.json",
+        "sensitivity yolox_nano.onnx --calibration coco-tiny/val2017 --annotations instances_val2017.json --worst 2",
     ],
     "cli/test_sensitivity.py::test_a_table_a_document_and_a_page": [
         "sensitivity model.onnx --to int8 --calibration images/",
-        "sensitivity model.onnx --to int8 --calibration images/ --annotations instances.json",
         "sensitivity model.onnx --to fp8 --calibration samples.npz --score cosine",
-        "sensitivity yolox_nano.onnx --calibration coco-tiny/val2017 --annotations instances_val2017.json --worst 2",
     ],
     "cli/test_sanitize_onnx.py::test_the_report_says_what_changed_and_what_is_left": [
         "sanitize-onnx model.onnx -o clean.onnx",
@@ -104,10 +108,12 @@ RUN_BY = {
     "cli/test_verify.py::test_a_wrong_engine_has_exit_code_1_a_page_and_the_arrays_of_its_failure": [
         "verify models/shapes-yolov10/shapes-yolov10.onnx --backend faulty --option 'fault=rows after the first' "
         "--quick --dim batch=1:2:3",
-        "verify model.onnx --backend torch-compile --inputs samples/",
     ],
     "cli/test_verify.py::test_bisect_names_the_nodes_and_a_later_call_goes_on": [
         "verify attention.onnx --backend graph-fault --option 'fault=masked attention' --quick --bisect"
+    ],
+    "cli/test_verify.py::test_rows_of_ones_own_are_put_together_on_torch_compile": [
+        "verify model.onnx --backend torch-compile --inputs samples/",
     ],
     "cli/engines/test_build_engine.py::test_dry_run_tells_key_and_place_and_builds_nothing": [
         "build-engine model.onnx --config settings.yaml --dry-run"

@@ -66,6 +66,21 @@ def test_the_model_is_the_first_argument(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_arguments_are_in_capitals(command: str) -> None:
+    text = trtw(command, "-h").stdout
+    places = text.splitlines()[0].removeprefix(f"Usage: trtw {command} [OPTIONS]").split()
+    assert [place for place in places if not re.fullmatch(r"[A-Z_|]+(\.\.\.)?|\[[A-Z_|]+(\.\.\.)?\]", place)] == []
+    if places:
+        rows = [line for line in text.split("\nArguments:\n")[1].split("\n\n")[0].splitlines() if line[2] != " "]
+        assert [line.split()[0] for line in rows] == [place.strip("[].") for place in places]
+
+
+def test_the_bound_of_a_decision_leads() -> None:
+    leading = {"--data", "--annotations", "--backends", "--precisions", "--max-loss"}
+    assert set(options(trtw("decide", "-h").stdout, "Options")) == leading
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_types_are_words_and_not_pythons(command: str) -> None:
     text = CliRunner().invoke(app, [command, "-h"]).stdout
     assert set(re.findall(r" <(\w[^<>|]*)>", text)) <= {"path", "str", "int", "float", "command", "run-id"}

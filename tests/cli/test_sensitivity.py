@@ -4,9 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
+import onnx
 import pytest
 from tests.cli.test_hostile_input import trtw
+from tests.onnx_text import write_onnx
 from tests.unit.decide.planted import PLANTED, planted_data, planted_model
+
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 
 
 @pytest.fixture
@@ -27,6 +33,8 @@ def test_a_table_a_document_and_a_page(tmp_path: Path, words: list[Any]) -> None
     assert document["groups"][1]["score"] is None
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<tr>") == 1 + len(document["groups"])
+    assert "One group makes 100 % of the noise of int8" in page
+    assert f"{PLANTED} alone in int8 costs {document['groups'][0]['score']['loss']:.4f} of cosine." in page
     (tmp_path / "run" / "report.html").unlink()
     assert trtw("report", tmp_path / "run").exit_code == 0
     assert (tmp_path / "run" / "report.html").read_text() == page
@@ -50,11 +58,84 @@ def test_a_search_writes_model_evidence_and_page(tmp_path: Path, words: list[Any
     assert evidence["search"]["chosen"]["kept"] == 1
     search = tmp_path / "made.search"
     assert json.loads((search / "search.json").read_text())["order"][0] == PLANTED
-    assert "1 of 4" in (search / "report.html").read_text()
+    page = (search / "report.html").read_text()
+    assert "keeps the bound of 0.001 on cosine: with 1 of 4 groups left alone the loss is 0.0" in page
+    assert f"Left alone: {PLANTED}." in page
     assert trtw("report", search).exit_code == 0
     failed = trtw(*asked, "--keep-score", 0)
     assert failed.exit_code == 1
     assert "Nothing in int8 keeps cosine within 0: with 3 of 4 groups left alone the loss is" in failed.stderr
+
+
+@pytest.fixture
+def detector(tmp_path: Path) -> Path:
+    """A detector as yolov10 of one box, as sure as the image is bright, with 16 grey images of that box in `images/`.
+
+    One channel of what the convolution `planted` reads is a thousand times the others, which hold the brightness.
+    """
+    side, box = 32, [4, 6, 16, 12]
+    rows = np.array([[[4, 6, 20, 18, 0, 0]]], np.float32)
+    weights: dict[str, Any] = {
+        "w0": np.array([[1, 1, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32).reshape(4, 3, 1, 1),
+        "wide": np.array([1000, 1, 1, 1], np.float32).reshape(1, 4, 1, 1),
+        "w1": np.array([0, 1, 1, 1], np.float32).reshape(1, 4, 1, 1) / 3,
+        "w2": np.ones((1, 1, 1, 1), np.float32),
+        "axes": np.array([1, 2, 3]),
+        "shape": np.array([-1, 1, 1]),
+        "rows": rows,
+        "sure": np.array([[[0, 0, 0, 0, 1, 0]]], np.float32),
+    }
+    text = f"""g (float[N,3,{side},{side}] images) => (float[N,1,6] output0) {{
+      [first] a = Conv(images, w0)
+      b = Mul(a, wide)
+      [planted] c = Conv(b, w1)
+      [last] d = Conv(c, w2)
+      mean = ReduceMean(d, axes) score = Reshape(mean, shape) scores = Mul(score, sure) output0 = Add(rows, scores)
+    }}"""
+    path = write_onnx(tmp_path / "detector.onnx", text, weights, 18)
+    made = onnx.load(path)
+    onnx.helper.set_model_props(made, {"family": "yolov10", "names": "['square']"})
+    onnx.save(made, path)
+    (tmp_path / "images").mkdir()
+    truth: dict[str, Any] = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "square"}]}
+    for number in range(1, 17):
+        cv2.imwrite(str(tmp_path / "images" / f"{number}.png"), np.full((side, side, 3), 40 + 10 * number, np.uint8))
+        truth["images"].append({"id": number, "file_name": f"{number}.png", "width": side, "height": side})
+        one = {"id": number, "image_id": number, "category_id": 1, "bbox": box, "area": 192, "iscrowd": 0}
+        truth["annotations"].append(one)
+    (tmp_path / "instances.json").write_text(json.dumps(truth))
+    return path
+
+
+def test_a_detector_keeps_its_ap_on_annotated_images(
+    tmp_path: Path, detector: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["quantize", detector.name, "--to", "int8", "--calibration", "images/", "--annotations", "instances.json"]
+    result = trtw(*asked, "--keep-score", 0.005, "--output", "made.onnx")
+    assert result.exit_code == 0, result.output
+    assert "AP on 8 held-out images: 1.0000" in result.stdout
+    assert "0 of 3 groups left alone, 100.0% of the arithmetic in int8: AP 0.0000, loss 1.0000" in result.stderr
+    document = json.loads((tmp_path / "made.search" / "search.json").read_text())
+    assert document["order"][0] == PLANTED
+    search = json.loads((tmp_path / "made.json").read_text())["search"]
+    assert (search["figure"], search["unit"], search["chosen"]["kept"]) == ("AP", "images", 1)
+    with OrtCpuBackend().load(tmp_path / "made.onnx") as session:
+        grey = np.full((1, 3, 32, 32), 0.5, np.float32)
+        assert session.run({"images": grey})["output0"][0, 0, 4] == pytest.approx(0.5, abs=0.02)
+
+
+def test_groups_of_a_detector_are_scored_by_ap_on_annotated_images(
+    tmp_path: Path, detector: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["sensitivity", detector.name, "--calibration", "images", "--annotations", "instances.json", "--worst", 2]
+    result = trtw(*asked, "--output", "run")
+    assert result.exit_code == 0, result.output
+    groups = json.loads((tmp_path / "run" / "sensitivity.json").read_text())["groups"]
+    assert (groups[0]["name"], groups[0]["score"]["loss"]) == (PLANTED, 1.0)
+    assert groups[1]["score"]["loss"] == 0.0
+    assert groups[2]["score"] is None
 
 
 @pytest.mark.parametrize(

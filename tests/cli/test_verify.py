@@ -97,6 +97,31 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_
     assert "faulty:fp32, boxes.onnx at batch=2: wrong" in overview
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
+def test_rows_of_ones_own_are_put_together_on_torch_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from trt_workbench.backends.torch import compiler
+
+    if compiler() is None:
+        pytest.skip("torch.compile needs a C++ compiler")
+    monkeypatch.chdir(tmp_path)
+    weights = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    text = "g (float[batch,8] x) => (float[batch,4] y) { a = MatMul(x, w) y = Relu(a) }"
+    write_onnx(tmp_path / "model.onnx", text, {"w": weights})
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "x.npy", np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32))
+    asked = ["verify", "model.onnx", "--backend", "torch-compile", "--inputs", "samples/", "--output", "run"]
+    result = trtw(*asked, "--quick", "--dim", "batch=1:2:2")
+    assert result.exit_code == 0, result.output
+    assert "model.onnx: RIGHT on torch-compile (fp32), 2 shapes beside ort-cpu" in result.stdout
+    document = json.loads((tmp_path / "run" / "verify.json").read_text())
+    assert document["inputs"] == ["samples/"]
+    rows = [row for case in document["cases"] for row in case["outputs"]]
+    assert {row["inputs"] for row in rows} <= {"given", "given, the next rows"}
+    assert document["provenance"]["compile"]["fullgraph"]
+
+
 def test_a_right_one_prints_one_json_document(tmp_path: Path) -> None:
     result = verify(DETECTOR, tmp_path / "run", "", "--json")
     assert result.exit_code == 0, result.output

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from trt_workbench.report.bench_plots import write_plots
+from trt_workbench.report.bench_plots import _number, write_plots
 from trt_workbench.report.bench_sweeps import MOST_CURVES, MOST_PANELS, find_sweeps
 from trt_workbench.report.bench_view import Table, tables, winners
+from trt_workbench.report.style import figure
 from trt_workbench.runs.artefacts import BenchArtefacts, BenchSettings, Environment, Run
 from trt_workbench.runs.records import Record
 
@@ -132,3 +133,11 @@ def test_who_wins_where() -> None:
     assert won.against_next.ratio_low < 1.5 < won.against_next.ratio_high * 1.01
     (alone,) = winners(made({}, runtimes={"fast": 1.0}))
     assert (alone.tied_text, alone.next, alone.against_next) == ("\N{EN DASH}", None, None)
+
+
+def test_numbers_beside_points_do_not_cover_one_another(tmp_path: Path) -> None:
+    numbers = [("32", 1.0, 1.0), ("32", 1.01, 1.01), ("128", 10.0, 10.0)]
+    with figure(tmp_path / "x.svg") as axes:
+        axes.plot([x for _, x, _ in numbers], [y for _, _, y in numbers])
+        _number(axes, numbers)
+        assert [text.get_text() for text in axes.texts] == ["32", "128"]

@@ -48,7 +48,7 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     run = run_of(records)
     words = overall(run, tables(run))
     assert words[1:] == [
-        "Fastest, of 3 works: fast at 2.",
+        "Fastest: fast at 2 of 3 works.",
         "At 1 work the lowest median cannot be told from the next.",
         "broken failed at s: m b1, s: m b2 and 1 more: boom",
         "1 point of sweeps left out, as throughput no longer grew.",
@@ -92,9 +92,8 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     noisy = [record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in times]
     run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
     words = overall(run, tables(run))
-    assert words[0].startswith(
-        "Unstable: the times of 1 of 2 points are not to be relied on; s: m b1 on a: its repetitions"
-    )
+    assert words[0] == "Unstable: the times of 1 of 2 points are not to be relied on."
+    assert words[1].startswith("The first, s: m b1 on a: its repetitions")
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
     _show(run, as_json=False)

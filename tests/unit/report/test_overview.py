@@ -64,7 +64,7 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
     runs = [write_bench(tmp_path / "bench"), make_run(), llm, profile]
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     text = (tmp_path / "all" / "overview.md").read_text(encoding="utf-8")
-    for part in ("AP 0.5000", "perplexity 29.6500", "relative_difference 0.0017", "fp16"):
+    for part in ("AP 0.5000", "perplexity 29.6500", "+1.70e-01 % beside the reference", "fp16"):
         assert part in page
         assert part in text
     assert "slow &lt;b&gt;" in page

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trt_workbench.report.page import markdown, one_line, render
+from trt_workbench.report.page import markdown, one_line, render, small
 
 PARSER = MarkdownIt("gfm-like", {"linkify": False})
 MARKUP = st.text(st.sampled_from('ab1 _*`[]()<>|~$&;#+-=.!\\\n\t\x00\x1b\u202e\ud800:/"'), max_size=40)
@@ -42,3 +42,25 @@ def test_a_page_can_always_be_written() -> None:
         overview={"runs": [], "accuracy": [row]} | dict.fromkeys(("speed", "winners", "problems", "unstable"), ()),
     )
     page.encode()
+
+
+def test_figures_of_any_size_have_three_digits() -> None:
+    assert [small(value) for value in (None, 0.0, 6.7e-7, -0.5, 12345.0)] == [
+        "\N{EN DASH}",
+        "0",
+        "6.70e-07",
+        "-5.00e-01",
+        "1.23e+04",
+    ]
+    assert [small(value, signed=True) for value in (0.0, 0.17, -1e-9)] == ["0", "+1.70e-01", "-1.00e-09"]
+
+
+def test_a_time_is_for_people_and_another_text_is_left() -> None:
+    run = {"command": "profile", "run_id": "1", "started_at": "2026-11-23T07:35:49+00:00"}
+    for began, shown in ((run["started_at"], "begun 2026-11-23 07:35 UTC"), ("now", "begun now")):
+        names = ("sides", "summary", "notes", "totals", "roles", "groups", "conditions", "columns")
+        page = render(
+            "profile.html.j2", title="m", run=run | {"started_at": began}, environment={"command": "", "text": ""},
+            types=str, **dict.fromkeys(names, ()),
+        )  # fmt: skip
+        assert shown in page

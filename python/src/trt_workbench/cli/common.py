@@ -171,12 +171,21 @@ class PanelCommand(TyperCommand):
                 )
         return rest
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what stands behind the name of the command: `[OPTIONS] MODEL [IMAGES...]`."""
+        places = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        named = [_place(one) + "..." * (one.nargs == -1) for one in places]
+        return ["[OPTIONS]", *(text if one.required else f"[{text}]" for one, text in zip(places, named, strict=True))]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, then the options panel by panel."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], _FIRST: []}
         for parameter in self.get_params(ctx):
             if record := parameter.get_help_record(ctx):
-                panels.setdefault(_panel(parameter), []).append((_plain_types(record[0]), record[1]))
+                names = _plain_types(record[0])
+                if (panel := _panel(parameter)) == "Arguments":
+                    names = " ".join([_place(parameter), *names.split()[1:]])
+                panels.setdefault(panel, []).append((names, record[1]))
         panels[MORE] = panels[_FIRST][_LEADING:] + panels.pop(MORE, [])
         del panels[_FIRST][_LEADING:]
         panels[COMMON] = panels.pop(COMMON)
@@ -184,6 +193,11 @@ class PanelCommand(TyperCommand):
             if rows:
                 with formatter.section(panel):
                     formatter.write_dl(rows)
+
+
+def _place(parameter: Any) -> str:
+    """Return what stands for an argument: its name in capitals, whatever typer makes of it."""
+    return str(parameter.metavar or parameter.name).upper()
 
 
 def _plain_types(names: str) -> str:

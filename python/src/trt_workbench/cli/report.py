@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 @handled
 def report(
     *,
-    directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Run directories.")],
+    directories: Annotated[list[Path], typer.Argument(metavar="RUN_DIR", help="Run directories.")],
     output: Annotated[
         Path | None, typer.Option(help="Folder for one overview of all of them: accuracy beside speed.")
     ] = None,

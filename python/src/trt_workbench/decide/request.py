@@ -63,6 +63,7 @@ class DecideSettings:
         tuple[str, ...],
         Setting(f"Of {', '.join(PRECISIONS)}.", kind=str, read=precisions, default=",".join(DEFAULT_PRECISIONS)),
     ] = DEFAULT_PRECISIONS
+    max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
     calibration_annotations: Annotated[
         Path | None,
         Setting("COCO annotation file of the images of --calibration: int8-mixed is then found by a search on them."),
@@ -71,7 +72,6 @@ class DecideSettings:
         Literal["ap", "top1", "cosine", "perplexity"] | None,
         Setting("Of a model without --annotations: top1 and cosine are with fp32's outputs; perplexity needs a text."),
     ] = None
-    max_loss: Annotated[float, Setting("Loss of the score that is acceptable.", min=0.0, max=1.0)] = 0.005
     search: Annotated[
         bool, Setting("Find int8-mixed by a search on calibration data that are not scored, where there are any.")
     ] = True

@@ -51,7 +51,7 @@ class StreamSettings:
 
     target: Annotated[
         Path | None,
-        Setting("ONNX model or TensorRT plan; the embedded encoder by default.", argument=True, metavar="[MODEL|PLAN]"),
+        Setting("ONNX model or TensorRT plan; the embedded encoder by default.", argument=True, metavar="MODEL|PLAN"),
     ] = None
     contract: Annotated[Path | None, Setting("Contract of the model (`make-contract` writes a first one).")] = None
     backend: Annotated[str, Setting("Runtime that executes the model; see `trtw backends`.")] = "auto"

@@ -25,6 +25,8 @@ _LOADS = ("batch", "concurrency", "slots")
 _MOST_BARS = 36
 _LINES = ("-", "--", ":", "-.")
 _LABEL_WIDTH = 46
+# Shares of the width and height of a picture that two numbers beside points take.
+_APART = (0.05, 0.04)
 
 
 def write_plots(tables: Sequence[Table], folder: Path) -> dict[str, Path]:
@@ -138,21 +140,33 @@ def _throughput(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
 
 def _frontier(sweep: Sweep, styles: dict[str, Style], path: Path) -> Path:
     def draw(axes: Axes, panel: Panel) -> None:
+        numbers: list[tuple[str, float, float]] = []
         for name, curve in panel.curves.items():
             latency = [one.standing.latency_ms.median for one in curve]
             rates = [one.standing.items_per_s for one in curve]
             colour, line = styles[name]
             axes.plot(latency, rates, marker="o", linestyle=line, color=colour, markersize=3.5, label=_wrapped(name))
             for one, x, y in zip(curve, latency, rates, strict=True):
-                axes.annotate(label(one.text), (x, y), (3, 3), textcoords="offset points", fontsize=6)
+                numbers.append((label(one.text), x, y))
                 say_point(
                     axes, x, y, f"{label(name)}, {label(sweep.axis)} {label(one.text)}: {x:.4g} ms, {y:,.4g} items/s"
                 )
         by_powers(axes, "x")
         by_powers(axes, "y")
         axes.set(xlabel="latency, ms", ylabel="items/s")
+        _number(axes, numbers)
 
     return _drawn(sweep, f"Items/s against latency (numbers: {sweep.axis})", draw, path)
+
+
+def _number(axes: Axes, numbers: Sequence[tuple[str, float, float]]) -> None:
+    """Write numbers beside their points, each where none stands yet; the values on hover have them all."""
+    written: list[tuple[float, float]] = []
+    for text, x, y in numbers:
+        across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+        if all(abs(across - a) > _APART[0] or abs(up - b) > _APART[1] for a, b in written):
+            axes.annotate(text, (x, y), (3, 3), textcoords="offset points", fontsize=6)
+            written.append((across, up))
 
 
 def _drawn(sweep: Sweep, title: str, draw: Callable[[Axes, Panel], None], path: Path) -> Path:

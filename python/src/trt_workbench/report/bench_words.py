@@ -46,9 +46,9 @@ def alarms(records: Sequence[Record]) -> list[str]:
     if untrusted:
         row = untrusted[0]
         sentences.append(
-            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on; "
-            f"{row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}."
+            f"Unstable: the times of {len(untrusted)} of {_counted(len(points), 'point')} are not to be relied on."
         )
+        sentences.append(f"The first, {row['work']} on {row['runtime']}: {'; '.join(row['reasons'])}.")
     return sentences
 
 
@@ -115,9 +115,9 @@ def _leaders(made: Sequence[Table]) -> list[str]:
     if len(compared) < 2:
         return []
     alone = [table.rows[0].standing.runtime for table in compared if table.rows[1].standing.rank != 1]
-    wins = [f"{name} at {count}" for name, count in Counter(alone).most_common()]
+    wins = [f"{name} at {count} of {len(compared)} works" for name, count in Counter(alone).most_common()]
     tied = len(compared) - len(alone)
-    sentences = [f"Fastest, of {len(compared)} works: {', '.join(wins)}."] if wins else []
+    sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
     if tied:
         sentences.append(f"At {_counted(tied, 'work')} the lowest median cannot be told from the next.")
     return sentences

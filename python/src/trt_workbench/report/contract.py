@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from trt_workbench.engine.documents import read_document
-from trt_workbench.report.page import write_html
+from trt_workbench.report.page import small, write_html
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.contract import ContractCheck
 
@@ -28,6 +28,25 @@ def write_report(directory: Path) -> Path:
         directory,
         "contract.html.j2",
         document=document,
+        said=_said(document),
         contract=json.dumps(document.contract, indent=1),
         environment=read_environment(directory),
     )
+
+
+def _said(document: ContractCheck) -> list[str]:
+    """Say how many checks passed, then of each that failed or was not made the first reason."""
+    passed = [check for check in document.checks if check.verdict == "passed"]
+    failed = [check for check in document.checks if check.verdict == "failed"]
+    others = [check.name for check in document.checks if check.verdict == "not checked"]
+    made = len(passed) + len(failed)
+    first = f"{len(failed)} of {made} checks failed" if failed else f"All {made} checks passed"
+    worst = max((check.worst_rel_l2 or 0.0 for check in passed), default=0.0)
+    sentences = [f"{check.name}: {check.findings[0]}" for check in failed]
+    if document.tolerance_rel_l2 and any(check.worst_rel_l2 is not None for check in passed):
+        apart = f"at most {small(worst)} apart" if worst else "equal"
+        limit = small(document.tolerance_rel_l2)
+        sentences.append(f"What should be equal is {apart} (a relative L2 of {limit} is allowed).")
+    if others:
+        sentences.append(f"Not checked: {', '.join(others)}.")
+    return [f"{first}.", *sentences]

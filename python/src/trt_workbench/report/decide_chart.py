@@ -55,7 +55,7 @@ class _Plot:
         self.measured = [row for row in scored if row.speed]
         self.others = [row for row in scored if not row.speed]
         self.strip = (40.0 + 60.0 * len(self.others) if width > 500 else 78.0) if self.others else 0.0
-        self.left, self.top, self.bottom = 66.0, 30.0, self.height - 50
+        self.left, self.top, self.bottom = 74.0, 30.0, self.height - 50
         self.right = width - 14 - self.strip
         backends = dict.fromkeys(row.backend for row in scored)
         self.colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(backends)}

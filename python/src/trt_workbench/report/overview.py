@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,23 @@ from trt_workbench.engine.verification import Mark
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
 from trt_workbench.report.bench_words import problems, unstable
-from trt_workbench.report.page import render
+from trt_workbench.report.page import render, small
 from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.verified import evidence_from
 from trt_workbench.runs.artefacts import Run, foreign_files, read_bench_run, read_environment
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.llm import LlmMetrics
 from trt_workbench.verify.findings import VerifyFindings
+
+# How the figures of an evaluation are shown.
+_FIGURES: dict[str, Callable[[float], str]] = {
+    "AP": "AP {:.4f}".format,
+    "AP50": "AP50 {:.4f}".format,
+    "images_per_s": "{:.1f} images/s".format,
+    "perplexity": "perplexity {:.4f}".format,
+    "relative_difference": lambda value: f"{small(100 * value, signed=True)} % beside the reference",
+    "top1_agreement": lambda value: f"likeliest token the same at {100 * value:.2f} %",
+}
 
 
 @dataclass
@@ -147,5 +157,5 @@ def _scored(
         "backend": row["backend"],
         "precision": precision,
         "verification": mark,
-        "figures": {name: row[name] for name in figures if row[name] is not None},
+        "figures": [_FIGURES[name](row[name]) for name in figures if row[name] is not None],
     }

@@ -77,7 +77,7 @@ def render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"figure": _figure, "mebibytes": _mebibytes, "moment": _moment, "percent": percent}
-    environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture}
+    environment.filters |= {"fenced": _fenced, "link": _link, "picture": _picture, "small": small}
     text = environment.get_template(template).render(version=__version__, **values)
     # halves of surrogate pairs, which JSON may hold and UTF-8 may not
     return text.encode(errors="replace").decode()
@@ -101,6 +101,13 @@ def _figure(value: float | None, digits: int = 4) -> str:
     return "\N{EN DASH}" if value is None else f"{value:.{digits}f}"
 
 
+def small(value: float | None, *, signed: bool = False) -> str:
+    """Format a figure of any size with three digits: 6.70e-07, 0, or a dash where there is none."""
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value:+.2e}" if signed and value else f"{value:.2e}" if value else "0"
+
+
 def percent(share: float) -> str:
     """Format a share in whole percent, rounded down: an interval must not claim more than it covers."""
     return f"{math.floor(100 * share + 1e-9)} %"
@@ -112,8 +119,11 @@ def _mebibytes(value: float | None) -> str:
 
 
 def _moment(text: str) -> str:
-    """Format a time in ISO 8601, as run.json has it, for people."""
-    return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    """Format a time in ISO 8601, as run.json has it, for people; another text stays as it is."""
+    try:
+        return f"{datetime.datetime.fromisoformat(text).astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError):
+        return text
 
 
 def _picture(path: Path, title: str) -> str:

@@ -13,6 +13,8 @@ from trt_workbench.report.style import ACCENT, PALETTE, figure, legend_below, pl
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.search import SearchDocument
 
+_NAMED = 4  # groups in a sentence
+
 
 def write_report(directory: Path) -> Path:
     """Write `report.html` and `plots/` into the run directory of a search. It can be called again at any time.
@@ -32,10 +34,27 @@ def write_report(directory: Path) -> Path:
         "search.html.j2",
         found=found,
         evidence=found.evidence,
+        said=_said(found),
         name=Path(found.sensitivity.model).name,
         pictures=draw_search(found, plots_folder(directory)),
         environment=read_environment(directory),
     )
+
+
+def _said(found: SearchDocument) -> list[str]:
+    """Say what was taken and what it costs."""
+    evidence, to = found.evidence, found.sensitivity.to
+    bound = f"the bound of {evidence.bound:g} on {evidence.figure}"
+    if (chosen := evidence.chosen) is None:
+        return [f"Nothing in {to} keeps {bound}."]
+    if not chosen.kept:
+        return [f"Every group in {to} keeps {bound}: the loss is {chosen.loss:.4f}."]
+    left = found.order[: chosen.kept]
+    return [
+        f"{100 * chosen.low_macs:.1f} % of the arithmetic in {to} keeps {bound}: with {chosen.kept} of "
+        f"{len(found.order)} groups left alone the loss is {chosen.loss:.4f}.",
+        f"Left alone: {', '.join(left[:_NAMED])}{f' and {len(left) - _NAMED} more' if len(left) > _NAMED else ''}.",
+    ]
 
 
 def draw_search(found: SearchDocument, folder: Path, prefix: str = "") -> dict[str, Path]:

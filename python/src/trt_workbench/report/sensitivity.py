@@ -7,12 +7,14 @@ from pathlib import Path
 from trt_workbench.engine.documents import read_document
 from trt_workbench.report.hover import say_rows
 from trt_workbench.report.page import write_html
-from trt_workbench.report.style import ACCENT, PALETTE, figure, label, legend_below, plots_folder
+from trt_workbench.report.style import ACCENT, PALETTE, WIDE, figure, label, legend_below, plots_folder
 from trt_workbench.runs.artefacts import read_environment
 from trt_workbench.runs.sensitivity import Sensitivity
 
 # Bars that can be read; the table has all groups.
 _BARS = 30
+_NAMED = 3  # groups in a sentence
+_LONGEST = 54  # characters of a group's name beside its bar
 
 
 def write_report(directory: Path) -> Path:
@@ -34,16 +36,43 @@ def write_report(directory: Path) -> Path:
         "sensitivity.html.j2",
         found=found,
         name=Path(found.model).name,
+        said=_said(found),
         picture=picture,
         environment=read_environment(directory),
     )
+
+
+def _said(found: Sensitivity) -> list[str]:
+    """Say which groups make half of the noise, and what the noisiest costs in score."""
+    total = sum(group.noise for group in found.groups)
+    if not total:
+        return [f"No group changes anything in {found.to}."]
+    half, shares = 0, 0.0
+    while shares < total / 2:
+        shares += found.groups[half].noise
+        half += 1
+    chosen = found.groups[:half]
+    what = f"{half} of {len(found.groups)} groups make" if half > 1 else "One group makes"
+    sentences = [
+        f"{what} {100 * shares / total:.0f} % of the noise of {found.to}, with "
+        f"{100 * sum(group.macs_share for group in chosen):.0f} % of the arithmetic."
+    ]
+    sentences.append(f"The noisiest: {', '.join(group.name for group in chosen[:_NAMED])}.")
+    if (score := found.groups[0].score) is not None:
+        sentences.append(f"{found.groups[0].name} alone in {found.to} costs {score.loss:.4f} of {found.figure}.")
+    return sentences
+
+
+def _short(name: str) -> str:
+    """Return a name without its middle where it is long: nodes of one block differ at their ends."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 3]}…{name[1 - _LONGEST + _LONGEST // 3 :]}"
 
 
 def draw_groups(found: Sensitivity, path: Path) -> Path:
     """Draw the noise of the noisiest groups as shares of all groups' noise, beside their shares of the arithmetic."""
     shown = found.groups[:_BARS]
     total = sum(group.noise for group in found.groups) or 1.0
-    with figure(path, width=5.5, height=1.2 + 0.2 * len(shown)) as axes:
+    with figure(path, width=WIDE, height=1.2 + 0.2 * len(shown)) as axes:
         places = range(len(shown))
         axes.barh(places, [100 * group.noise / total for group in shown], 0.7, color=ACCENT, label="of the noise")
         shares = [100 * group.macs_share for group in shown]
@@ -56,7 +85,7 @@ def draw_groups(found: Sensitivity, path: Path) -> Path:
                 for at, text, share in zip(places, said, shares, strict=True)
             },
         )
-        axes.set_yticks(places, [label(group.name, 40) for group in shown], fontsize=8)
+        axes.set_yticks(places, [_short(label(group.name)) for group in shown], fontsize=8)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set(title=f"Noise of each group alone in {found.to}", xlabel="share, %")
         axes.set_xlim(left=0)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trt_workbench.engine.documents import read_document, read_lines
-from trt_workbench.report.page import write_html
+from trt_workbench.report.page import small, write_html
 from trt_workbench.report.stream_plots import write_plots
 from trt_workbench.report.style import plots_folder
 from trt_workbench.runs.artefacts import read_environment
@@ -32,10 +32,22 @@ def write_report(directory: Path) -> Path:
         directory,
         "stream.html.j2",
         metrics=metrics,
+        said=_said(metrics),
         matrix=fault_matrix(metrics.faults) if metrics.faults else None,
         plots=plots,
         environment=read_environment(directory),
     )
+
+
+def _said(metrics: StreamMetrics) -> list[str]:
+    """Say whether the gates hold, then how far each lane is from the reference, and from its limit."""
+    sides = f"{metrics.backend} beside {metrics.reference['name']}, {metrics.chunks} chunks, gates: {metrics.gate_set}"
+    sentences = []
+    for lane in metrics.lanes:
+        limit = next((gate.limit for gate in lane.gates if gate.gate == "rel_l2_max"), None)
+        allowed = "" if limit is None else f"; {small(limit)} is allowed"
+        sentences.append(f"{lane.name}: relative L2 at most {small(lane.rel_l2_max)}{allowed}.")
+    return [f"{'Passed' if metrics.passed else 'Failed'}: {sides}.", *sentences]
 
 
 def fault_matrix(faults: Faults) -> dict[str, Any]:

@@ -27,6 +27,8 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8
 _SHORT = 30
 # Inches of a picture with one set of axes: narrow, so that its text can be read on a phone.
 NARROW = 5.2
+# Inches of a picture that has a row of the page for itself.
+WIDE = 9.0
 # Inches: a PNG of matplotlib has at most 2^16 pixels a side.
 _TALLEST = 300.0
 _LONGEST_STEM = 100

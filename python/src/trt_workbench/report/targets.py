@@ -32,10 +32,21 @@ def write_report(directory: Path) -> Path:
         check=check,
         name=Path(check.model).name,
         built=sum(target.outcome == "built" for target in check.targets),
+        said=_said(check),
         largest=max((target.engine_size_bytes or 0 for target in check.targets), default=0),
         layers={sm: rows(built) for sm, built in layers.items()},
         environment=read_environment(directory),
     )
+
+
+def _said(check: TargetCheck) -> list[str]:
+    """Say which architectures the model was built for, then why it was not for others."""
+    built = [one.name for one in check.targets if one.outcome == "built"]
+    others = [
+        f"{one.name}: {one.outcome}. {one.reason or ''}".rstrip() for one in check.targets if one.name not in built
+    ]
+    names = f" ({', '.join(built)})" if built and others else ""
+    return [f"Built for {len(built)} of {len(check.targets)} architectures{names}", *others]
 
 
 def rows(layers: Sequence[BuiltLayer]) -> list[dict[str, str]]:

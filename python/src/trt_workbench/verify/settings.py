@@ -60,7 +60,7 @@ class VerifySettings:
         Mapping[str, Range],
         Setting("NAME=LOW:BEST:HIGH: sizes of a dynamic dimension; repeatable.", MORE, "--dim", read=read_ranges),
     ] = field(default_factory=dict)
-    quick: Annotated[bool, Setting("Fewer shapes, one kind of inputs, one session.", flags="--quick/--full")] = False
+    quick: Annotated[bool, Setting("Fewer shapes, two sets of inputs, one session.", flags="--quick/--full")] = False
     record: Annotated[bool, Setting("Keep inputs and expected outputs, for --reference of another run.", MORE)] = False
     options: BackendOptions = field(default_factory=dict)
     trust: Trust = False
