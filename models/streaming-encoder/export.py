@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 from model import LEFT_FRAMES, SUBSAMPLING, Size, StreamingEncoder
 from safetensors.torch import load_model
 from torch import Tensor
+
+from trt_workbench.onnxtools.sanitize import save_model
 
 OPSET = 17
 """The newest that TensorRT 8.6 reads in full."""
@@ -40,7 +43,7 @@ def example(model: StreamingEncoder) -> tuple[Tensor, ...]:
 
 
 def export(model: StreamingEncoder, path: Path) -> None:
-    """Write the encoder as ONNX with any batch and any length of a chunk.
+    """Write the encoder as ONNX with any batch and any length of a chunk; weights above 2 GB go to a file beside it.
 
     Args:
         model: trained weights, on the CPU.
@@ -51,7 +54,9 @@ def export(model: StreamingEncoder, path: Path) -> None:
     axes |= {"encoded_lengths": {0: "B"}, "logits": {0: "B", 1: "To"}}
     caches = {"cache_last_channel": batch, "cache_last_time": batch, "cache_last_channel_len": 0}
     axes |= {f"{name}{end}": {axis: "B"} for name, axis in caches.items() for end in ("", "_next")}
-    with warnings.catch_warnings():
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # of a large model the exporter writes a file for each weight
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(dir=path.parent) as folder, torch.no_grad():
         # the exporter that runs without onnxscript and keeps opset 17
         warnings.simplefilter("ignore", DeprecationWarning)
         # sizes of weights, and constants, are what the tracer takes them for
@@ -59,14 +64,14 @@ def export(model: StreamingEncoder, path: Path) -> None:
         torch.onnx.export(
             model.eval(),
             example(model),
-            str(path),
+            str(Path(folder) / path.name),
             input_names=list(INPUTS),
             output_names=list(OUTPUTS),
             dynamic_axes=axes,
             opset_version=OPSET,
             dynamo=False,
         )
-    document = onnx.load(path)
+        document = onnx.load(Path(folder) / path.name)
     document.graph.name = "streaming-encoder"
     shapes = {value.name: value.type.tensor_type.shape for value in [*document.graph.input, *document.graph.output]}
     for name in INPUTS[2:]:  # the exporter names next-cache dimensions after nodes
@@ -74,8 +79,8 @@ def export(model: StreamingEncoder, path: Path) -> None:
     shapes["encoded"].dim[1].dim_value = model.size.width
     shapes["logits"].dim[2].dim_value = model.size.symbols
     onnx.helper.set_model_props(document, METADATA)
-    onnx.checker.check_model(document, full_check=True)
-    onnx.save(document, path)
+    save_model(document, path)
+    onnx.checker.check_model(path, full_check=True)  # of the file: a document above 2 GB cannot be checked
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.in_app import measured, trtw
 from tests.onnx_text import write_onnx
@@ -94,3 +95,21 @@ def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
     said = " ".join(result.stdout.split())
     assert "The outputs of 4 points were not compared with a reference: the configuration says compare_out" in said
     assert {(one.outputs or {})["state"] for one in measured(tmp_path / "run")} == {"not compared"}
+
+
+def test_what_rounding_alone_makes_is_neither_far_nor_wrong(config: Path, tmp_path: Path) -> None:
+    """A difference of two large sums: in half precision it is rounding, whatever computes it."""
+    weights = {"h": np.float32(512.0)}
+    text = "g (float[batch,64] x) => (float[batch,64] y) { big = Add(x, h) y = Sub(big, h) }"
+    write_onnx(tmp_path / "m.onnx", text, weights)
+    settings = config.read_text().replace("{backend: fake}", "{backend: torch, precision: fp16}")
+    config.write_text(settings.replace("batch: [1, 2]", "batch: 2"))
+    assert trtw("bench", config, "--output", tmp_path / "run").exit_code == 0
+    found = [one for one in measured(tmp_path / "run") if one.backend == "torch"]
+    assert [one.status for one in found] == ["ok"] * 2
+    for one in found:
+        assert one.outputs is not None
+        tensor = one.outputs["tensors"]["y"]
+        assert tensor["relative_l2"] > one.outputs["tolerance"]["usual"]
+        assert 0.5 < tensor["rounding"] / tensor["relative_l2"] < 2
+        assert (one.outputs["state"], one.outputs["reason"]) == ("matched", None)

@@ -30,7 +30,7 @@ def _few_scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("TRTW_TMP", str(tmp_path_factory.mktemp("out")))
         patch.setattr(embedded, "HELD_OUT_IMAGES", 8)
         patch.setattr(embedded, "_CALIBRATION_IMAGES", 8)
-        patch.setattr(decide_run, "_MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
+        patch.setattr(decide_run, "MEASURE", RepetitionSettings(warmup_ms=1, duration_s=0.02, min_iterations=2))
         yield
 
 
@@ -58,10 +58,11 @@ def test_every_row_is_scored_measured_or_has_its_reason(decided: tuple[Result, P
     for name in ("fp32", "int8-mixed"):
         row = found[name, "ort-cpu"]
         assert row["state"] == "measured"
-        assert row["speed"]["repetitions"] == 2
+        assert row["speed"]["repetitions"] == 4
         assert row["speed"]["outputs"] == "matched"
         assert row["directory"] == f"scores/{name}/ort-cpu"
         assert (folder / row["directory"] / "predictions.json").is_file()
+    assert "Latencies were measured 4 times, not 2: after 2 no two of 2 rows can be told apart." in result.output
     assert found["fp32", "ort-cpu"]["score"]["loss"] == 0
     assert "There was no search for int8-mixed: The calibration data hold 8 samples, 4 in the half" in result.output
     assert "int8" in found["int8-mixed", "ort-cpu"]["computes_in"]
@@ -177,6 +178,8 @@ def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> N
     )  # fmt: skip
     assert result.exit_code == 1, result.output
     assert "No lower precision that ran for real keeps AP within 0.005" in result.output
+    assert result.output.count("fp8 on ort-cpu") == 2  # in the table and in the sentence below it
+    assert "Left out, as the budget was used up: fp8 on ort-cpu." in result.output
     found = rows(tmp_path / "run")
     assert found["fp32", "ort-cpu"]["state"] == "scored"
     assert found["fp8", "ort-cpu"]["state"] == "left out"

@@ -59,14 +59,17 @@ def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str]
     result = invoke(*model, *words, "--output", run)
     assert result.exit_code == 0, result.output
     assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in result.stdout
+    assert "A chunk right after one of the other size, beside one after its own size: first " in result.stdout
     assert "A chunk every 20 ms and stream" in result.stdout
     assert "on the host" in result.stdout
     (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
     assert [level["streams"] for level in paced["levels"]] == [1, 3]
     assert paced["check"]["passed"]
+    assert paced["switch"]["rounds"] >= 5
     assert (run / "plots" / "streams-fp32.svg").is_file()
     page = (run / "report.html").read_text()
-    for text in ("Streams in real time: fp32", "real-time factor", "within a hop at p99", "state p50, ms"):
+    said = ("after one of the other size", "real-time factor", "within a hop at p99", "state p50, ms")
+    for text in ("Streams in real time: fp32", *said):
         assert text in page
 
 
@@ -132,6 +135,7 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--input", "noise"], ["random, code, or a .npy or .wav file"]),
         (["--chunk", "8"], ["does not fit the contract"]),
         (["--chunk", "41"], ["outside every profile"]),
+        (["--chunk", "2147483647"], ["takes more memory than is drawn"]),
         (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
         (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),

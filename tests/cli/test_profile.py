@@ -178,7 +178,7 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled
         (["{model}", "--backend", "torch"], 2, "has no profiler by layer"),
         (["{model}", "--profile", "1"], 2, "ort-cpu has none"),
         (["{model}", "--trust"], 2, "--trust is of TensorRT engines"),
-        (["{model}", "--device", "1"], 2, "--option device_id=1"),
+        (["{model}", "--device", "1"], 2, "has no CUDA device 1; leave --device out"),
         (["{model}", "--launches", "5"], 2, "add --ncu"),
         (["{model}", "--timeout", "5"], 2, "add --nsys or --ncu"),
         (["{plan}"], 3, "Backend trt cannot serve here"),

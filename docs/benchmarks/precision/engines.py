@@ -1,5 +1,6 @@
 """INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
 
+    python docs/benchmarks/precision/engines.py quantize --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py build --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
     python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py report --output DIR
@@ -8,7 +9,8 @@ Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and
 (TensorRT 8 and 10); both may use fp16 beside int8. ResNet-50 and ViT-B/16 have random weights (bench-h200/models.py,
 needs torch and timm) and are calibrated with noise: speed alone. YOLOX-Nano is calibrated on every other image of COCO
 and scored on the images between, the embedded detector on scenes of another seed. Engines are built `--jobs` at a time,
-through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not done again.
+through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not done again;
+`build` makes what `quantize`, which needs no GPU, has not made.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +57,14 @@ class Subject:
 class Work:
     """Runs commands and keeps a record of each."""
 
-    def __init__(self, work: Path, output: Path) -> None:
-        """Make both folders; read the records that are there."""
-        self.work, self.records = work, output / "engines.jsonl"
+    def __init__(
+        self, work: Path, output: Path, keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> None:
+        """Make both folders; read the records that are there. `keep` returns what is kept of a command's document."""
+        self.work, self.records, self.keep = work, output / "engines.jsonl", keep or kept
         for folder in (work / "plans", work / "logs", output):
             folder.mkdir(parents=True, exist_ok=True)
-        self.done = {(one["step"], one["engine"]): one for one in read(self.records) if one["exit_code"] in (0, 1)}
+        self.done = {(one["step"], one["engine"]): one for one in read(self.records) if one["document"] is not None}
 
     def step(self, step: str, engine: str, words: Sequence[str | Path]) -> dict[str, Any]:
         """Run `trtw WORDS --json` unless its record is there; return the record with the command's JSON document."""
@@ -72,10 +76,11 @@ class Work:
         wall_s = time.monotonic() - began
         (self.work / "logs" / f"{step}-{engine}.log").write_text(ended.stderr, encoding="utf-8")
         document = json.loads(ended.stdout) if ended.returncode in (0, 1) and ended.stdout.strip() else None
-        record = {"step": step, "engine": engine, "command": " ".join(map(str, words)), "wall_s": round(wall_s, 2)}
-        record |= {"exit_code": ended.returncode, "document": kept(document) if document else None}
+        command = " ".join(map(str, words)).replace(f"{self.work}/", "")
+        record = {"step": step, "engine": engine, "command": command, "wall_s": round(wall_s, 2)}
+        record |= {"exit_code": ended.returncode, "document": self.keep(document) if document else None}
         if ended.returncode:
-            record["error"] = ended.stderr.strip()[-1500:]
+            record["error"] = ended.stderr.strip()[-1500:].replace(f"{self.work}/", "")
         with self.records.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self.done[step, engine] = record
@@ -134,15 +139,15 @@ def noise(work: Path) -> Path:
     return path
 
 
-def build_quantized(work: Work, subject: Subject, level: int) -> None:
-    """Write the model with Q/DQ nodes and build its engine."""
+def quantize(work: Work, subject: Subject) -> Path:
+    """Write the model with Q/DQ nodes; return its path."""
     made = work.work / f"{subject.name}.int8.onnx"
     # of a classifier the numbers are noise and no image, and the label says so
     data = "random" if subject.name in CLASSIFIERS else str(subject.calibration)
     samples = _NOISE_SAMPLES if subject.name in CLASSIFIERS else 128
     words = ["quantize", subject.model, "--to", "int8", "--calibration", data, "--samples", str(samples), "-o", made]
     work.step("quantize", subject.name, words)
-    build(work, subject, "int8-qdq", made, level)
+    return made
 
 
 def build(work: Work, subject: Subject, precision: str, model: Path, level: int) -> None:
@@ -217,7 +222,7 @@ def _text(value: float | None, form: str) -> str:
 def main() -> None:
     """Run the steps that have no good record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("build", "measure", "report"))
+    parser.add_argument("verb", choices=("quantize", "build", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
     parser.add_argument("--work", type=Path, help="folder of models and plans")
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
@@ -228,20 +233,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
     parser.add_argument("--only", nargs="*", choices=MODELS)
     options = parser.parse_args()
-    if options.verb == "build":
-        work, made = Work(options.work, options.output), subjects(options)
+    if options.verb == "report":
+        sys.stdout.write(report(options.output))
+        return
+    work, made = Work(options.work, options.output), subjects(options)
+    if options.verb == "measure":
+        measure(work, made, options.seconds)
+    else:
         with ThreadPoolExecutor(options.jobs) as pool:
-            others = [precision for precision in PRECISIONS if precision != "int8-qdq"]
-            begun = [pool.submit(build_quantized, work, one, options.level) for one in made]
-            begun += [
-                pool.submit(build, work, one, precision, one.model, options.level)
-                for precision in others
+            quantized = dict(zip(made, pool.map(lambda one: quantize(work, one), made), strict=True))
+            asked = PRECISIONS if options.verb == "build" else ()
+            begun = [
+                pool.submit(build, work, one, kind, quantized[one] if kind == "int8-qdq" else one.model, options.level)
+                for kind in asked
                 for one in made
             ]
             for future in begun:
                 future.result()
-    elif options.verb == "measure":
-        measure(Work(options.work, options.output), subjects(options), options.seconds)
     sys.stdout.write(report(options.output))
 
 

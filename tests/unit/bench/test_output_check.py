@@ -13,6 +13,7 @@ from trt_workbench.bench.output_check import (
     chooses,
     compare_outputs,
     refuse_random,
+    rounds_in,
     tolerance,
 )
 from trt_workbench.errors import UsageProblem
@@ -108,6 +109,36 @@ def test_the_tolerance_is_that_of_the_lowest_precision(tmp_path: Path) -> None:
     assert tolerance("fp32", plain, tf32=False, images=True).wrong == 0.1
     assert tolerance("fp32", half, tf32=False, images=False).wrong == 0.25
     assert not chooses(plain)
+
+
+def test_what_rounding_explains_is_not_far() -> None:
+    """YOLOX-Nano in fp16 on noise from 0 to 1: rounding makes 0.107, and three runtimes 0.058, 0.099 and 0.127."""
+    noise = DRAW.normal(0, 1, WANT.shape)
+    noise /= np.linalg.norm(noise[0]) / np.linalg.norm(WANT[0])
+
+    def found(error: float, **more: float) -> tuple[str, str | None]:
+        made = compare_outputs(
+            {"y": WANT[:1] + error * noise[:1]}, {"y": WANT[:1]}, TOLERANCES["fp16"], 1, any_order=False, rounding=more
+        )
+        return made["state"], made["reason"]
+
+    assert found(0.127) == ("far", "y is off by 0.13 (relative L2)")
+    assert [found(error, y=0.107)[0] for error in (0.058, 0.127, 0.22, 0.26)] == ["matched", "matched", "far", "wrong"]
+    assert found(0.22, y=0.107)[1] == "y is off by 0.22 (relative L2, of which rounding explains 0.11)"
+    assert [found(error, y=0.01)[0] for error in (0.04, 0.06, 0.3)] == ["matched", "far", "wrong"]
+    # however sensitive a model is, another result altogether is wrong
+    assert [found(error, y=0.9)[0] for error in (0.7, 1.0)] == ["matched", "wrong"]
+
+
+def test_rounding_is_asked_of_floats_alone(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.onnx", "y = Relu(x)")
+    half = write(tmp_path / "half.onnx", "h = Cast<to=10>(x) y = Cast<to=1>(h)")
+    for precision, tf32, found in (
+        ("fp32", False, "fp32"), ("fp32", True, "tf32"), ("fp16", True, "fp16"), ("bf16+fp16", False, "bf16"),
+        ("int8+fp16", False, None), ("as exported", False, None),
+    ):  # fmt: skip
+        assert rounds_in(precision, plain, tf32=tf32) == found
+    assert rounds_in("fp32", half, tf32=False) == "fp16"
 
 
 def test_what_draws_random_numbers_is_not_compared(tmp_path: Path) -> None:

@@ -127,3 +127,12 @@ def test_a_language_model_has_a_perplexity(tmp_path: Path) -> None:
     assert low < made.loss < high
     assert 0 < (made.figures["kl"] or 0) < 0.1
     assert made.figures["top1"] == 1
+
+
+def test_outputs_without_a_number_have_no_score(tmp_path: Path) -> None:
+    np.save(tmp_path / "data.npy", np.zeros((40, 0, 16), np.float32))
+    empty = write_onnx(
+        tmp_path / "m.onnx", "g (float[batch,0,16] x) => (float[batch,0,24] y) { y = MatMul(x, w) }", WEIGHTS
+    )
+    with pytest.raises(UsageProblem, match="outputs without a single number"):
+        score(empty, "base")

@@ -131,3 +131,19 @@ def test_noise_for_an_input_without_a_batch_is_refused(tmp_path: Path) -> None:
     model = write_onnx(tmp_path / "scalar.onnx", "g (float x) => (float y) { y = Neg(x) }", {})
     with pytest.raises(UsageProblem, match="without a batch dimension cannot be sampled: x"):
         calibration_data(model, CalibrationSettings(calibration="random"))
+
+
+@pytest.mark.parametrize("data", ["random", "a.npy"])
+def test_a_model_of_no_rows_takes_no_sample(tmp_path: Path, data: str) -> None:
+    text = "g (float[0,4] x) => (float[0,3] y) { y = MatMul(x, w) }"
+    empty = write_onnx(tmp_path / "empty.onnx", text, {"w": np.ones((4, 3), np.float32)})
+    with pytest.raises(UsageProblem, match="Input x was exported for a batch of 0"):
+        calibration_data(empty, settings(data if data == "random" else arrays(tmp_path / data, 20)))
+
+
+def test_noise_for_images_beyond_the_memory_is_refused(tmp_path: Path) -> None:
+    text = "g (float[N,3,H,W] images) => (float[N,10,6] output0) { output0 = Identity(w) }"
+    path = write_onnx(tmp_path / "d.onnx", text, {"w": np.ones((1, 10, 6), np.float32)})
+    asked = settings("random", family="yolov10", imgsz=(2**31 - 32, 2**31 - 32))
+    with pytest.raises(UsageProblem, match="Input images of shape 3x2147483616x2147483616 takes"):
+        calibration_data(path, asked)

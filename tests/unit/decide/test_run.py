@@ -8,10 +8,11 @@ from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.run import DecideRun
+from trt_workbench.decide.scores import Scores
 from trt_workbench.decide.settings import CalibrationSettings
 from trt_workbench.decide.subject import Subject, subject_of
 from trt_workbench.decide.task import Likeness
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.tried import Tried, left_out
 
 
 def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) -> None:
@@ -31,16 +32,28 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
     assert run.left_out == []
 
 
-@pytest.mark.parametrize(("left_s", "repetitions"), [(1000.0, 9), (18.0, 9), (16.0, 7), (13.0, 3), (8.0, 0)])
-def test_a_budget_takes_repetitions_before_it_takes_latencies(tmp_path: Path, left_s: float, repetitions: int) -> None:
+def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_path: Path) -> None:
     calibration = CalibrationSettings()
-    subject = Subject(tmp_path / "m.onnx", Likeness(tmp_path / "m.onnx", calibration, "cosine"), calibration)
-    run = DecideRun(subject, DecideSettings(budget=3600.0), tmp_path, lambda *_: None, lambda _: None)
-    run._began -= 3600.0 - left_s
-    assert run._repetitions(2) == repetitions
-    assert (run.left_out != []) == (repetitions < 9)
-    # and what is scored leaves them their time
-    assert run._is_late("it was not scored", run._measuring_s(2, 9)) == (left_s < 18)
+    model = tmp_path / "m.onnx"
+    asked = DecideSettings(budget=1e-9)
+    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    run = DecideRun(subject, asked, tmp_path, lambda *_: None, lambda _: None)
+    rows = [Tried(name, backend, path=model) for name in ("fp16", "int8") for backend in ("trt", "torch")]
+    scores = Scores(0.3, np.zeros(1), "", 1)
+    late: list[str] = []
+    for one in rows:
+        one.fail = lambda *_, one=one: late.append(one.label)  # type: ignore[method-assign]
+    done = Tried("fp32", "trt", scores=scores)
+    run._score([done, *rows])
+    assert late == ["fp16 on trt", "int8 on trt", "fp16 on torch", "int8 on torch"]
+
+
+def test_what_was_left_out_is_one_sentence() -> None:
+    rows = [Tried(name, backend) for name in ("fp16", "int8", "int8-mixed") for backend in ("trt", "torch")]
+    for one in rows[1:]:
+        one.fail("left out", "the budget was used up before it was scored")
+    assert left_out(rows) == ["Left out, as the budget was used up: fp16 on torch; int8, int8-mixed on trt, torch."]
+    assert left_out(rows[:1]) == []
 
 
 @pytest.mark.parametrize(("factor", "state"), [(1.0, None), (1 / 2.4, None), (1 / 255, "failed")])

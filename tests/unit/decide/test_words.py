@@ -14,7 +14,7 @@ def task(*, overlap: bool = False) -> Detection:
     return Detection(Path("images"), Path("a.json"), overlap=overlap)
 
 
-def speed(ms: float, rank: int, **changes: Any) -> RowSpeed:
+def speed(ms: float, rank: int | None, **changes: Any) -> RowSpeed:
     values: dict[str, Any] = {
         "latency_ms": ms, "latency_low_ms": 0.9 * ms, "latency_high_ms": 1.1 * ms, "coverage": 0.95,
         "items_per_s": 1000 / ms, "speed_up": 10 / ms, "speed_up_low": 9 / ms, "speed_up_high": 11 / ms, "rank": rank,
@@ -72,7 +72,54 @@ def test_nothing_faster_keeps_the_score() -> None:
     assert found.sentence == "Stay with fp32 on trt: no lower precision keeps AP within 0.005."
     slow = row("fp16", 0.0, 0.0, speed(20, 5))
     found = recommendation([BASE, slow, INT8], task(), 0.005, 100)
-    assert "nothing is faster for certain (fp16 on trt comes next, 0.50 times its speed)" in found.sentence
+    assert found.sentence == (
+        "Stay with fp32 on trt, 10 ms: of what keeps AP within 0.005 nothing is faster for certain (fp16 on trt takes "
+        "20 ms)."
+    )
+
+
+def of_three_runtimes(ranks: list[int | None], repetitions: int) -> list[Row]:
+    """Rows as YOLOX-Nano had them on an H200: milliseconds, loss and megabytes of fp32 and fp16."""
+    found = (
+        ("fp32", "trt", 1.440, 0.0, 5.6), ("fp32", "ort-cuda", 2.283, 0.0, 3.7), ("fp32", "torch", 4.508, 1e-9, 3.7),
+        ("fp16", "trt", 0.893, -0.0014, 4.3), ("fp16", "ort-cuda", 2.391, -0.002, 3.7),
+        ("fp16", "torch", 4.815, 0.0005, 3.7),
+    )  # fmt: skip
+    return [
+        row(name, loss, 0.001, speed(ms, rank, repetitions=repetitions), backend, size_bytes=int(size * 1e6))
+        for (name, backend, ms, loss, size), rank in zip(found, ranks, strict=True)
+    ]
+
+
+def test_of_tied_rows_of_one_precision_the_fastest_whatever_their_sizes() -> None:
+    found = recommendation(of_three_runtimes([1] * 6, 5), task(), 0.01, 40)
+    assert (found.precision, found.backend) == ("fp32", "trt")
+    assert found.sentence == (
+        "Stay with fp32 on trt, 1.44 ms: of what keeps AP within 0.01 nothing is faster for certain (fp16 on trt, "
+        "0.893 ms, cannot be told from it)."
+    )
+    lower = [one for one in of_three_runtimes([1] * 6, 5) if one.precision != "fp32"]
+    base = BASE.model_copy(update={"speed": speed(10, 4)})
+    assert recommendation([base, *lower], task(), 0.01, 40).backend == "trt"  # not ort-cuda, which loses least
+
+
+def test_latencies_that_can_be_told_apart_decide() -> None:
+    found = recommendation(of_three_runtimes([2, 3, 5, 1, 3, 5], 5), task(), 0.01, 40)
+    assert (found.precision, found.backend) == ("fp16", "trt")
+    assert found.doubts == []
+
+
+def test_too_few_repetitions_are_said_and_are_no_finding() -> None:
+    found = recommendation(of_three_runtimes([None] * 6, 3), task(), 0.01, 40)
+    assert (found.precision, found.backend) == ("fp32", "trt")
+    assert found.sentence == (
+        "Stay with fp32 on trt: too few repetitions were measured to tell latencies apart; of what keeps AP within "
+        "0.01 fp16 on trt has the lowest median, 0.893 ms against 1.44 ms."
+    )
+    assert found.doubts == [
+        "Latencies of 6 rows cannot be told apart before 5 repetitions, and at most 3 were measured: allow more time, "
+        "or try fewer rows."
+    ]
 
 
 def test_doubts() -> None:

@@ -251,3 +251,18 @@ def test_a_signal_of_more_than_is_drawn_is_refused_before_it_takes_memory(tmp_pa
         stepper = Stepper(contract, session, tmp_path, 0, None)
         with pytest.raises(UsageProblem, match="takes more memory than is drawn"):
             stepper.signal(2**28)
+
+
+def test_more_streams_in_a_call_than_rows_can_be_looked_at_are_refused(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["profiles"][1]["symbols"]["B"] = [1, 2, 3_000_000]
+    with pytest.raises(UsageProblem, match="promise calls of 3000000 streams, and at most 4096 are run"):
+        checked(attention(tmp_path), document)
+
+
+def test_a_state_beyond_the_memory_is_refused() -> None:
+    contract = Contract.model_validate(contract_of("attention"))
+    (chunk, *_) = contract.chunks(100)
+    values = contract.chunk_values(chunk, 2**40)
+    with pytest.raises(UsageProblem, match=r"State cache of shape 1099511627776x6x4 takes 98,304.0 GiB"):
+        contract.initial_state(values)

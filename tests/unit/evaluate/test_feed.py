@@ -110,3 +110,8 @@ def test_images_are_let_go_after_their_run(session: Any) -> None:
     feed.fill(batch, 0, pictures(1)[0])
     feed.run(batch, 1)
     assert all(image is feed._blank for image in batch)
+
+
+def test_a_batch_beyond_the_memory_is_refused(session: Any) -> None:
+    with pytest.raises(UsageProblem, match="A batch of shape 1099511627776x3x16x24 takes"):
+        HostFeed(session, TRANSFORM, 2**40, None)

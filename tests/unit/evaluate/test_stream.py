@@ -191,6 +191,12 @@ def test_limits_are_those_of_what_really_computes(shares: Mapping[str, float], a
     assert judged_as(None, "bf16") == "bf16"
 
 
+def test_limits_allow_what_an_engine_may_have_chosen() -> None:
+    assert judged_as({"shares": {"fp32": 1.0}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
+    assert judged_as({"shares": {}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
+    assert judged_as({"shares": {}, "may_choose": ["int8", "fp32"]}, "int8") == "bf16"
+
+
 def test_a_recurrent_model_is_told_that_its_stream_is_short(tmp_path: Path) -> None:
     document = contract_of("lstm")
     document["chunking"]["memory"] = {"kind": "infinite"}

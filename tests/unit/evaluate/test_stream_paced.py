@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from trt_workbench.evaluate.stream_paced import Clock, pace, rounds
+from trt_workbench.evaluate.stream_clock import Clock
+from trt_workbench.evaluate.stream_paced import pace, rounds
 from trt_workbench.runs.stream_paced import Level
 
 

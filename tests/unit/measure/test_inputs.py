@@ -15,6 +15,7 @@ from trt_workbench.measure.inputs import (
     complete_shapes,
     dimension_symbols,
     input_shapes,
+    random_image,
     random_inputs,
     with_image_size,
 )
@@ -136,3 +137,30 @@ def test_sequence_lengths_of_a_sweep(tmp_path: Path) -> None:
     work = Work("s", "arrays", "m", batch=2, dims={"sequence": 64})
     options = session_options(point(work, profile_shape="dynamic"), model, {"batch": (1, 2), "sequence": (16, 512)})
     assert str(options.shapes) == "x:1x16/2x64/2x512"
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        ((2**31 - 1, 2**31 - 1), "Input x of shape 2147483647x2147483647 takes "),  # numpy: array is too big
+        ((0, 2**31 - 1, 2**31 - 1, 2**31 - 1), "of memory are free"),  # numpy counts what is beside a 0
+        ((2**31 - 1, 2**10), "GiB of memory are free; ask for smaller shapes"),  # more than machines have
+        ((2, -3), "cannot have the shape 2x-3: a dimension is negative"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x", "mask", "length"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_arrays_that_cannot_be_made_are_refused_in_a_sentence(
+    name: str, dtype: str, shape: tuple[int, ...], text: str
+) -> None:
+    with pytest.raises(UsageProblem, match=text.replace("x of", f"{name} of")):
+        random_inputs([TensorSpec(name, dtype, (None,) * len(shape))], {name: shape}, 0)
+
+
+def test_an_input_without_numbers_is_drawn() -> None:
+    assert random_inputs([TensorSpec("past", "float32", (1, 4, None, 8))], {"past": (1, 4, 0, 8)}, 0)["past"].size == 0
+
+
+def test_a_picture_beyond_the_memory_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="An image of shape 2147483647x2147483647x3 takes"):
+        random_image(2**31 - 1, 2**31 - 1, 0)

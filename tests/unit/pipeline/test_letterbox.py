@@ -205,3 +205,8 @@ def test_a_uint8_tensor_takes_grey_levels_only() -> None:
 def test_an_output_that_does_not_fit_is_refused(out: np.ndarray) -> None:
     with pytest.raises(UsageProblem, match="output array"):
         normalise(np.zeros((4, 4, 3), np.uint8), ImageTransform(4, 4), out)
+
+
+def test_an_input_beyond_the_memory_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="An image for the model of shape 2147483647x2147483647x3 takes"):
+        letterbox(np.zeros((4, 4, 3), np.uint8), ImageTransform(2**31 - 1, 2**31 - 1))

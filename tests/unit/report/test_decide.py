@@ -69,6 +69,17 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_latencies_that_cannot_be_told_apart_have_no_frontier(run: Path) -> None:
+    for rank, drawn in ((1, True), (None, False)):
+        rows = [
+            one.model_copy(update={"speed": one.speed and one.speed.model_copy(update={"rank": rank})}) for one in ROWS
+        ]
+        write_json(run / "decision.json", decision(*rows))
+        page = write_report(run).read_text(encoding="utf-8")
+        assert ('class="frontier"' in page) is drawn
+        assert ("The line joins what nothing else beats" in page) is drawn
+
+
 def test_the_page_says_what_ran_and_what_did_not(run: Path) -> None:
     page = write_report(run).read_text(encoding="utf-8")
     for text in (

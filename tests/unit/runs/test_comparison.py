@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trt_workbench.runs.comparison import compare, compare_rounds, corrected, inseparable, median_interval
+from trt_workbench.runs.comparison import (
+    compare,
+    compare_rounds,
+    corrected,
+    inseparable,
+    median_interval,
+    telling_repetitions,
+)
 
 FIGURES = st.lists(st.floats(0.1, 100.0), min_size=1, max_size=20)
 
@@ -159,7 +166,7 @@ def test_the_same_figures_in_every_round_differ_by_nothing() -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(9, 12), st.integers(1, 40))
+@given(st.integers(2, 12), st.integers(1, 40))
 def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comparisons: int) -> None:
     rng = np.random.default_rng(0)
     before = 1 + rng.random(rounds) / 100
@@ -167,3 +174,9 @@ def test_inseparable_is_when_even_the_largest_difference_fails(rounds: int, comp
     made = compare_rounds(before.tolist(), (before * 10).tolist(), ratios)
     told = any(one.verdict == "slower" for one in corrected([made] * comparisons))
     assert inseparable(rounds, comparisons) is not told
+
+
+def test_the_fewest_repetitions_that_tell_are_those_before_which_nothing_does() -> None:
+    assert [telling_repetitions(rows - 1) for rows in (1, 2, 3, 6, 7, 8)] == [1, 4, 5, 5, 5, 6]
+    # nine rounds are tested by signed ranks, which are coarser than the eight before
+    assert [telling_repetitions(17, least) for least in (1, 7, 8, 9)] == [6, 7, 8, 10]

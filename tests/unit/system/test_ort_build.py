@@ -154,7 +154,7 @@ def test_what_is_missing_is_named_and_stops_the_build(
 def test_parallelism_follows_the_memory(
     monkeypatch: pytest.MonkeyPatch, gib: int, minimal: bool, expected: int
 ) -> None:
-    monkeypatch.setattr(ort_build_steps, "_available_gib", lambda: float(gib))
+    monkeypatch.setattr(ort_build_steps, "available_bytes", lambda: gib * 2**30)
     monkeypatch.setattr(ort_build_steps, "available_processors", lambda: 8)
     assert ort_build_steps._jobs(minimal) == expected
 

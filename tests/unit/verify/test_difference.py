@@ -168,3 +168,9 @@ def test_each_column_of_the_vectors_weighs_the_same() -> None:
 )
 def test_what_can_be_put_in_order(shape: tuple[int, ...], can: bool) -> None:
     assert can_match(np.zeros(shape)) is can
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_single_numbers_are_compared(rows: bool) -> None:
+    found = difference(np.asarray(3.0), np.asarray(4.0), rows=rows)
+    assert (found.rel_l2, found.max_abs, found.max_rel) == (0.25, 1, 0.25)

@@ -231,6 +231,7 @@ class Backend(abc.ABC):
             takes the fields of `BuildSettings` and `RunnerChoice` as options.
         times_kernels: whether loading chooses kernels by timing them, so that nothing else should use the GPU then.
         state: whether the option `state` keeps tensors on its device between calls.
+        gpu_option: the option that chooses the GPU by its index, for messages; None where there is none.
     """
 
     name: ClassVar[str]
@@ -240,6 +241,7 @@ class Backend(abc.ABC):
     plans: ClassVar[bool] = False
     times_kernels: ClassVar[bool] = False
     state: ClassVar[bool] = False
+    gpu_option: ClassVar[str | None] = None
 
     @abc.abstractmethod
     def availability(self) -> Availability:
@@ -259,6 +261,22 @@ class Backend(abc.ABC):
     def check_options(self, options: SessionOptions) -> None:
         """Raise UsageProblem for options that this backend serves with no model; needs neither runtime nor device."""
         self.check_precision(options.precision)
+
+    def device_option(self, index: int) -> dict[str, Any]:
+        """Return the option that a command's `--device` becomes: none where the backend takes no index by that flag.
+
+        Raises:
+            UsageProblem: the index is not the default, 0, and this backend has no GPU or an option of its own for it.
+        """
+        if index and "cuda" not in self.devices:
+            raise UsageProblem(
+                f"Backend {self.name} computes on the processor alone and has no CUDA device {index}; leave --device "
+                "out."
+            )
+        if index and not self.plans:
+            instead = f"give --option {self.gpu_option.format(index)}" if self.gpu_option else "leave it out"
+            raise UsageProblem(f"--device is of TensorRT engines, and {self.name} has none; {instead}.")
+        return {"device": index} if self.plans else {}
 
     def load(self, model: Path, options: SessionOptions | None = None) -> Session:
         """Load `model`.

@@ -47,6 +47,7 @@ class OrtCudaBackend(OrtBackend):
     name: ClassVar[str] = "ort-cuda"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp16", "int8")
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    gpu_option: ClassVar[str | None] = "device_id={}"
     state: ClassVar[bool] = True
     provider: ClassVar[str] = CUDA_PROVIDER
 

@@ -98,6 +98,7 @@ class OrtRtxBackend(Backend):
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx",)
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "fp16", "int8")
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    gpu_option: ClassVar[str | None] = "device_id={}"
 
     def availability(self) -> Availability:
         """Say whether a card that the provider serves is here, and whether its package can be opened."""

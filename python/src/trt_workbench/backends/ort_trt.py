@@ -43,6 +43,7 @@ class OrtTrtBackend(OrtBackend):
     name: ClassVar[str] = "ort-trt"
     precisions: ClassVar[tuple[str, ...]] = ("fp32", *_FLAGS)
     devices: ClassVar[tuple[str, ...]] = ("cuda",)
+    gpu_option: ClassVar[str | None] = "device_id={}"
     times_kernels: ClassVar[bool] = True
     state: ClassVar[bool] = True
     provider: ClassVar[str] = TENSORRT_PROVIDER

@@ -55,6 +55,7 @@ class TorchBackend(Backend):
     name: ClassVar[str] = "torch"
     file_kinds: ClassVar[tuple[str, ...]] = (".onnx", ".pt2")
     precisions: ClassVar[tuple[str, ...]] = tuple(PRECISIONS)
+    gpu_option: ClassVar[str | None] = "device=cuda:{}"
     compiled: ClassVar[bool] = False
     _options: ClassVar[Mapping[str, Option]] = _OPTIONS
 

@@ -39,36 +39,41 @@ class Standing:
     reasons: tuple[str, ...] = ()
 
 
-def kept_records(records: Sequence[Record]) -> dict[str, dict[int, Record]]:
+def kept_records(records: Sequence[Record], least: int = 1) -> dict[str, dict[int, Record]]:
     """Return the measured repetitions by runtime and number.
 
     Unstable repetitions are left out where stable ones remain, and runtimes whose outputs are wrong altogether.
+
+    Args:
+        records: of one work.
+        least: how many stable ones have to remain; where fewer do, the unstable ones count as well.
     """
     chosen: dict[str, dict[int, Record]] = {}
     wrong = {record.runtime for record in records if record.status == "wrong"}
     for runtime in dict.fromkeys(record.runtime for record in records if record.runtime not in wrong):
         mine = [record for record in records if record.runtime == runtime and record.latency_ms]
-        kept = [record for record in mine if not record.unstable] or mine
-        if kept:
+        stable = [record for record in mine if not record.unstable]
+        if kept := stable if len(stable) >= least else mine:
             chosen[runtime] = {record.repetition: record for record in kept}
     return chosen
 
 
-def repetition_medians(records: Sequence[Record]) -> dict[str, list[float]]:
-    """Return the p50 latency of every repetition that counts by runtime, milliseconds."""
+def repetition_medians(records: Sequence[Record], least: int = 1) -> dict[str, list[float]]:
+    """Return the p50 latency of every repetition that counts by runtime, milliseconds; arguments as `kept_records`."""
     return {
         runtime: [record.latency_ms["p50"] for record in kept.values() if record.latency_ms]
-        for runtime, kept in kept_records(records).items()
+        for runtime, kept in kept_records(records, least).items()
     }
 
 
-def point_reasons(records: Sequence[Record]) -> tuple[str, ...]:
+def point_reasons(records: Sequence[Record], least: int = 1) -> tuple[str, ...]:
     """Return the reasons not to trust the repetitions that count, which only these together show.
 
     Args:
         records: of one point.
+        least: as `kept_records` takes it.
     """
-    kept = [one for number in kept_records(records).values() for one in number.values()]
+    kept = [one for number in kept_records(records, least).values() for one in number.values()]
     return tuple(between_repetitions([_with_noise(one) for one in kept])) if kept else ()
 
 
@@ -97,13 +102,14 @@ def compare_records(a: Mapping[int, Record], b: Mapping[int, Record]) -> Compari
     return compare_rounds(first, second, round_ratios(a, b))
 
 
-def rank(records: Sequence[Record]) -> list[Standing]:
+def rank(records: Sequence[Record], least: int = 1) -> list[Standing]:
     """Rank the runtimes of one work; those without a measured repetition do not appear.
 
     Args:
         records: of one scenario and work.
+        least: as `kept_records` takes it.
     """
-    kept, medians = kept_records(records), repetition_medians(records)
+    kept, medians = kept_records(records, least), repetition_medians(records, least)
     order = sorted(medians, key=lambda runtime: median(medians[runtime]))
     best = _compared(kept, [(order[0], other) for other in order[1:]]) if order else []
     previous = _compared(kept, list(pairwise(order)))
@@ -112,7 +118,7 @@ def rank(records: Sequence[Record]) -> list[Standing]:
         before = previous[index - 1] if index else None
         tied = before is not None and before.verdict != "slower"
         mine = [record for record in records if record.runtime == runtime and record.status == "ok"]
-        reasons = point_reasons(mine)
+        reasons = point_reasons(mine, least)
         standings.append(
             Standing(
                 runtime=runtime,

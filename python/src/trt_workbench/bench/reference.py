@@ -33,6 +33,7 @@ class ReferenceRuns:
         self._worker: WorkerProcess | None = None
         self._stack = contextlib.ExitStack()
         self._made: tuple[Work, str, Path] | None = None
+        self._rounding: dict[tuple[str, bool], dict[str, float]] = {}
 
     def __enter__(self) -> ReferenceRuns:
         """Return the reference itself."""
@@ -48,6 +49,9 @@ class ReferenceRuns:
     def compare(self, worker: WorkerProcess, point: Point) -> dict[str, Any]:
         """Compare the outputs of a point that `worker` has loaded with those of the reference.
 
+        Where they are further from them than usual, it is asked how far rounding alone takes them on these inputs:
+        random ones can lie where a model amplifies it, such as a picture of the values 0 to 1 in a model for 0 to 255.
+
         Returns:
             As `output_check.compare_outputs`, with `reference`; or `state` "not compared" with `reason`.
 
@@ -61,9 +65,25 @@ class ReferenceRuns:
         made = self._outputs(point)
         if isinstance(made, str):
             return {"state": "not compared", "reason": made}
-        request = {"verb": "check", "reference": str(made), "model": str(self._models[point.source])}
-        found = worker.ask({**request, "point": asdict(point)}, self._config.timeout_s)
+        request: dict[str, Any] = {"verb": "check", "reference": str(made), "model": str(self._models[point.source])}
+        request["point"] = asdict(point)
+        found = worker.ask(request, self._config.timeout_s)
+        beyond = found["outputs"]["state"] != "matched" and found["outputs"]["tensors"]
+        if beyond and (rounding := self._explained(point, made)):
+            found = worker.ask({**request, "rounding": rounding}, self._config.timeout_s)
         return {**found["outputs"], "reference": f"{REFERENCE} {_point(point.work).precision}"}
+
+    def _explained(self, point: Point, reference: Path) -> dict[str, float]:
+        """Return how far rounding takes each output; nothing where that cannot be found."""
+        key = point.precision, point.tf32
+        if key not in self._rounding:
+            request = {**self._request("rounding", point.work, point.source), "point": asdict(point)}
+            try:
+                found = self._ask({**request, "reference": str(reference)})
+            except WorkerFailure:
+                found = {"rounding": {}}
+            self._rounding[key] = found["rounding"]
+        return self._rounding[key]
 
     def _outputs(self, point: Point) -> Path | str:
         """Return the file with the outputs of the reference, or why there are none."""
@@ -76,25 +96,34 @@ class ReferenceRuns:
             return self._made[2]
         self._drop()
         path = self._folder / ".reference.npz"
-        contract = contract_file(self._config.models[work.model])
-        request = {
-            "verb": "reference",
-            "point": asdict(_point(work)),
-            "model": str(model),
-            "family": self._config.models[work.model].family,
+        request = {**self._request("reference", work, point.source), "point": asdict(_point(work))}
+        try:
+            self._ask({**request, "outputs": str(path)})
+        except WorkerFailure as failure:
+            return f"the reference failed: {failure}"
+        self._made = work, point.source, path
+        return path
+
+    def _request(self, verb: str, work: Work, source: str) -> dict[str, Any]:
+        entry = self._config.models[work.model]
+        contract = contract_file(entry)
+        return {
+            "verb": verb,
+            "model": str(self._models[source]),
+            "family": entry.family,
             "contract": contract and str(contract),
             "seed": self._config.seed,
-            "outputs": str(path),
         }
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Ask the reference's worker, which is started anew the next time if it ended. Raises WorkerFailure."""
         try:
-            self._running().ask(request, self._config.timeout_s)
+            return self._running().ask(request, self._config.timeout_s)
         except WorkerFailure as failure:
             if not failure.alive:
                 self._stack.close()
                 self._worker = None
-            return f"the reference failed: {failure}"
-        self._made = work, point.source, path
-        return path
+            raise
 
     def _running(self) -> WorkerProcess:
         if self._worker is None:
@@ -105,6 +134,7 @@ class ReferenceRuns:
         if self._made is not None:
             self._made[2].unlink(missing_ok=True)
             self._made = None
+        self._rounding.clear()
 
 
 def _point(work: Work) -> Point:

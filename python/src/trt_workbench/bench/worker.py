@@ -1,7 +1,8 @@
 """The process in which one point is loaded and measured: `python -m trt_workbench.bench.worker`.
 
 It reads one JSON request a line on stdin and answers with one JSON line on its first stdout. What libraries print goes
-to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs), `close`; or `reference`, any number.
+to stderr. Requests: `availability`, `load` (once), `measure`, `check` (outputs), `close`; or any number of `reference`
+and `rounding`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Worker:
             WorkbenchError: the point cannot be loaded or measured.
         """
         verbs = {"availability": _availability, "load": self._load, "measure": self._measure, "check": self._check}
-        verbs["reference"] = self._reference
+        verbs |= {"reference": self._reference, "rounding": _rounding}
         return verbs[request["verb"]](request)
 
     def close(self) -> None:
@@ -89,7 +90,12 @@ class Worker:
         expected = read_outputs(Path(request["reference"]))
         any_order = output_check.chooses(model)
         found = self._scenario.outputs()
-        return {"outputs": output_check.compare_outputs(found, expected, limit, point.work.batch, any_order=any_order)}
+        rounding = request.get("rounding")
+        return {
+            "outputs": output_check.compare_outputs(
+                found, expected, limit, point.work.batch, any_order=any_order, rounding=rounding
+            )
+        }
 
     def _reference(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run the model of a work once and write its outputs; the session is kept for the next work of the model."""
@@ -107,6 +113,44 @@ class Worker:
         scenario: Any = make_scenario(self._session, model, request["family"], point.work, request["seed"], contract)
         write_outputs(Path(request["outputs"]), scenario.outputs())
         return {}
+
+
+def _rounding(request: dict[str, Any]) -> dict[str, Any]:
+    """Return how far the rounding of the precisions of a point takes each output on the point's own inputs.
+
+    Nothing for precisions of eight bits and fewer: how good these are, evaluation says.
+    """
+    import contextlib
+    import tempfile
+
+    from trt_workbench.bench import output_check
+    from trt_workbench.bench.matrix import point_from_dict
+    from trt_workbench.bench.scenarios import make_scenario
+    from trt_workbench.runs.output_files import read_outputs
+    from trt_workbench.verify.yardstick import Yardstick
+
+    point, model = point_from_dict(request["point"]), Path(request["model"])
+    precision = output_check.rounds_in(point.precision, model, tf32=point.tf32)
+    if precision is None:
+        return {"rounding": {}}
+    contract = Path(request["contract"]) if request["contract"] else None
+    expected = read_outputs(Path(request["reference"]))
+    limit = output_check.TOLERANCES[precision]
+    any_order = output_check.chooses(model)
+    rounding: dict[str, float] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Yardstick(model, Path(folder), request["seed"])) as yardstick,
+    ):
+        for session in yardstick.copies(precision):
+            scenario: Any = make_scenario(session, model, request["family"], point.work, request["seed"], contract)
+            made = output_check.compare_outputs(
+                scenario.outputs(), expected, limit, point.work.batch, any_order=any_order
+            )
+            for name, one in made["tensors"].items():
+                # one that is not finite explains nothing
+                rounding[name] = max(rounding.get(name, 0.0), one["relative_l2"] or 0.0)
+    return {"rounding": rounding}
 
 
 def _availability(request: dict[str, Any]) -> dict[str, Any]:

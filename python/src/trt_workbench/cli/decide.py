@@ -100,7 +100,9 @@ def _show(decision: Decision, directory: Path) -> None:
     say_line(decision.recommendation.sentence)
     for doubt in decision.recommendation.doubts:
         say_line(f"  But: {doubt}")
-    unmeasured = [row for row in decision.rows if row.state != "measured" and not (row.simulated and row.score)]
+    # what was left out stands in one sentence of its own, and what is simulated in the table
+    said = ("measured", "left out")
+    unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
     reasons = {f"{row.label} {'has no latency' if row.score else 'did not run'}: {row.reason}" for row in unmeasured}
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")

@@ -136,6 +136,9 @@ def _show_paced(paced: Paced, console: Console) -> None:
         f"{paced.precision} streams in batches of {', '.join(map(str, paced.check.rows))} beside each alone: "
         f"{paced.check.text}"
     )
+    if paced.switch:
+        costs = ", ".join(f"{kind} {cost:+.1%}" for kind, cost in paced.switch.cost.items())
+        line(f"A chunk right after one of the other size, beside one after its own size: {costs} of its time")
     if not paced.levels:
         return
     names = ("streams", "chunks", "p50, ms", "p99", "p99.9", "real-time factor", "rows", "within a hop")

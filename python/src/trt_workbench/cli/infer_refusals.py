@@ -19,7 +19,7 @@ def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
         context: tells the options that were given from defaults.
         request: names the plan or the model, and the backend as it was given.
     """
-    from trt_workbench.backends.registry import AUTO, runs_plans
+    from trt_workbench.backends.registry import AUTO, get_backend, runs_plans
 
     given = [name for name in context.params if _is_given(context, name)]
     model, backend, is_model = request.model, request.backend, request.is_model
@@ -40,6 +40,8 @@ def refuse_misplaced(context: typer.Context, request: InferRequest) -> None:
             "--cpu-threads is for backends that compute on the processor; TensorRT does not. Leave it out."
         )
     if is_model and not is_native and (misplaced := [name for name in given if name in native]):
+        if "device" in misplaced and backend != AUTO:
+            get_backend(backend).device_option(request.device)
         flags, marker = native[misplaced[0]]
         which = f"Backend {backend}" if backend != AUTO else "Backend auto, which never builds an engine,"
         instead = f"; {marker.instead}" if marker.instead else ""

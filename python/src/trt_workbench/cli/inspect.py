@@ -49,7 +49,9 @@ def inspect(
             as_json=as_json,
         )
         return
-    given = {name: context.get_parameter_source(name) for name in ("manifest_only", "trust", "allow_host_code")}
+    given = {
+        name: context.get_parameter_source(name) for name in ("manifest_only", "trust", "allow_host_code", "device")
+    }
     if wrong := [name for name, source in given.items() if source is not None and source.name == "COMMANDLINE"]:
         raise UsageProblem(f"--{wrong[0].replace('_', '-')} is for engines, and this is a model; leave it out: {model}")
     from trt_workbench.pipeline.model_facts import language_model_facts, model_facts

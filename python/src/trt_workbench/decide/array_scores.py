@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +42,7 @@ class SampleScores(Strict):
         nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
+        call_ms: median time of a call, milliseconds; None of earlier releases.
     """
 
     schema_version: Literal[1] = 1
@@ -50,6 +53,7 @@ class SampleScores(Strict):
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
+    call_ms: FiniteFloat | None = None
 
 
 def score_arrays(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,13 +112,14 @@ def score_samples(
             device=int(options.extra.get("device", 0)) if runtime.plans else 0,
             note=lambda _: None,
         )
-        outputs = _run(session, taken)
+        outputs, call_ms = _run(session, taken)
         provenance = session.record()
     if baseline is None:
         write_outputs(folder / _OUTPUTS, outputs)
     expected = outputs if baseline is None else read_outputs(baseline / _OUTPUTS)
     ids = [one.of_samples(one.inputs["input_ids"]) for one in taken if "input_ids" in one.inputs]
-    write_json(folder / _SAMPLES, _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None))
+    scores = _compared(outputs, expected, data.names, np.concatenate(ids) if ids else None)
+    write_json(folder / _SAMPLES, scores.model_copy(update={"call_ms": call_ms}))
     return {"provenance": provenance}
 
 
@@ -135,14 +140,17 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
         count=len(values),
         figures=means,
         is_error=figure == "perplexity",
+        call_ms=found.call_ms,
     )
 
 
-def _run(session: Session, taken: Sequence[Batch]) -> Outputs:
-    """Return the outputs of all samples, one after the other along the first axis."""
-    parts = []
+def _run(session: Session, taken: Sequence[Batch]) -> tuple[Outputs, float]:
+    """Return the outputs of all samples, one after the other along the first axis, and the median time of a call."""
+    parts, times = [], []
     for batch in taken:
+        started = time.perf_counter()
         found = session.run(batch.inputs)
+        times.append((time.perf_counter() - started) * 1000)
         for name, array in found.items():
             if array.ndim == 0 or len(array) != batch.size:
                 raise UsageProblem(f"Output {name} has no entry for each sample, so that samples cannot be compared.")
@@ -151,13 +159,13 @@ def _run(session: Session, taken: Sequence[Batch]) -> Outputs:
     for name, array in whole.items():
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             raise CheckFailed(f"Output {name} holds NaN or infinite values.")
-    return whole
+    return whole, median(times)
 
 
 def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDArray[Any] | None) -> SampleScores:
-    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating)]
+    floats = [name for name, array in expected.items() if np.issubdtype(array.dtype, np.floating) and array.size]
     if not floats:
-        raise UsageProblem("The model has no output of floats to compare.")
+        raise UsageProblem("The model has no output of floats to compare, or outputs without a single number.")
     if any(name not in found or found[name].shape != expected[name].shape for name in floats):
         raise UsageProblem("The outputs are of other names or shapes than the baseline's.")
     ours, theirs = (

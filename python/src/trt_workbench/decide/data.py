@@ -26,6 +26,7 @@ from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.calibration import calibration_images, image_transform
 from trt_workbench.system.input_files import read_text
+from trt_workbench.system.memory import require_room
 
 Sample = Mapping[str, NDArray[Any]]
 Half = Literal[0, 1]
@@ -129,6 +130,8 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "--calibration random for a model that is labelled as not calibrated."
         )
     inputs = examine_model(model).inputs
+    if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
+        raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
     path = Path(settings.calibration)
@@ -278,6 +281,8 @@ def _random(model: Path, inputs: Sequence[ModelTensor], settings: CalibrationSet
     shapes = complete_shapes(specs, symbols, {}, "", asked=asked, batch=1, default=64)
     if scalars := [name for name, shape in shapes.items() if not shape]:
         raise UsageProblem(f"Inputs without a batch dimension cannot be sampled: {', '.join(scalars)} of {model}")
+    if asked and transform:
+        require_room(f"Input {specs[0].name}", transform.shape, 8)  # drawn as float64
     count = min(settings.samples, _RANDOM_SAMPLES)
 
     def read() -> Iterator[Sample]:

@@ -14,6 +14,7 @@ from trt_workbench.decide.words import recommendation
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
 from trt_workbench.runs.search import SearchDocument
@@ -151,18 +152,26 @@ def _within(folder: Path, root: Path) -> str:
 
 
 def _speeds(tried: Sequence[Tried], records: Sequence[Record]) -> dict[str, RowSpeed]:
-    """Return how fast every row is, by the name of its runtime in the bench."""
-    standings = {standing.runtime: standing for standing in rank(records)} if records else {}
-    kept = kept_records(records)
+    """Return how fast every row is, by the name of its runtime in the bench.
+
+    Unstable repetitions count, and are said to, where without them too few would be left to tell anything.
+    """
+    comparisons = len(kept_records(records)) - 1
+    least = telling_repetitions(comparisons)
+    standings = {standing.runtime: standing for standing in rank(records, least)}
+    kept = kept_records(records, least)
+    told = not inseparable(max((len(one) for one in kept.values()), default=0), comparisons)
     baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
     return {
-        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend))
+        one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), told=told)
         for one in tried
         if one.runtime in standings
     }
 
 
-def _speed(standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None) -> RowSpeed:
+def _speed(
+    standing: Standing, kept: Mapping[str, Mapping[int, Record]], baseline: str | None, *, told: bool
+) -> RowSpeed:
     mine = list(kept[standing.runtime].values())
     ratio: tuple[float, float, float] | None = None
     if baseline == standing.runtime:
@@ -184,7 +193,7 @@ def _speed(standing: Standing, kept: Mapping[str, Mapping[int, Record]], baselin
         speed_up=up,
         speed_up_low=low,
         speed_up_high=high,
-        rank=standing.rank,
+        rank=standing.rank if told else None,
         load_s=last.load_s,
         memory_bytes=memory,
         repetitions=standing.repetitions,

@@ -82,7 +82,9 @@ class DecideSettings:
         int | None, Setting("Score at most this many samples: images of the lowest ids, or 64 drawn of others.", min=1)
     ] = None
     batch: Annotated[int, Setting("Items of a timed call.", min=1)] = 1
-    repetitions: Annotated[int, Setting("How often each latency is measured; 0 for scores alone.", min=0)] = 9
+    repetitions: Annotated[
+        int, Setting("How often each latency is measured, more where rows need it; 0 for scores alone.", min=0)
+    ] = 9
     options: OptionsByBackend = field(default_factory=dict)
     accept_simulated: Annotated[
         bool, Setting("Exit with 0 also where only a precision keeps the score that the runtime imitates.")

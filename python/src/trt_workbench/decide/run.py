@@ -11,7 +11,7 @@ from typing import Any
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.bench.availability import unavailable_backends
-from trt_workbench.bench.config import BenchConfig, ModelEntry, RepetitionSettings, RuntimeEntry, ScenarioEntry
+from trt_workbench.bench.config import BenchConfig, ModelEntry, RuntimeEntry, ScenarioEntry
 from trt_workbench.bench.matrix import expand
 from trt_workbench.bench.run import BenchRun
 from trt_workbench.bench.session_options import session_options
@@ -21,7 +21,8 @@ from trt_workbench.decide.making import Candidates
 from trt_workbench.decide.mixed import MixedSearch, by_rule
 from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.subject import Subject, backends_of
-from trt_workbench.decide.tried import Tried
+from trt_workbench.decide.timing import MEASURE, measuring_s, timing, wanted
+from trt_workbench.decide.tried import Tried, left_out
 from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
@@ -37,12 +38,6 @@ Note = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 _TIMEOUT_S = 3600.0
-# Of one repetition: a decision has many rows, and its repetitions count, not the samples within one.
-_MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
-# Fewer repetitions tell nothing of the spread between processes.
-_FEWEST_REPETITIONS = 3
-# A worker's start and the load of a model that is in the cache, about.
-_LOAD_S = 5.0
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
 _BESIDE = "fp16"
 # A search for what int8-mixed leaves alone takes so long at most: of the budget, or without one.
@@ -104,7 +99,7 @@ class DecideRun:
             task=self.subject.task,
             settings=self.settings,
             notes=[*self.notes, *(self._search.words if self._search else ())],
-            left_out=self.left_out,
+            left_out=[*left_out(tried), *self.left_out],
             search=self._search.document if self._search else None,
             wall_s=time.monotonic() - self._began,
             root=self.folder,
@@ -162,7 +157,7 @@ class DecideRun:
 
     def _made(self, precision: str) -> Candidate | tuple[State, str]:
         """Return the candidate of a precision, or why there is none."""
-        if self._is_late(f"{precision} was not made"):
+        if self._is_late():
             return "left out", "the budget was used up"
         self.note(f"Making {precision}")
         try:
@@ -209,16 +204,21 @@ class DecideRun:
         return "fp32"
 
     def _score(self, tried: Sequence[Tried]) -> None:
-        # the baseline first: without it nothing can be judged
-        waiting = sorted((one for one in tried if one.path), key=lambda one: one.precision != BASELINE)
+        # The baseline first, as without it nothing can be judged; then every precision on one runtime after the other:
+        # where time is short, what a precision costs is known of all of them, rather than of few everywhere.
+        places = list(dict.fromkeys(one.backend for one in tried))
+        waiting = sorted(
+            (one for one in tried if one.path),
+            key=lambda one: (one.precision != BASELINE, one.precision != BASELINE and places.index(one.backend)),
+        )
         baseline: Path | None = None
         for number, one in enumerate(waiting):
             self.progress("Scoring", number, len(waiting))
             if one.precision != BASELINE:
                 _require_a_baseline(tried)
-            rows = 1 + sum(bool(row.scores) and not row.simulated for row in waiting)
-            reserve = self._measuring_s(rows, self.settings.repetitions)
-            if one.precision != BASELINE and self._is_late(f"{one.label} was not scored", reserve):
+            rows = [one, *(row for row in waiting if row.scores and not row.simulated)]
+            reserve = measuring_s(rows, wanted(len(rows), self.settings.repetitions))
+            if one.precision != BASELINE and self._is_late(reserve):
                 one.fail("left out", "the budget was used up before it was scored")
                 continue
             self.note(f"Scoring {one.label}")
@@ -252,13 +252,14 @@ class DecideRun:
         return self.subject.task.request(one, asked, self.settings, baseline)
 
     def _measure(self, rows: Sequence[Tried]) -> list[Record]:
-        """Measure latencies of all rows in turns, and return the records."""
-        repetitions = self._repetitions(len(rows))
-        if not rows or not repetitions:
+        """Measure latencies of the rows in turns, as many as there is time for, and return the records."""
+        chosen = timing(rows, self.settings.repetitions, self._left())
+        self.left_out += chosen.words
+        if not chosen.rows:
             return []
-        config = self._config(rows, repetitions)
+        config = self._config(chosen.rows, chosen.repetitions)
         points = expand(config)
-        self.note(f"Measuring {len(rows)} in turns, {repetitions} times each")
+        self.note(f"Measuring {len(chosen.rows)} in turns, {chosen.repetitions} times each")
         bench = BenchRun(
             config,
             points,
@@ -273,25 +274,6 @@ class DecideRun:
     def _records(self) -> list[Record]:
         path = self.folder / "records.jsonl"
         return read_records(path) if path.is_file() else []
-
-    def _measuring_s(self, rows: int, repetitions: int) -> float:
-        """Return the least time that the latencies of so many rows take."""
-        if not repetitions:
-            return 0.0
-        return rows * (_LOAD_S + repetitions * (_MEASURE.warmup_ms / 1000 + _MEASURE.duration_s))
-
-    def _repetitions(self, rows: int) -> int:
-        """Return how often each latency is measured within the budget; 0 where there is no time for it."""
-        asked, left = self.settings.repetitions, self._left()
-        if not asked or left is None or self._measuring_s(rows, asked) <= left:
-            return asked
-        for fewer in range(asked - 1, min(asked, _FEWEST_REPETITIONS) - 1, -1):
-            if self._measuring_s(rows, fewer) <= left:
-                self.left_out.append(f"Latencies were measured {fewer} times, not {asked}: the budget was used up.")
-                return fewer
-        seconds = self._measuring_s(rows, min(asked, _FEWEST_REPETITIONS))
-        self.left_out.append(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.")
-        return 0
 
     def _config(self, rows: Sequence[Tried], repetitions: int) -> BenchConfig:
         files = {one.file: one.path for one in rows if one.path and one.path != self.subject.model}
@@ -310,7 +292,7 @@ class DecideRun:
             title=self.subject.model.name,
             seed=self.settings.seed,
             repetitions=repetitions,
-            measure=_MEASURE,
+            measure=MEASURE,
             timeout_s=_TIMEOUT_S,
             models={MODEL: ModelEntry(path=self.subject.model, files=files)},
             runtimes=runtimes,
@@ -325,12 +307,9 @@ class DecideRun:
         budget = self.settings.budget
         return None if budget is None else budget - (time.monotonic() - self._began)
 
-    def _is_late(self, what: str, reserve: float = 0.0) -> bool:
+    def _is_late(self, reserve: float = 0.0) -> bool:
         left = self._left()
-        if left is None or left > reserve:
-            return False
-        self.left_out.append(f"{what[:1].upper()}{what[1:]}: the budget was used up.")
-        return True
+        return left is not None and left <= reserve
 
 
 def _require_a_baseline(tried: Sequence[Tried]) -> None:

@@ -34,6 +34,7 @@ class Scores:
         classes: name, annotations and AP of each category that has annotations.
         class_resampled: float64 [resamples, categories with annotations].
         is_error: whether less is better, as of a perplexity; the loss is then the share by which it grows.
+        call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
     """
 
     value: float
@@ -44,6 +45,7 @@ class Scores:
     classes: tuple[tuple[str, int, float], ...] = ()
     class_resampled: NDArray[np.float64] | None = None
     is_error: bool = False
+    call_ms: float | None = None
 
     def against(self, baseline: Scores | None) -> RowScore:
         """Return the score as a document, with its distance from the baseline's.
@@ -121,4 +123,5 @@ def coco_scores(directory: Path, seed: int) -> Scores:
         figures={name: metrics[name] for name in _FURTHER},  # type: ignore[literal-required]
         classes=tuple((row["name"], row["ground_truths"], row["AP"] or 0.0) for row in rows),
         class_resampled=resampled.class_ap[:, rated],
+        call_ms=metrics["latency_ms"]["inference"]["p50"],
     )

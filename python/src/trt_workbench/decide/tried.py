@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,16 @@ class Tried:
     def fail(self, state: State, reason: str, kind: str = "") -> None:
         """Note why it has no score."""
         self.state, self.reason, self.kind = state, reason, kind
+
+
+def left_out(tried: Sequence[Tried]) -> list[str]:
+    """Return a sentence on the rows that were not tried for want of time, if there are any."""
+    runtimes: dict[str, list[str]] = {}
+    for one in tried:
+        if one.state == "left out":
+            runtimes.setdefault(one.precision, []).append(one.backend)
+    alike: dict[str, list[str]] = {}
+    for precision, backends in runtimes.items():
+        alike.setdefault(", ".join(backends), []).append(precision)
+    named = "; ".join(f"{', '.join(precisions)} on {backends}" for backends, precisions in alike.items())
+    return [f"Left out, as the budget was used up: {named}."] if named else []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
+from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row
 
 _MOST = 2
@@ -15,8 +16,9 @@ _MOST = 2
 def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
-    The fastest whose loss is within the bound; of several that cannot be told apart the baseline, else one whose whole
-    interval is within it, and of those the one that loses least. Never what is simulated or not calibrated.
+    The fastest whose loss is within the bound; of several that cannot be told apart each precision on the runtime of
+    the lowest latency, and of those the baseline, else one whose whole interval is within the bound, and the one that
+    loses least. Never what is simulated or not calibrated.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -45,10 +47,14 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
 
 
 def chosen_row(usable: Sequence[Row]) -> Row:
-    """Return the row to recommend of those that may be."""
-    best = min(row.speed.rank for row in usable if row.speed)
+    """Return the row to recommend of those that may be; without ranks none can be told from another."""
+    best = min((row.speed.rank for row in usable if row.speed and row.speed.rank is not None), default=None)
     tied = [row for row in usable if row.speed and row.speed.rank == best]
-    return min(tied, key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row), row.size_bytes or 0))
+    # the loss of one precision differs between runtimes by chance; its latency does not
+    fastest: dict[str, Row] = {}
+    for row in sorted(tied, key=lambda row: (not row.certain, _latency(row), row.size_bytes or 0)):
+        fastest.setdefault(row.precision, row)
+    return min(fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
 
 
 def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: float) -> str:
@@ -79,11 +85,21 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
         return f"{where}: no lower precision ran here for real."
     if not within:
         return f"{where}: no lower precision keeps {task.figure} within {max_loss:g}."
-    best = chosen_row(within)
-    assert best.speed is not None  # as it was measured
-    up = f", {best.speed.speed_up:.2f} times its speed" if best.speed.speed_up else ""
+    best = min(within, key=_latency)
     kept = f"of what keeps {task.figure} within {max_loss:g}"
-    return f"{where}: {kept} nothing is faster for certain ({best.label} comes next{up})."
+    own, other = _ms(_latency(row)), _ms(_latency(best))
+    lower = _latency(best) < _latency(row)
+    if _untold(rows):
+        found = f"{best.label} has the lowest median, {other} against {own}" if lower else "nothing has a lower median"
+        return f"{where}: too few repetitions were measured to tell latencies apart; {kept} {found}."
+    compared = f"{best.label}, {other}, cannot be told from it" if lower else f"{best.label} takes {other}"
+    return f"{where}, {own}: {kept} nothing is faster for certain ({compared})."
+
+
+def _untold(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that were measured, if so seldom that no two of them could be told apart."""
+    measured = [row for row in rows if row.speed]
+    return measured if any(row.speed and row.speed.rank is None for row in measured) else []
 
 
 def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
@@ -109,6 +125,13 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
             doubts.append(
                 f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
             )
+    if untold := _untold(rows):
+        needed = telling_repetitions(len(untold) - 1)
+        doubts.append(
+            f"Latencies of {len(untold)} rows cannot be told apart before {needed} repetitions, and at most "
+            f"{max(row.speed.repetitions for row in untold if row.speed)} were measured: allow more time, or try fewer "
+            "rows."
+        )
     measured = {row.backend for row in rows if row.speed}
     if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
@@ -144,6 +167,10 @@ def _round_up(number: float) -> int:
 
 def _loss(row: Row) -> float:
     return row.score.loss if row.score else math.inf
+
+
+def _latency(row: Row) -> float:
+    return row.speed.latency_ms if row.speed else math.inf
 
 
 def _ms(value: float) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from trt_workbench.onnxtools.precision import TYPES, Precision, shares_of
+from trt_workbench.onnxtools.precision import TYPES, Precision, Source, shares_of
 
 Move = Literal["reformat", "cast", "quantize", "copy", "other"]
 """What a layer is for that computes nothing the model asks for."""
@@ -70,15 +70,24 @@ def layer_precision(layers: Sequence[Mapping[str, Any]], allowed: Sequence[str] 
 
     Layers that only convert or move are left out, as are those of integers. A layer computes in the type of its
     weights, else in the narrowest type among its inputs; one of fp32 whose kernel multiplies in TF32 counts as that.
+    A region that TensorRT compiles as a whole (`ForeignNode`) shows the types at its borders alone: where more than
+    fp32 is allowed, it may have chosen any of them.
 
     Args:
         layers: as the inspector tells them; with names alone nothing can be said of what ran.
         allowed: precisions that the engine was built with, for the case that its layers do not tell.
     """
-    found = [name for layer in layers if move_of(layer) is None and (name := _computes_in(layer))]
-    if found or not allowed:
-        return Precision(shares_of(found), "layers", len(found), "engine layers")
-    return Precision({}, "layers", 0, "build options", may_choose=tuple(dict.fromkeys((*allowed, "fp32"))))
+    choice = tuple(dict.fromkeys((*allowed, "fp32"))) if allowed else ()
+    computing = [layer for layer in layers if move_of(layer) is None]
+    shown = [layer for layer in computing if len(choice) < 2 or not _is_region(layer)]
+    found = [name for layer in shown if (name := _computes_in(layer))]
+    may_choose = choice if not found or len(shown) < len(computing) else ()
+    source: Source = "engine layers" if found or not choice else "build options"
+    return Precision(shares_of(found), "layers", len(found), source, may_choose=may_choose)
+
+
+def _is_region(layer: Mapping[str, Any]) -> bool:
+    return str(layer.get("Name", "")).startswith("{ForeignNode[") or layer.get("LayerType") == "Myelin"
 
 
 def _computes_in(layer: Mapping[str, Any]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from trt_workbench.backends.base import Session, SessionOptions
@@ -17,8 +17,10 @@ from trt_workbench.evaluate.contract_settings import ContractSettings
 from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
 from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
 from trt_workbench.evaluate.contract_trial import Found, Trial
+from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Uncomputable
+from trt_workbench.pipeline.streaming.gates import Gate
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
 from trt_workbench.runs.contract import Check, ContractCheck
@@ -68,12 +70,11 @@ def check_contract(
     backend = require_backend(settings.backend, settings.target.suffix, note)
     if settings.backend == AUTO:
         note(f"Backend {backend.name} was chosen by auto.")
-    extra: dict[str, Any] = dict(settings.options)
-    if backend.plans:
-        is_model = settings.target.suffix == MODEL_SUFFIX
-        extra = with_flags(extra, {"device": settings.device} | ({} if is_model else {"trust": settings.trust}))
-        if is_model:
-            extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
+    is_model = settings.target.suffix == MODEL_SUFFIX
+    trust = {"trust": settings.trust} if backend.plans and not is_model else {}
+    extra = with_flags(settings.options, backend.device_option(settings.device) | trust)
+    if backend.plans and is_model:
+        extra.setdefault("profiles", [str(contract.engine_profile(one)) for one in contract.profiles])
     options = SessionOptions(precision=settings.precision, extra=extra, note=note)
     with backend.load(settings.target, options) as session:
         trial = Trial(
@@ -119,11 +120,8 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
 
 def _tolerance(contract: Contract, session: Session) -> float:
     """Return up to which relative L2 tensors count as equal: by the gate of what the session computes in."""
-    ran: Mapping[str, Any] = session.record()["precision_ran"] or {}
-    gates = contract.gates
-    by_type = {"fp32": gates.fp32, "tf32": gates.tf32, "fp16": gates.fp16, "fp64": gates.fp32}
-    limits = [by_type.get(name, gates.bf16).rel_l2_max for name in ran.get("shares") or ("fp32",)]
-    return max((limit for limit in limits if limit is not None), default=1e-5)
+    limits: Gate = getattr(contract.gates, judged_as(session.record()["precision_ran"], "fp32"))
+    return 1e-5 if limits.rel_l2_max is None else limits.rel_l2_max
 
 
 def _document(

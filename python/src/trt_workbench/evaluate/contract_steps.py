@@ -13,6 +13,7 @@ import numpy as np
 from trt_workbench.backends.base import Session
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem
+from trt_workbench.evaluate.stream_settings import MOST_STREAMS
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
 from trt_workbench.pipeline.streaming.feeding import fitted
@@ -81,6 +82,11 @@ class Stepper:
         """Return signals of `frames` frames: of each number `stream`, `stream` + 1, … its own, row by row."""
         name, tensor = self.contract.signal
         count, axis = streams or self.streams, tensor.batch_axis
+        if count > MOST_STREAMS:  # invariants are evaluated row by row, which takes seconds for so many
+            raise UsageProblem(
+                f"The contract's profiles promise calls of {count} streams, and at most {MOST_STREAMS} are run; "
+                "narrow the profiles."
+            )
         chunk = next(self.contract.chunks(self.contract.chunking.first.hop))
         shape = list(self.contract.shape(name, self.values(chunk, count)))
         shape[tensor.time_axis] = frames

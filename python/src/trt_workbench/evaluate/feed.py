@@ -11,6 +11,7 @@ from trt_workbench.backends.base import Session
 from trt_workbench.backends.images import ImageSession, ImageTransform
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess
+from trt_workbench.system.memory import require_room
 
 B = TypeVar("B")
 Place = Literal["device", "host"]
@@ -48,6 +49,7 @@ class HostFeed:
         self._session, self._transform, self._fixed = session, transform, fixed_batch
         self._input = session.inputs[0].name
         self._shape = (fixed_batch or batch, *transform.shape)
+        require_room("A batch", self._shape, np.dtype(transform.dtype).itemsize)
 
     def new_batch(self) -> NDArray[Any]:
         """Return a tensor of the model's input."""

@@ -52,7 +52,7 @@ class StreamEvaluation:
         self._opened, settings = opened, opened.settings
         self.contract: Contract = opened.contract
         self.notes: list[str] = []
-        hops = [chunk.hop for chunk in self._cut(2**31 - 1, 2)]
+        hops = [chunk.hop for chunk in self._cut(2**33, 2)]
         frames = hops[0] + (settings.chunks - 1) * hops[1]
         if opened.recorded:
             index = opened.recorded.index

@@ -24,16 +24,16 @@ _WARNING_SHARE = 0.5
 
 
 def judged_as(ran: Mapping[str, Any] | None, asked: str) -> str:
-    """Return the precision whose limits hold: the coarsest that really computes, else what was asked for.
+    """Return the precision whose limits hold: the coarsest that computes or may, else what was asked for.
 
     Args:
         ran: `precision_ran` of a session's record.
         asked: the precision that the session was asked for.
     """
-    shares = (ran or {}).get("shares") or {}
-    if shares.keys() - {*JUDGED, "fp64"}:
+    found = {*((ran or {}).get("shares") or {}), *((ran or {}).get("may_choose") or ())}
+    if found - {*JUDGED, "fp64"}:
         return JUDGED[0]  # eight bits or fewer have no limits of their own: the widest there are
-    return next((name for name in JUDGED if shares.get(name)), asked if asked in JUDGED and not shares else "fp32")
+    return next((name for name in JUDGED if name in found), asked if asked in JUDGED and not found else "fp32")
 
 
 def tie(kind: str) -> float:

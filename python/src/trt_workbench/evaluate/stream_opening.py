@@ -66,6 +66,7 @@ class OpenedStream:
         self.backend = backend.name
         for precision in settings.precision:
             backend.check_precision(precision)
+        self._options = settings.backend_options(backend, is_plan=self.target.suffix != MODEL_SUFFIX)
         if DEVICE in settings.mode:
             self._check_device_mode(backend.state)
         self.recorded = self._record()
@@ -100,7 +101,7 @@ class OpenedStream:
         key = (precision, path, on_device)
         if key not in self._sessions:
             backend, profiles = require_backend(self.backend, self.target.suffix), self._profiles(path)
-            extra = self.settings.backend_options(plans=backend.plans, is_plan=self.target.suffix != MODEL_SUFFIX)
+            extra = dict(self._options)
             if backend.plans and len(profiles) > 1:
                 extra.setdefault("profiles", [str(one) for one in profiles])
             if on_device:

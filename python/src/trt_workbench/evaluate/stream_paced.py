@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
 from numpy.typing import NDArray
 
+from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.evaluate.stream_joined import joined
 from trt_workbench.evaluate.stream_opening import OpenedStream
+from trt_workbench.evaluate.stream_switch import STREAMS, switch
 from trt_workbench.pipeline.streaming.gates import Gates
 from trt_workbench.pipeline.streaming.pieces import Pieces
 from trt_workbench.pipeline.streaming.pool import StreamPool
@@ -22,23 +23,6 @@ from trt_workbench.runs.stream_paced import Level, Paced
 # A level that is so many hops behind never catches up.
 _HOPS_BEHIND = 4
 _FEWEST_ROUNDS = 3
-# Sleeping ends late by about a tenth of a millisecond: the rest is waited for in a loop.
-_AWAKE_S = 0.0005
-
-
-class Clock:
-    """Real time, in seconds."""
-
-    def now(self) -> float:
-        """Return the time."""
-        return time.perf_counter()
-
-    def wait(self, until: float) -> None:
-        """Return at a time, at once if it has passed."""
-        if (left := until - self.now()) > _AWAKE_S:
-            time.sleep(left - _AWAKE_S)
-        while self.now() < until:
-            pass
 
 
 def rounds(seconds: float, hop_s: float) -> int:
@@ -67,11 +51,14 @@ def run_paced(
     kind = judged_as(record.get("precision_ran"), precision)
     limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
     pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
-    with StreamPool(session, contract, folder=folder, capacity=most, size=settings.chunk, timing=True) as pool:
+    sizes = {settings.chunk or kind.size for kind in (contract.chunking.first, contract.chunking.later)}
+    capacity, switched = max(most, STREAMS), None
+    with StreamPool(session, contract, folder=folder, capacity=capacity, size=settings.chunk, timing=True) as pool:
         check = joined(pool, session, pieces, min(most, pool.buckets[-1]), limit, folder, lambda: progress(0))
         levels = []
         if check.passed:
             pool.warm_up()
+            switched = switch(pool, pieces, settings.seconds) if len(sizes) > 1 else None
             levels = [pace(pool, pieces, count, hop_s, settings.seconds, progress) for count in settings.streams]
         within = list(takewhile(lambda level: level.within_hop, levels))
         return Paced(
@@ -85,6 +72,7 @@ def run_paced(
             buckets=list(pool.buckets),
             memory_bytes=pool.memory_bytes(),
             check=check,
+            switch=switched,
             levels=levels,
             most_streams=within[-1].streams if within else None,
         )

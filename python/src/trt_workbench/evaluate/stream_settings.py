@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from trt_workbench.errors import UsageProblem, did_you_mean, whole_number
 from trt_workbench.system.settings import AllowUnverified, BackendOptions, Device, Seed, Setting, Trust, with_flags
+
+if TYPE_CHECKING:
+    from trt_workbench.backends.base import Backend
 
 FUNCTIONAL, CLOSED_LOOP, DEVICE = "functional", "closed-loop", "device"
 MODES = (FUNCTIONAL, CLOSED_LOOP, DEVICE)
@@ -106,7 +109,11 @@ class StreamSettings:
     device: Device = 0
     seed: Seed = 0
 
-    def backend_options(self, *, plans: bool, is_plan: bool) -> dict[str, Any]:
-        """Return the backend's options with what belongs to engines. Raises UsageProblem as `with_flags`."""
-        flags: dict[str, Any] = {"device": self.device} if plans else {}
-        return with_flags(self.options, flags | ({"trust": self.trust} if plans and is_plan else {}))
+    def backend_options(self, backend: Backend, *, is_plan: bool) -> dict[str, Any]:
+        """Return the backend's options with what belongs to engines.
+
+        Raises:
+            UsageProblem: as `with_flags`, or as the backend's `device_option`.
+        """
+        trust = {"trust": self.trust} if backend.plans and is_plan else {}
+        return with_flags(self.options, backend.device_option(self.device) | trust)

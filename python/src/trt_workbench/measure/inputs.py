@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem, whole_number
+from trt_workbench.system.memory import require_room
 
 Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
@@ -20,6 +21,8 @@ Kind = Literal["random", "zeros", "large"]
 
 # Token ids are drawn below this: every vocabulary in use is larger.
 SMALLEST_VOCABULARY = 256
+# Of a number while it is drawn: as numpy draws it, and converted.
+_DRAWN_BYTES = 16
 _LARGE = 30.0
 _SMALL_INTEGER = 4
 _IMAGE_RANK = 4
@@ -174,10 +177,11 @@ def random_inputs(
         hint: what to do about an input that cannot be drawn, for the message.
 
     Raises:
-        UsageProblem: an input is of a type that cannot be drawn.
+        UsageProblem: an input is of a type or shape that cannot be drawn.
     """
     arrays: Arrays = {}
     for spec in specs:
+        require_room(f"Input {spec.name}", shapes[spec.name], _DRAWN_BYTES)
         # crc32, not hash(): that differs from process to process
         generator = np.random.default_rng([seed, zlib.crc32(spec.name.encode())])
         if spec.dtype.startswith(("float", "bfloat")):
@@ -191,9 +195,14 @@ def random_inputs(
 
 
 def random_image(height: int, width: int, seed: int) -> NDArray[np.uint8]:
-    """Return a smooth random picture uint8 [height, width, 3]: noise on a grid of 16 by 16, enlarged."""
+    """Return a smooth random picture uint8 [height, width, 3]: noise on a grid of 16 by 16, enlarged.
+
+    Raises:
+        UsageProblem: it is larger than the memory.
+    """
     import cv2
 
+    require_room("An image", (height, width, 3), 1)
     coarse = np.random.default_rng(seed).integers(0, 256, (16, 16, 3), np.uint8)
     return np.asarray(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
 

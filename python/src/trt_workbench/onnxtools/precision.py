@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 # From the narrowest to the widest: the order in labels.
 TYPES = ("nvfp4", "fp4", "int4", "int2", "mxfp8", "fp8", "int8", "int16", "bf16", "fp16", "tf32", "fp32", "fp64")
+Source = Literal["graph", "engine layers", "build options", "program"]
 # Below this share a type is a detail, not a part of the label.
 _LEAST_SHARE = 0.01
 # From this share on, weights that are narrower than what is computed in are.
@@ -33,7 +34,7 @@ class Precision:
     shares: Mapping[str, float]
     unit: str
     counted: int
-    source: Literal["graph", "engine layers", "build options", "program"]
+    source: Source
     weight_shares: Mapping[str, float] = field(default_factory=dict)
     may_choose: tuple[str, ...] = ()
     calibrated: bool = True

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trt_workbench.backends.images import ImageTransform
 from trt_workbench.errors import UsageProblem
+from trt_workbench.system.memory import require_room
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,11 @@ def letterbox(image: NDArray[np.uint8], transform: ImageTransform) -> tuple[NDAr
         uint8 [transform.height, transform.width, 3] in BGR, and where the image lies in it.
 
     Raises:
-        UsageProblem: the image has no pixels.
+        UsageProblem: the image has no pixels, or the model's is larger than the memory.
     """
     geometry = find_geometry(image.shape[0], image.shape[1], transform)
     height, width = geometry.resized
+    require_room("An image for the model", (transform.height, transform.width, 3), 1)
     canvas = np.full((transform.height, transform.width, 3), transform.pad_value, np.uint8)
     inside = canvas[geometry.top : geometry.top + height, geometry.left : geometry.left + width]
     if (height, width) == geometry.source:

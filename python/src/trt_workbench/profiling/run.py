@@ -171,8 +171,8 @@ def _refuse_unused(request: ProfileRequest, sides: list[Workload]) -> None:
     given = {"--trust": request.trust, "--allow-host-code": request.allow_host_code, "--device": request.device}
     flag = next((flag for flag, value in given.items() if value), None)
     if flag and not any(get_backend(side.backend).plans for side in sides):
-        instead = "; --option device_id=1 chooses a GPU of ort-cuda and ort-trt" if flag == "--device" else ""
-        raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none. Leave it out{instead}.")
+        get_backend(sides[0].backend).device_option(request.device)
+        raise UsageProblem(f"{flag} is of TensorRT engines, and {sides[0].backend} has none; leave it out.")
 
 
 def _other(request: ProfileRequest, work: Workload) -> Workload | ProfiledSide | None:

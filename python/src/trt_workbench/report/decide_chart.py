@@ -127,7 +127,7 @@ def scatter(decision: Decision, width: float) -> str:
     parts = [
         f'<svg class="scatter" viewBox="0 0 {width:.0f} {plot.height:.0f}" role="img" aria-label="{escape(title)}">',
         *_ground(plot),
-        *_frontier(points),
+        *(_frontier(points) if decision.told else ()),
         *(line for point in points for line in _intervals(plot, point)),
         *(line for point in sorted(points, key=lambda one: -one.radius) for line in _mark(decision, point)),
         *_labels(plot, points),

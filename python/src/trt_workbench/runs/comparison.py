@@ -13,6 +13,8 @@ are enough repetitions, less with fewer than six. A bootstrap of so few medians 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -113,12 +115,19 @@ def compare(a: Sequence[float], b: Sequence[float]) -> Comparison:
 
 
 def inseparable(rounds: int, comparisons: int) -> bool:
-    """Whether so few rounds cannot tell any two runtimes apart among so many comparisons.
+    """Whether so few rounds cannot tell any two runtimes apart among so many comparisons, however large a difference.
 
-    Wilcoxon's signed rank test of n pairs that all point the same way has the exact p-value 2 / 2^n; Holm's correction
-    multiplies the least of them by their number.
+    Where all figures of a runtime are above all of the other's, the exact p-value of n rounds is 2 / 2^n by Wilcoxon's
+    test, which serves from nine rounds on, and 2 / (2n over n) by Mann-Whitney's; Holm's correction multiplies the
+    least of them by their number.
     """
-    return comparisons >= ALPHA * 2.0 ** (rounds - 1)
+    ways = 2.0**rounds if rounds >= LEAST_REPETITIONS else math.comb(2 * rounds, rounds)
+    return 2 * comparisons >= ALPHA * ways
+
+
+def telling_repetitions(comparisons: int, least: int = 1) -> int:
+    """Return the fewest repetitions, from `least` on, that can tell two runtimes apart among so many comparisons."""
+    return next(number for number in itertools.count(max(1, least)) if not inseparable(number, comparisons))
 
 
 def compare_rounds(a: Sequence[float], b: Sequence[float], rounds: Sequence[Sequence[float]]) -> Comparison:

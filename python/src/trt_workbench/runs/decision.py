@@ -66,7 +66,8 @@ class RowSpeed(Strict):
         speed_up: how many times as fast as the baseline on the same runtime; None where that has no latency.
         speed_up_low: lower end of its interval.
         speed_up_high: upper end.
-        rank: among all rows; those that cannot be told apart share one.
+        rank: among all rows; those that cannot be told apart share one. None where so few repetitions were measured
+            that no two rows could be told apart.
         load_s: loading, with the engine's build where there is one.
         memory_bytes: most memory in use: of the device for runtimes that compute there, else of the process.
         repetitions: how many were measured.
@@ -82,7 +83,7 @@ class RowSpeed(Strict):
     speed_up: PositiveFloat | None
     speed_up_low: PositiveFloat | None
     speed_up_high: PositiveFloat | None
-    rank: NonNegativeInt
+    rank: NonNegativeInt | None
     load_s: NonNegativeFloat | None
     memory_bytes: NonNegativeInt | None
     repetitions: NonNegativeInt
@@ -197,6 +198,11 @@ class Decision(Strict):
     def row(self, precision: str | None, backend: str | None) -> Row | None:
         """Return a row by its names."""
         return next((row for row in self.rows if (row.precision, row.backend) == (precision, backend)), None)
+
+    @property
+    def told(self) -> bool:
+        """Whether enough repetitions were measured to tell latencies apart."""
+        return all(row.speed.rank is not None for row in self.rows if row.speed)
 
     @property
     def recommended(self) -> Row | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trt_workbench.engine.documents import Strict
 from trt_workbench.runs.statistics import Summary
+
+Kind = Literal["first", "later"]
 
 
 class JoinedCheck(Strict):
@@ -33,6 +35,22 @@ class JoinedCheck(Strict):
     limit: PositiveFloat
     tensor: str | None
     text: str
+
+
+class Switch(Strict):
+    """What it costs a chunk, alone in a warm pool, that the one before it was of the other size.
+
+    Attributes:
+        rounds: samples of each.
+        again_ms: a first chunk after a first one, a later chunk after a later one.
+        switched_ms: a first chunk after a later one, a later chunk after a first one.
+        cost: median of the differences within a round, in relation to the median of `again_ms`.
+    """
+
+    rounds: PositiveInt
+    again_ms: dict[Kind, Summary]
+    switched_ms: dict[Kind, Summary]
+    cost: dict[Kind, FiniteFloat]
 
 
 class Level(Strict):
@@ -77,6 +95,7 @@ class Paced(Strict):
         buckets: numbers of rows that the model is run with.
         memory_bytes: what the states take by purpose; `per_stream` is one stream's.
         check: its verdict; no level is run where it failed.
+        switch: where first and later chunks differ in size.
         most_streams: the largest level that stays within a hop, as all smaller ones do; None where none does.
     """
 
@@ -90,5 +109,6 @@ class Paced(Strict):
     buckets: Annotated[list[PositiveInt], Field(min_length=1)]
     memory_bytes: dict[str, NonNegativeInt]
     check: JoinedCheck
+    switch: Switch | None = None
     levels: list[Level] = []
     most_streams: PositiveInt | None = None

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from trt_workbench.errors import UsageProblem
 from trt_workbench.system.environment import available_processors
 from trt_workbench.system.gpu import driver_report
 from trt_workbench.system.interpreter import python_command
+from trt_workbench.system.memory import available_bytes
 from trt_workbench.system.ort_build_flags import SCRIPT
 from trt_workbench.system.tensorrt import current_root, setup_advice
 from trt_workbench.system.workspace import tensorrt_root, workspace_root
@@ -24,7 +23,6 @@ VERSION = "1.31.1"
 REPOSITORY = "https://github.com/microsoft/onnxruntime.git"
 # Memory that one compiler may take: nvcc on the attention kernels, and without them.
 _GIB_PER_JOB = {False: 5.0, True: 2.0}
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 # SM 5.2 and newer, as CMake writes it: 90, 90a, 120f, 120-real
 _ARCHITECTURE = re.compile(r"(5[2-9]|[6-9]\d|1\d\d)[af]?(-real|-virtual)?")
@@ -203,7 +201,7 @@ def _settings(request: BuildRequest, missing: list[str], notes: list[str]) -> li
         missing.append("No GPU says for which architecture to build; pass --arch, such as --arch 120 for an RTX 5090.")
     jobs = request.jobs or _jobs(request.minimal_cuda)
     processors = available_processors()
-    notes.append(f"{jobs} compilers at once: {_available_gib():.0f} GiB of memory, {processors} processors.")
+    notes.append(f"{jobs} compilers at once: {available_bytes() / 2**30:.0f} GiB of memory, {processors} processors.")
     words = ["--parallel", str(jobs), "--nvcc_threads", "1", "--build_wheel", "--skip_tests", "--skip_submodule_sync"]
     words += ["--compile_no_warning_as_error", "--cmake_generator", "Ninja"]
     for tool in ("cmake", "ninja"):
@@ -242,14 +240,4 @@ def _architectures() -> tuple[str, ...]:
 
 
 def _jobs(minimal: bool) -> int:
-    return max(1, min(available_processors(), int(_available_gib() / _GIB_PER_JOB[minimal])))
-
-
-def _available_gib() -> float:
-    """Return the memory that is free, within the limit of the container if there is one."""
-    available = float(psutil.virtual_memory().available)
-    for path in _CGROUP_LIMITS:
-        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-        if text.isdigit():
-            available = min(available, float(text))
-    return available / 2**30
+    return max(1, min(available_processors(), int(available_bytes() / 2**30 / _GIB_PER_JOB[minimal])))

@@ -77,7 +77,7 @@ def difference(
         one = _of_values(found.reshape(count, -1)[kept], expected.reshape(count, -1)[kept])
     else:
         a, b = (array.astype(np.float64).reshape(count, -1)[kept] for array in (found, expected))
-        one = _of_floats(a, b, expected.shape[-1] if expected.ndim > 1 or not rows else 1, typical)
+        one = _of_floats(a, b, expected.shape[-1] if expected.ndim > int(rows) else 1, typical)
     return replace(one, worst_row=int(kept[one.worst_row]))
 
 

@@ -91,14 +91,15 @@ class Opened:
         """Open the target once more, with further options of its backend; closed with the others."""
         request = self._request
         given = {name: value for name, value in request.options.items() if name != _STATE}
-        flags: dict[str, Any] = {"device": request.device} if request.runs_plans else {}
+        backend = require_backend(request.backend, request.target.suffix)
+        flags = backend.device_option(request.device)
         if request.runs_plans and request.target.suffix != MODEL_SUFFIX:
             flags["trust"] = request.trust
         options = {**with_flags(given, flags), **extra}
         chosen = SessionOptions(
             precision=request.precision, concurrency=concurrency, extra=options, shapes=self._shapes(), note=self._note
         )
-        session = require_backend(request.backend, request.target.suffix).load(request.target, chosen)
+        session = backend.load(request.target, chosen)
         self._sessions.append(session)
         return session
 

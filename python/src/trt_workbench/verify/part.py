@@ -41,11 +41,11 @@ def run_part(
         WorkbenchError: as the backend raises it; runtimes raise others too.
     """
     options = {name: value for name, value in request.options.items() if name not in _OF_WHOLE}
-    if request.runs_plans:
-        options = with_flags(options, {"device": request.device})
-        options |= {"profiles": [profile]} if profile else {}  # in place of those of a settings file
-    chosen = SessionOptions(precision=request.precision, extra=options)
-    session = require_backend(request.backend, MODEL_SUFFIX).load(path, chosen)
+    backend = require_backend(request.backend, MODEL_SUFFIX)
+    options = with_flags(options, backend.device_option(request.device))
+    if backend.plans and profile:
+        options["profiles"] = [profile]  # in place of those of a settings file
+    session = backend.load(path, SessionOptions(precision=request.precision, extra=options))
     try:
         given = typed_for(session, inputs)
         found = {name: np.array(array) for name, array in session.run(given).items()}

@@ -167,6 +167,10 @@ class Yardstick:
         """Make the copies of a precision, which `limits` would make at its first call. Raises UsageProblem as it."""
         self._noisy(precision, _STRENGTH[precision])
 
+    def copies(self, precision: str) -> list[Session]:
+        """Return the copies that are disturbed by the unit roundoff itself. Raises UsageProblem as `limits`."""
+        return self._noisy(precision, 1.0)
+
     def close(self) -> None:
         """Close the copies' sessions."""
         for session in (one for several in self._sessions.values() for one in several):

@@ -8,6 +8,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 
@@ -165,4 +166,13 @@ def test_a_node_without_its_inputs_is_refused(inputs: list[str], has: int, tmp_p
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     with pytest.raises(UsageProblem, match=rf"Add \(node sum\) has {has} of 2 inputs"):
+        convert(path)
+
+
+def test_an_output_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", "g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Abs(x) }")
+    model = onnx.load(path)
+    model.graph.output[1].name = ""
+    onnx.save(model, path)
+    with pytest.raises(UsageProblem, match="An output of the model has no name"):
         convert(path)

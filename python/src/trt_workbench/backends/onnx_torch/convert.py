@@ -148,6 +148,8 @@ class _Converter:
         self._values[value.name] = _Value(node if target == dtype else self._fx.call_method("to", (node, target)))
 
     def _output(self, value: onnx.ValueInfoProto) -> Any:
+        if not value.name:  # stands for an input that was left out
+            raise UsageProblem("An output of the model has no name.")
         found = self._tensor(self._value(value.name))
         dtype = self._dtype(value.type.tensor_type.elem_type, value.name)
         if compute_dtype(dtype, self._precision) != dtype or dtype != torch.float32:

@@ -12,6 +12,7 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.array_files import load_arrays, numpy_dtype
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.expressions import Expression
+from trt_workbench.system.memory import require_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,10 +25,11 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
     """Return what a state input holds before the first chunk.
 
     Raises:
-        UsageProblem: the file of an initial value cannot be read, or does not fit.
+        UsageProblem: the file of an initial value cannot be read, or does not fit; the state takes too much memory.
     """
     tensor, shape = contract.inputs[pair.input], contract.shape(pair.input, values)
     dtype = numpy_dtype(tensor.dtype)
+    require_room(f"State {pair.input}", shape, dtype.itemsize)
     if isinstance(pair.init, Expression):
         return np.full(shape, pair.init.whole(values), dtype)
     if isinstance(pair.init, float):

@@ -1,0 +1,305 @@
+"""Streaming encoders on a GPU, by our commands alone: parity, latency beside other runtimes, many streams, profiles.
+
+    python docs/benchmarks/eval-stream-h200/encoders.py make --work DIR --output DIR
+    python docs/benchmarks/eval-stream-h200/encoders.py build --work DIR --output DIR [--jobs N]
+    python docs/benchmarks/eval-stream-h200/encoders.py measure --work DIR --output DIR [--only 'parity 17x512*' ...]
+    python docs/benchmarks/eval-stream-h200/encoders.py report --output DIR
+
+The embedded encoder, and encoders of its architecture with random weights (seed 0): 17x512 has 17 layers of width 512.
+Models, plans and references go to --work (25 GB at the default sizes, and the engines once more in the cache), a line
+a command to engines.jsonl in --output, and the report of these lines to README.md there. What ended well is not done
+again. Engines are built `--jobs` at a time; then one command is run at a time. Of an engine's forms, "one" has one
+stream and fixed sizes, as state on the device between calls needs it; "unified" takes 1 to 8 streams. First and later
+chunks of these models have one size. So for one of them (--switch), streams have a first chunk of 7 frames and later
+ones of 14: an engine with a profile for each size ("ab") beside one with a profile for both ("both").
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "precision"), str(HERE.parents[2] / "models" / "streaming-encoder")]
+
+from encoders_report import kept, report  # type: ignore[import-not-found]  # noqa: E402
+from engines import Work, read  # type: ignore[import-not-found]  # noqa: E402
+
+EMBEDDED = "embedded"
+SIZES = (EMBEDDED, "17x512", "24x1024")
+PRECISIONS = ("fp32", "fp16")
+BACKENDS = ("trt", "ort-cuda", "torch", "torch-compile")
+TACTIC_SOURCES = ("-CUBLAS", "-CUBLAS_LT", "-CUDNN", "-JIT_CONVOLUTIONS")
+FIRST, LATER = 65, 121
+"""Frames of a chunk that gives 7 output frames, and of one that gives 14, left context included."""
+_BATCHES = (1, 4, 8)
+_WIDE = 512
+# of a run with many streams, before they are run: enough to see that the engine answers at all
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A model with its contracts.
+
+    Attributes:
+        name: one of --sizes.
+        model: ONNX file.
+        contract: all chunks of 7 frames.
+        one: the model with one stream and fixed sizes.
+        switching: first chunks of 7 frames, later ones of 14.
+    """
+
+    name: str
+    model: Path
+    contract: Path
+    one: Path
+    switching: Path
+
+
+def encoders(options: argparse.Namespace) -> list[Encoder]:
+    """Return the models of --sizes."""
+    from trt_workbench.system.embedded import ENCODER, embedded_model
+
+    found = []
+    for name in options.sizes:
+        folder = options.work / "models" / name
+        model = embedded_model(ENCODER) if name == EMBEDDED else folder / f"{name}.onnx"
+        one, *contracts = (folder / part for part in (f"one/{model.name}", "contract.json", "switching.json"))
+        found.append(Encoder(name, model, contracts[0], one, contracts[1]))
+    return found
+
+
+def make(found: Sequence[Encoder]) -> None:
+    """Write models and contracts that are not there."""
+    from trt_workbench.evaluate.stream_fixed import write_fixed
+    from trt_workbench.pipeline.streaming.reading import read_contract
+
+    for one in found:
+        layers, width = (3, 64) if one.name == EMBEDDED else map(int, one.name.split("x"))
+        one.one.parent.mkdir(parents=True, exist_ok=True)
+        for path, later in ((one.contract, FIRST), (one.switching, LATER)):
+            path.write_text(json.dumps(contract(layers, width, later), indent=2) + "\n", encoding="utf-8")
+        if not one.model.is_file():
+            random_encoder(layers, width, one.model)
+        if not one.one.is_file():
+            write_fixed(one.model, read_contract(one.contract), one.one.parent)
+        size = sum(path.stat().st_size for path in one.model.parent.glob(f"{one.model.name}*"))
+        sys.stdout.write(f"{one.model}: {size / 1e6:.1f} MB\n")
+
+
+def contract(layers: int, width: int, later: int) -> dict[str, Any]:
+    """Return the embedded encoder's contract for another size; its profiles are those of the engines here."""
+    from trt_workbench.system.embedded import embedded_contract
+
+    document: dict[str, Any] = json.loads(embedded_contract().read_text(encoding="utf-8"))
+    document["name"] = f"streaming encoder of {layers} layers, d={width}"
+    document["symbols"] |= {"L": layers, "D": width}
+    document["chunking"]["later"]["size"] = later
+    times = {"A": (FIRST, FIRST, FIRST), "B": (later, later, later), "unified": (FIRST, later, later)}
+    document["profiles"] = [{"name": name, "symbols": {"B": _BATCHES, "T": time}} for name, time in times.items()]
+    if later == FIRST:
+        del document["profiles"][:2]
+    return document
+
+
+def random_encoder(layers: int, width: int, path: Path) -> None:
+    """Write an encoder with random weights; subsampling and heads of a large one are those of NeMo's."""
+    import torch
+    from export import export  # type: ignore[import-not-found]
+    from model import Size, StreamingEncoder  # type: ignore[import-not-found]
+
+    torch.manual_seed(0)
+    large = width >= _WIDE
+    model = StreamingEncoder(Size(layers, width, heads=8 if large else 4, channels=256 if large else 16))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.min() == parameter.max():  # equal ones would become one tensor in the file
+                parameter.add_(torch.randn_like(parameter) * 0.02)
+    export(model, path)
+
+
+def profile(path: Path, name: str, *, only: str = "") -> str:
+    """Return a profile of a contract as the commands take it; `only` for an input alone."""
+    from trt_workbench.engine.profiles import Profile
+    from trt_workbench.pipeline.streaming.reading import read_contract
+
+    found = read_contract(path)
+    whole = found.engine_profile(next(one for one in found.profiles if one.name == name))
+    if not only:
+        return str(whole)
+    ranges = {side: (1, *getattr(whole.shapes[only], side)[1:]) for side in ("min", "opt", "max")}
+    return str(Profile(shapes={only: whole.shapes[only].model_copy(update=ranges)}))
+
+
+def forms(one: Encoder, switch: str) -> dict[str, tuple[Path, list[str]]]:
+    """Return the engines of a model by form: what they are built from, and their profiles."""
+    found = {
+        "one": (one.one, [profile(one.contract, "unified", only="audio_signal")]),
+        "unified": (one.model, [profile(one.contract, "unified")]),
+    }
+    if one.name == switch:
+        found["ab"] = (one.model, [profile(one.switching, name) for name in ("A", "B")])
+        found["both"] = (one.model, [profile(one.switching, "unified")])
+    return found
+
+
+def plan(work: Path, one: Encoder, form: str, precision: str) -> Path:
+    """Return where an engine lies."""
+    return work / "plans" / f"{one.name}.{form}.{precision}.plan"
+
+
+def build_words(options: argparse.Namespace, one: Encoder, form: str, precision: str) -> list[str | Path]:
+    """Return the words that build an engine. Random inputs would not verify it: lengths and caches have meanings."""
+    model, profiles = forms(one, options.switch)[form]
+    words = ["build-engine", model, "-o", plan(options.work, one, form, precision), "--precision", precision]
+    words += [f"--profile={text}" for text in profiles] + [f"--tactic-source={name}" for name in options.tactic_sources]
+    return [*words, "--optimization-level", str(options.level), "--verify", "off"]
+
+
+def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequence[Encoder]) -> None:
+    """Run everything but the builds, the smallest model first."""
+    for one in found:
+        stream = ["eval-stream", one.model, "--contract", one.contract, "--no-report"]
+        reference, bounded = options.work / "references" / one.name, ["--chunks", str(options.chunks)]
+        step(
+            "record", one.name,
+            [*stream, *bounded, "--backend", "ort-cpu", "--mode", "functional", "--record", "--output", reference],
+        )  # fmt: skip
+        beside = ["--reference", reference, "--model", one.model]
+        for backend in options.backends:
+            for precision in options.precisions if backend != "torch-compile" else ():
+                is_trt = backend == "trt"
+                target = plan(options.work, one, "one", precision) if is_trt else one.model
+                modes = "functional,closed-loop,device" if is_trt else "functional,closed-loop"
+                words = [*on(stream, target, backend, precision), *beside, *bounded, "--mode", modes]
+                step("parity", f"{one.name}.{backend}.{precision}", words)
+        first = options.backends[0]  # of many streams, only the runtime that this is about
+        for precision in options.precisions:
+            target = plan(options.work, one, "unified", precision) if first == "trt" else one.model
+            words = [*on(stream, target, first, precision), *beside, "--chunks", str(_FEW), "--mode", "closed-loop"]
+            words += ["--streams", options.streams, "--seconds", f"{options.seconds:g}"]
+            step("streams", f"{one.name}.{first}.{precision}", words)
+        for precision in options.precisions if one.name == options.switch else ():
+            for form in ("ab", "both") if first == "trt" else ("both",):
+                target = plan(options.work, one, form, precision) if first == "trt" else one.model
+                words = ["--model", one.model, "--chunks", str(_FEW), "--mode", "closed-loop", "--streams", "1"]
+                switching = ["eval-stream", one.model, "--contract", one.switching, "--no-report"]
+                words = [*on(switching, target, first, precision), *words, "--seconds", f"{options.seconds:g}"]
+                step("switch", f"{one.name}.{form}.{precision}", words)
+        benches = (("b1", options.backends, (1,)), ("b8", options.backends, (8,)), ("batches", (first,), (1, 2, 4, 8)))
+        for name, backends, batches in benches:
+            file = options.work / "bench" / f"{one.name}.{name}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(bench(options, one, backends, batches), indent=1) + "\n", encoding="utf-8")
+            step("bench", f"{one.name}.{name}", ["bench", file, "--skip-unavailable"])
+
+
+def on(stream: Sequence[str | Path], target: Path, backend: str, precision: str) -> list[str | Path]:
+    """Return the words of a stream evaluation of another target."""
+    command, _, *others = stream
+    return [command, target, *others, "--backend", backend, "--precision", precision]
+
+
+def bench(options: argparse.Namespace, one: Encoder, backends: Sequence[str], batches: Sequence[int]) -> dict[str, Any]:
+    """Return a configuration of `bench`; TensorRT's engines are those that `build` put into the cache."""
+    runtimes: list[dict[str, Any]] = []
+    engine = {"optimization_level": options.level, "tactic_sources": [list(options.tactic_sources)]}
+    engine["profiles"] = [[profile(one.contract, "unified")]]
+    for backend in backends:
+        for precision in options.precisions:
+            runtime = {"backend": backend, "precision": precision, "name": f"{backend}-{precision}"}
+            runtimes.append({**runtime, "options": engine} if backend == "trt" else runtime)
+            if backend == "torch-compile":  # with CUDA graphs, its best for single streams
+                graphs = {"name": f"{backend}-graphs-{precision}", "options": {"mode": "reduce-overhead"}}
+                runtimes.append({**runtime, **graphs})
+    return {
+        "title": f"Streaming encoder {one.name}",
+        "repetitions": options.repetitions,
+        "loading": "together",
+        "measure": {"warmup_ms": 50, "duration_s": options.bench_seconds, "min_iterations": 5},
+        "models": {one.name: {"path": str(one.model), "contract": str(one.contract)}},
+        "runtimes": runtimes,
+        "scenarios": {"chunks": {"kind": "stream", "batch": list(batches)}},
+    }
+
+
+def keep_environment(output: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a command's document, and keep the environment of the first run."""
+    environment = Path(str(document.get("directory", ""))) / "env.json"
+    if environment.is_file() and not (output / "env.json").exists():
+        found = json.loads(environment.read_text(encoding="utf-8"))
+        found["command_line"] = []  # the records have them
+        (output / "env.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return kept(document)  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    """Run the steps that have no good record, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("make", "build", "measure", "report"))
+    parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl, README.md and env.json")
+    parser.add_argument("--work", type=Path, help="folder of models, plans, references and runs")
+    parser.add_argument("--sizes", nargs="+", default=SIZES, help="embedded, or LAYERSxWIDTH (default: %(default)s)")
+    parser.add_argument("--switch", default="17x512", help="model with engines for two sizes of chunks")
+    parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
+    parser.add_argument("--backends", nargs="+", default=BACKENDS, help="the first one also runs many streams")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="such as 'parity 17x512*'")
+    parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    parser.add_argument("--level", type=int, default=3, help="optimisation level of the builds")
+    parser.add_argument("--tactic-sources", nargs="*", default=TACTIC_SOURCES, help="none for TensorRT's own choice")
+    parser.add_argument("--chunks", type=int, default=300, help="of the parity runs")
+    parser.add_argument("--streams", default="1,8,64,256,1024", help="in real time")
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each number of streams")
+    parser.add_argument("--repetitions", type=int, default=9, help="of bench")
+    parser.add_argument("--bench-seconds", type=float, default=0.2, help="of a repetition")
+    options = parser.parse_args()
+    if options.verb == "report":
+        report(options.output, read(options.output / "engines.jsonl"))
+        return
+    if options.work is None:
+        parser.error(f"{options.verb} needs --work")
+    options.work, options.output = options.work.absolute(), options.output.absolute()
+    work, found = (
+        Work(options.work, options.output, lambda one: keep_environment(options.output, one)),
+        encoders(options),
+    )
+
+    def step(name: str, engine: str, words: Sequence[str | Path]) -> None:
+        run = options.work / "runs" / f"{name}-{engine}"
+        if not any(fnmatch.fnmatch(f"{name} {engine}", pattern) for pattern in options.only):
+            return
+        if name in ("build", "record"):  # the one says its plan, the other is read by later steps
+            work.step(name, engine, words)
+            return
+        if (name, engine) not in work.done:
+            shutil.rmtree(run, ignore_errors=True)
+        work.step(name, engine, [*words, "--output", run])
+
+    if options.verb == "make":
+        make(found)
+    elif options.verb == "build":
+        with ThreadPoolExecutor(options.jobs) as pool:
+            begun = [
+                pool.submit(step, "build", f"{one.name}.{form}.{precision}", build_words(options, one, form, precision))
+                for one in reversed(found)  # the largest takes longest
+                for form in forms(one, options.switch)
+                for precision in options.precisions
+            ]
+            for future in begun:
+                future.result()
+    else:
+        measure(step, options, found)
+    report(options.output, read(options.output / "engines.jsonl"))
+
+
+if __name__ == "__main__":
+    main()

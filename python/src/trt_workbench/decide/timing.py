@@ -1,0 +1,101 @@
+"""Which rows are timed, and how often, in the time that is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trt_workbench.bench.config import RepetitionSettings
+from trt_workbench.decide.tried import Tried
+from trt_workbench.runs.comparison import inseparable, telling_repetitions
+from trt_workbench.runs.decision import BASELINE
+
+MEASURE = RepetitionSettings(warmup_ms=100.0, duration_s=0.3, min_iterations=10)
+"""Of one repetition: a decision has many rows, and its repetitions count, not the samples within one."""
+# Fewer repetitions tell nothing of the spread between processes.
+_FEWEST_REPETITIONS = 3
+# A worker's start and the load of a model that is in the cache, about.
+_LOAD_S = 5.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What is timed.
+
+    Attributes:
+        rows: in the order of asking; none where there is no time for it.
+        repetitions: of each.
+        words: sentences on what differs from what was asked for.
+    """
+
+    rows: tuple[Tried, ...] = ()
+    repetitions: int = 0
+    words: tuple[str, ...] = ()
+
+
+def measuring_s(rows: Sequence[Tried], repetitions: int) -> float:
+    """Return the least time that the latencies of rows take, seconds."""
+    return sum(_LOAD_S + repetitions * _repetition_s(row) for row in rows) if repetitions else 0.0
+
+
+def wanted(rows: int, asked: int) -> int:
+    """Return how often each of so many rows is timed: as asked, or the next number that can tell them apart; or 0."""
+    return telling_repetitions(rows - 1, asked) if asked and rows else 0
+
+
+def timing(rows: Sequence[Tried], asked: int, left_s: float | None) -> Timing:
+    """Choose what is timed: with little time fewer repetitions, then fewer rows, the slowest left out first.
+
+    Never so few repetitions that no two of the rows could be told apart: most of the time goes into loading, and a
+    latency that cannot be compared decides nothing.
+
+    Args:
+        rows: that could be timed.
+        asked: repetitions.
+        left_s: time that is left; None where there is no end.
+    """
+    if not rows or not asked:
+        return Timing()
+    order = sorted(rows, key=_call_ms)
+    fastest = next((row for row in order if row.precision == BASELINE), order[0])
+    order.sort(key=lambda row: row is not fastest)  # what all others are judged by
+    least = min(2, len(rows))
+    for count in range(len(rows), least - 1, -1):
+        kept = order[:count]
+        most = wanted(count, asked)
+        fewest = telling_repetitions(count - 1, min(asked, _FEWEST_REPETITIONS))
+        for repetitions in range(most, fewest - 1, -1):
+            if inseparable(repetitions, count - 1):
+                continue
+            if left_s is None or measuring_s(kept, repetitions) <= left_s:
+                chosen = tuple(row for row in rows if row in kept)
+                return Timing(chosen, repetitions, tuple(_words(order[count:], count, asked, repetitions)))
+    seconds = measuring_s(order[:least], telling_repetitions(least - 1, min(asked, _FEWEST_REPETITIONS)))
+    return Timing(words=(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.",))
+
+
+def _words(dropped: Sequence[Tried], count: int, asked: int, repetitions: int) -> list[str]:
+    found = []
+    if dropped:
+        named = ", ".join(row.label for row in dropped)
+        found.append(f"Without a latency, as the budget was used up, the slowest when they were scored: {named}.")
+    if repetitions < asked:
+        found.append(f"Latencies were measured {repetitions} times, not {asked}: the budget was used up.")
+    elif repetitions > asked:
+        found.append(
+            f"Latencies were measured {repetitions} times, not {asked}: "
+            f"after {asked} no two of {count} rows can be told apart."
+        )
+    return found
+
+
+def _repetition_s(row: Tried) -> float:
+    least = MEASURE.warmup_ms / 1000 + MEASURE.duration_s
+    known = row.scores.call_ms if row.scores else None
+    return least if known is None else max(least, (1 + MEASURE.min_iterations) * known / 1000)
+
+
+def _call_ms(row: Tried) -> float:
+    known = row.scores.call_ms if row.scores else None
+    return math.inf if known is None else known

@@ -1,0 +1,55 @@
+"""The memory of the machine, and what is asked of it."""
+
+from __future__ import annotations
+
+import math
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+
+from trt_workbench.errors import UsageProblem
+
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# Not worth asking the system for.
+_SMALL = 2**24
+
+
+def available_bytes() -> int:
+    """Return the memory that is free, within the limits of the container and of the process if there are any."""
+    import psutil
+
+    available = int(psutil.virtual_memory().available)
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        available = min(available, max(0, limit - int(psutil.Process().memory_info().vms)))
+    for path in _CGROUP_LIMITS:
+        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        if text.isdigit():
+            available = min(available, int(text))
+    return available
+
+
+def require_room(what: str, shape: Sequence[int], bytes_each: int) -> None:
+    """Refuse the shape of an array before it is made.
+
+    Linux grants more memory than there is, and then ends the process that uses it, without a word; numpy has errors of
+    its own for what it cannot even count.
+
+    Args:
+        what: will be made, to begin the message with.
+        shape: of it. A dimension of 0 is fine, as an empty cache has one.
+        bytes_each: memory for one number while the array is made.
+
+    Raises:
+        UsageProblem: a dimension is negative, or there is not so much memory.
+    """
+    sizes = "x".join(map(str, shape))
+    if min(shape, default=0) < 0:
+        raise UsageProblem(f"{what} cannot have the shape {sizes}: a dimension is negative.")
+    # numpy counts the others even where one is 0
+    wanted = math.prod(max(1, size) for size in shape) * bytes_each
+    if wanted > _SMALL and wanted > (available := available_bytes()):
+        raise UsageProblem(
+            f"{what} of shape {sizes} takes {wanted / 2**30:,.1f} GiB, and {available / 2**30:,.1f} GiB of memory are "
+            "free; ask for smaller shapes or a smaller batch."
+        )

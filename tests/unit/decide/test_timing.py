@@ -1,0 +1,73 @@
+"""What is timed in the time that is left: never so seldom that nothing can be told."""
+
+import numpy as np
+import pytest
+
+from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.timing import measuring_s, timing, wanted
+from trt_workbench.decide.tried import Tried
+
+
+def tried(precision: str, backend: str, call_ms: float | None) -> Tried:
+    return Tried(precision, backend, scores=Scores(0.3, np.zeros(1), "", 1, call_ms=call_ms))
+
+
+ROWS = [
+    tried("fp32", "trt", 1.5),
+    tried("fp32", "ort-cuda", 2.3),
+    tried("fp32", "torch", 4.5),
+    tried("fp16", "trt", 0.9),
+    tried("fp16", "ort-cuda", 2.4),
+    tried("fp16", "torch", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "left_s", "measured", "repetitions"),
+    [
+        (2, None, 2, 9),
+        (2, 18.0, 2, 9),
+        (2, 16.0, 2, 7),
+        (2, 13.2, 2, 4),
+        (2, 13.0, 0, 0),  # of three repetitions of two rows nothing can be told
+        (6, 43.0, 6, 5),
+        (6, 41.9, 5, 8),
+        (6, 30.0, 4, 6),
+        (6, 14.0, 2, 5),
+        (6, 13.0, 0, 0),
+    ],
+)
+def test_a_budget_takes_repetitions_then_rows(rows: int, left_s: float | None, measured: int, repetitions: int) -> None:
+    found = timing(ROWS[:rows], 9, left_s)
+    assert (len(found.rows), found.repetitions) == (measured, repetitions)
+    assert bool(found.words) == ((measured, repetitions) != (rows, 9))
+    assert left_s is None or measuring_s(ROWS[:measured], repetitions) <= left_s
+
+
+def test_the_slowest_when_they_were_scored_are_left_out_and_the_fastest_baseline_stays() -> None:
+    found = timing(ROWS, 9, 30.0)
+    assert [one.label for one in found.rows] == ["fp32 on trt", "fp32 on ort-cuda", "fp16 on trt", "fp16 on ort-cuda"]
+    assert found.words == (
+        "Without a latency, as the budget was used up, the slowest when they were scored: fp32 on torch, fp16 on "
+        "torch.",
+        "Latencies were measured 6 times, not 9: the budget was used up.",
+    )
+    slow = [tried("fp32", "trt", 50.0), tried("fp16", "trt", 2.0), tried("int8", "trt", 1.0)]
+    assert [one.precision for one in timing(slow, 9, 15.0).rows] == ["fp32", "int8"]
+
+
+def test_a_repetition_of_a_slow_row_takes_ten_calls_and_one_before_them() -> None:
+    slow = tried("fp16", "torch", 500.0)
+    assert measuring_s([slow], 4) == pytest.approx(5 + 4 * 5.5)
+    assert measuring_s([slow], 0) == 0
+    assert [one.label for one in timing([*ROWS[:2], slow], 9, 30.0).rows] == ["fp32 on trt", "fp32 on ort-cuda"]
+
+
+def test_more_repetitions_than_were_asked_for_where_those_tell_nothing() -> None:
+    found = timing(ROWS, 3, None)
+    assert found.repetitions == 5
+    assert found.words == ("Latencies were measured 5 times, not 3: after 3 no two of 6 rows can be told apart.",)
+    assert wanted(18, 9) == 10
+    assert (wanted(6, 0), wanted(0, 9), wanted(1, 2)) == (0, 0, 2)
+    assert timing(ROWS, 0, None).rows == ()
+    assert timing([], 9, None).rows == ()

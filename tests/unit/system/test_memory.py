@@ -1,0 +1,36 @@
+"""What is free counts, within the limits of a container and of the process."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trt_workbench.errors import UsageProblem
+from trt_workbench.system import memory
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "max").write_text("max\n")
+    (tmp_path / "limit").write_text(f"{2**26}\n")
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "absent", tmp_path / "max"))
+    assert memory.available_bytes() > 2**26
+    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
+    assert memory.available_bytes() == 2**26
+
+    memory.require_room("Input x", (2**12, 2**12), 4)
+    with pytest.raises(UsageProblem, match=r"4096x4097 takes 0\.1 GiB, and 0\.1 GiB of memory are free"):
+        memory.require_room("Input x", (2**12, 2**12 + 1), 4)
+
+
+def test_the_limit_of_the_process_counts() -> None:
+    code = "from trt_workbench.system.memory import available_bytes; print(available_bytes())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)),
+    )
+    assert 2**28 < int(done.stdout) < 2**30
