@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
@@ -93,6 +94,16 @@ def test_a_copy_is_disturbed_by_some_units_of_roundoff(opened: Open, precision: 
     found = limit_of(opened("Sqrt"), precision, np.ones((1, 100_000)))
     assert found.noise == pytest.approx(most / 3**0.5, rel=0.05)
     assert found.decides
+
+
+def test_a_model_of_older_operators_has_a_yardstick_in_bf16(opened: Open, tmp_path: Path) -> None:
+    opened("Sqrt")
+    model = onnx.load(tmp_path / "m.onnx")
+    model.opset_import[0].version = 11
+    onnx.save(model, tmp_path / "old.onnx")
+    with contextlib.closing(Yardstick(tmp_path / "old.onnx", tmp_path, seed=7)) as yardstick:
+        found = limit_of(yardstick, "bf16", np.ones((1, 100_000)))
+    assert found.noise == pytest.approx(2**-6 / 3**0.5, rel=0.05)
 
 
 def test_what_fp16_cannot_hold_is_not_decided_by_it(opened: Open) -> None:

@@ -18,6 +18,7 @@ from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.engine.documents import json_values
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.noise import with_rounding
+from trt_workbench.onnxtools.proto import opset
 from trt_workbench.verify.difference import Difference, can_match, difference, matched, row_sizes, typical_error
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -39,6 +40,8 @@ _CLOSELY = 12  # runs of each copy before an output is called wrong
 # Relative difference that is allowed at least where there is no model to disturb: what an engine rounds inside is not
 # seen from outside. Chosen, not measured.
 _BLIND = {"fp32": 1e-3, "tf32": 2e-2, "fp16": 2e-2, "bf16": 0.1, "int8": 0.1}
+# Older operators take no bf16: their copies are disturbed, and not held in it. It has fp32's range.
+_BF16_OPSET = 13
 # Beyond these a limit says nothing.
 _MOST_REL_L2, _MOST_CHANGED = 0.25, 0.25
 # What properties that a model itself barely has are measured by: see `Limit.tighter`.
@@ -190,6 +193,8 @@ class Yardstick:
         ranged = precision == "int8" and not _has_scales(self._model)
         unit = UNITS[precision] * strength
         held = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}.get(precision)
+        if precision == "bf16" and opset(self._model) < _BF16_OPSET:
+            held = None
         noisy = with_rounding(self._model, unit, self._seed + number, ranged=ranged, held=held)
         path = self._folder / f"noisy-{precision}-{strength:g}-{number}.onnx"
         big = noisy.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
