@@ -38,6 +38,20 @@ def test_of_three_repetitions_of_six_rows_there_are_no_ranks(record: Make) -> No
     assert set(ranks(record, 3).values()) == {None}
 
 
+def test_a_repetition_that_one_row_has_alone_tells_nothing(record: Make) -> None:
+    """After an interruption: ranks would say that rows could have been told apart."""
+    tried = [Tried(precision, backend) for precision, backend in FOUND]
+    records = [
+        record(one.runtime, number, 1.0 + place, group="0")
+        for place, one in enumerate(tried)
+        for number in range(5 if place == 0 else 4)
+    ]
+    assert {one.rank for one in _speeds(tried, records).values()} == {None}
+    # of three rows five repetitions and four do
+    few = [one for one in records if one.runtime in {row.runtime for row in tried[:3]}]
+    assert [one.rank for one in _speeds(tried[:3], few).values()] == [1, 2, 3]
+
+
 def test_unstable_repetitions_count_where_too_few_others_are_left(record: Make) -> None:
     found = ranks(record, 5)
     assert (found["fp16", "trt"], found["fp32", "trt"], found["fp32", "ort-cuda"]) == (1, 2, 3)

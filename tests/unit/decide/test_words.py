@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trt_workbench.decide.task import Detection
-from trt_workbench.decide.words import recommendation
+from trt_workbench.decide.words import _doubts, recommendation
 from trt_workbench.runs.decision import Row, RowScore, RowSpeed
 
 
@@ -117,9 +117,25 @@ def test_too_few_repetitions_are_said_and_are_no_finding() -> None:
         "0.01 fp16 on trt has the lowest median, 0.893 ms against 1.44 ms."
     )
     assert found.doubts == [
-        "Latencies of 6 rows cannot be told apart before 5 repetitions, and at most 3 were measured: allow more time, "
-        "or try fewer rows."
+        "Latencies of 6 rows cannot be told apart before 5 repetitions, and no two rows have more than 3: allow more "
+        "time, or try fewer rows."
     ]
+
+
+def test_the_repetitions_that_are_needed_are_more_than_were_measured() -> None:
+    """Nine are tested by signed ranks, which cannot tell 14 rows apart, though six could; one row may have one more."""
+    latencies = [speed(10 + number, None, repetitions=9 + (number == 0)) for number in range(13)]
+    many = [BASE.model_copy(update={"speed": speed(9, None)})]
+    many += [row("fp16", 0.0, 0.001, one) for one in latencies]
+    (doubt,) = _doubts(None, many, task(), 0.005, 100)[:1]
+    assert "Latencies of 14 rows cannot be told apart before 10 repetitions, and no two rows have more than 9" in doubt
+
+
+def test_of_one_precision_the_fastest_runtime_even_where_another_is_certain() -> None:
+    """How certain a loss is differs between runtimes by chance, too."""
+    base = BASE.model_copy(update={"speed": speed(10, 4)})
+    tied = [row("fp16", 0.0, 0.006, speed(0.9, 1)), row("fp16", 0.0, 0.001, speed(2.4, 1), "ort-cuda")]
+    assert recommendation([base, *tied], task(), 0.005, 100).backend == "trt"
 
 
 def test_doubts() -> None:

@@ -160,7 +160,10 @@ def _speeds(tried: Sequence[Tried], records: Sequence[Record]) -> dict[str, RowS
     least = telling_repetitions(comparisons)
     standings = {standing.runtime: standing for standing in rank(records, least)}
     kept = kept_records(records, least)
-    told = not inseparable(max((len(one) for one in kept.values()), default=0), comparisons)
+    # two rows are compared by the fewer repetitions of both, which differ where the bench was interrupted
+    counts = sorted((len(one) for one in kept.values()), reverse=True)[:2]
+    found = any(standing.rank > 1 for standing in standings.values())
+    told = found or not inseparable(min(counts, default=0), comparisons)
     baselines = {one.backend: one.runtime for one in tried if one.precision == BASELINE}
     return {
         one.runtime: _speed(standings[one.runtime], kept, baselines.get(one.backend), told=told)

@@ -52,7 +52,7 @@ def chosen_row(usable: Sequence[Row]) -> Row:
     tied = [row for row in usable if row.speed and row.speed.rank == best]
     # the loss of one precision differs between runtimes by chance; its latency does not
     fastest: dict[str, Row] = {}
-    for row in sorted(tied, key=lambda row: (not row.certain, _latency(row), row.size_bytes or 0)):
+    for row in sorted(tied, key=lambda row: (_latency(row), row.size_bytes or 0)):
         fastest.setdefault(row.precision, row)
     return min(fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
 
@@ -126,11 +126,11 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
                 f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
             )
     if untold := _untold(rows):
-        needed = telling_repetitions(len(untold) - 1)
+        most = sorted(row.speed.repetitions for row in untold if row.speed)[-2]
+        needed = telling_repetitions(len(untold) - 1, most + 1)
         doubts.append(
-            f"Latencies of {len(untold)} rows cannot be told apart before {needed} repetitions, and at most "
-            f"{max(row.speed.repetitions for row in untold if row.speed)} were measured: allow more time, or try fewer "
-            "rows."
+            f"Latencies of {len(untold)} rows cannot be told apart before {needed} repetitions, and no two rows have "
+            f"more than {most}: allow more time, or try fewer rows."
         )
     measured = {row.backend for row in rows if row.speed}
     if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
