@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from tests.streaming_models import attention, contract_of, write_contract
 
+from trt_workbench.evaluate import stream_paced
 from trt_workbench.evaluate.stream import StreamEvaluation
 from trt_workbench.evaluate.stream_clock import Clock
 from trt_workbench.evaluate.stream_opening import OpenedStream
 from trt_workbench.evaluate.stream_settings import StreamSettings
 from trt_workbench.evaluate.stream_switch import STREAMS, switch
+from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.stream_paced import Switch
 
 MS = 1e-3
@@ -73,7 +75,17 @@ def test_it_ends(seconds: float, rounds: int) -> None:
 
 
 @pytest.mark.parametrize(("chunk", "told"), [(None, True), (9, False)])
-def test_it_is_asked_for_where_chunks_have_two_sizes(chunk: int | None, told: bool, tmp_path: Path) -> None:
+def test_it_is_asked_for_where_chunks_have_two_sizes(
+    chunk: int | None, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools: list[StreamPool] = []
+
+    class Kept(StreamPool):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            pools.append(self)
+
+    monkeypatch.setattr(stream_paced, "StreamPool", Kept)
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     asked = StreamSettings(
         target=attention(tmp_path), contract=contract, backend="ort-cpu", chunks=4, chunk=chunk,
@@ -82,3 +94,5 @@ def test_it_is_asked_for_where_chunks_have_two_sizes(chunk: int | None, told: bo
     with OpenedStream(asked, lambda _: None) as opened:
         (paced,) = StreamEvaluation(opened).run(tmp_path, lambda *_: None).streams
     assert (paced.switch is not None) == told
+    # no more room than is needed: it is memory of the device, which is reported
+    assert [pool.capacity for pool in pools] == [STREAMS if told else 1]

@@ -51,14 +51,15 @@ def run_paced(
     kind = judged_as(record.get("precision_ran"), precision)
     limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
     pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
-    sizes = {settings.chunk or kind.size for kind in (contract.chunking.first, contract.chunking.later)}
-    capacity, switched = max(most, STREAMS), None
+    sizes = {settings.chunk or one.size for one in (contract.chunking.first, contract.chunking.later)}
+    switches, switched = len(sizes) > 1, None
+    capacity = max(most, STREAMS) if switches else most
     with StreamPool(session, contract, folder=folder, capacity=capacity, size=settings.chunk, timing=True) as pool:
         check = joined(pool, session, pieces, min(most, pool.buckets[-1]), limit, folder, lambda: progress(0))
         levels = []
         if check.passed:
             pool.warm_up()
-            switched = switch(pool, pieces, settings.seconds) if len(sizes) > 1 else None
+            switched = switch(pool, pieces, settings.seconds) if switches else None
             levels = [pace(pool, pieces, count, hop_s, settings.seconds, progress) for count in settings.streams]
         within = list(takewhile(lambda level: level.within_hop, levels))
         return Paced(
