@@ -56,7 +56,24 @@ def test_of_those_that_cannot_be_told_apart_the_certain_one() -> None:
     tied = [BASE, row("fp16", 0.001, 0.001, speed(5, 1)), row("int8", 0.0005, 0.01, speed(4.9, 1))]
     assert recommendation(tied, task(), 0.005, 100).precision == "fp16"
     as_fast = BASE.model_copy(update={"speed": speed(5.1, 1)})
-    assert recommendation([as_fast, *tied[1:]], task(), 0.005, 100).precision == "fp32"
+    untold = [
+        row("fp16", 0.001, 0.001, speed(5, 1, speed_up_low=0.98)),
+        row("int8", 0.0005, 0.01, speed(4.9, 1, speed_up_low=0.9)),
+    ]
+    assert recommendation([as_fast, *untold], task(), 0.005, 100).precision == "fp32"
+
+
+def test_the_ends_of_one_rank_may_be_told_apart() -> None:
+    """fp16 ties with int8 and int8 with fp32, so all share a rank; fp16 is faster than fp32 all the same."""
+    base = BASE.model_copy(update={"speed": speed(1.1, 1)})
+    fp16, int8 = speed(1.0, 1, speed_up=1.1, speed_up_low=1.05), speed(1.05, 1, speed_up=1.05, speed_up_low=0.99)
+    rows = [base, row("fp16", 0.001, 0.001, fp16), row("int8", 0.0005, 0.001, int8)]
+    found = recommendation(rows, task(), 0.005, 100)
+    assert (found.precision, found.doubts) == ("fp16", [])
+    untold = [
+        one.model_copy(update={"speed": one.speed.model_copy(update={"rank": None})}) for one in rows if one.speed
+    ]
+    assert recommendation(untold, task(), 0.005, 100).precision == "fp32"
 
 
 @pytest.mark.parametrize("why", [{"simulated": True}, {"calibrated": False}, {"speed": None, "state": "scored"}])
@@ -85,8 +102,9 @@ def of_three_runtimes(ranks: list[int | None], repetitions: int) -> list[Row]:
         ("fp16", "trt", 0.893, -0.0014, 4.3), ("fp16", "ort-cuda", 2.391, -0.002, 3.7),
         ("fp16", "torch", 4.815, 0.0005, 3.7),
     )  # fmt: skip
+    told = {"speed_up_low": 0.9} if len({*ranks}) == 1 else {}
     return [
-        row(name, loss, 0.001, speed(ms, rank, repetitions=repetitions), backend, size_bytes=int(size * 1e6))
+        row(name, loss, 0.001, speed(ms, rank, repetitions=repetitions, **told), backend, size_bytes=int(size * 1e6))
         for (name, backend, ms, loss, size), rank in zip(found, ranks, strict=True)
     ]
 

@@ -17,8 +17,8 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
     """Choose among the rows that were scored and measured, and say why.
 
     The fastest whose loss is within the bound; of several that cannot be told apart each precision on the runtime of
-    the lowest latency, and of those the baseline, else one whose whole interval is within the bound, and the one that
-    loses least. Never what is simulated or not calibrated.
+    the lowest latency, and of those the baseline unless the interval of a speed-up over it is above 1, else one whose
+    whole interval is within the bound, and the one that loses least. Never what is simulated or not calibrated.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -54,7 +54,16 @@ def chosen_row(usable: Sequence[Row]) -> Row:
     fastest: dict[str, Row] = {}
     for row in sorted(tied, key=lambda row: (_latency(row), row.size_bytes or 0)):
         fastest.setdefault(row.precision, row)
-    return min(fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
+    # rows share a rank with their neighbours: the first and the last of many may well be told apart
+    faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
+    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
+
+
+def _beats(row: Row, baseline: Row | None) -> bool:
+    """Whether a row is faster for certain than the baseline on the same runtime, by the interval of its speed-up."""
+    if baseline is None or row is baseline or row.backend != baseline.backend or row.speed is None:
+        return False
+    return row.speed.rank is not None and (row.speed.speed_up_low or 0.0) > 1
 
 
 def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: float) -> str:
