@@ -84,7 +84,9 @@ def test_integers_are_counted() -> None:
     got[0, :20] += 1
     assert state(got, want, 5e-2) == "matched"
     assert state(got, want, 1e-3) == "wrong"
-    assert state(~np.ones((2, 3), bool), np.ones((2, 3), bool), 5e-2) == "wrong"
+    ones = np.ones((2, 3), bool)
+    found = compare_outputs({"y": ~ones}, {"y": ones}, Tolerance(5e-2, 5e-2), 2, any_order=False)
+    assert (found["state"], found["reason"]) == ("wrong", "y is off by 1 in row 0 (share of elements that differ)")
 
 
 def test_candidates_may_come_in_another_order_where_the_model_chooses() -> None:
@@ -128,6 +130,21 @@ def test_what_rounding_explains_is_not_far() -> None:
     assert [found(error, y=0.01)[0] for error in (0.04, 0.06, 0.3)] == ["matched", "far", "wrong"]
     # however sensitive a model is, another result altogether is wrong
     assert [found(error, y=0.9)[0] for error in (0.7, 1.0)] == ["matched", "wrong"]
+
+
+def test_a_mask_of_something_else_does_not_match_however_sensitive_the_model_is() -> None:
+    want, other = DRAW.random((2, 1, 1000)) < 0.5
+    few = want.copy()
+    few[0, :200] = ~few[0, :200]
+
+    def found(got: np.ndarray, rounding: float) -> str:
+        made = {"y": rounding}
+        return str(
+            compare_outputs({"y": got}, {"y": want}, TOLERANCES["fp16"], 1, any_order=False, rounding=made)["state"]
+        )
+
+    assert [found(few, made) for made in (0.01, 0.11, 0.4)] == ["far", "matched", "matched"]
+    assert [found(other, made) for made in (0.01, 0.2, 0.3, 0.9)] == ["wrong", "wrong", "far", "far"]
 
 
 def test_rounding_is_asked_of_floats_alone(tmp_path: Path) -> None:

@@ -31,18 +31,22 @@ class Tolerance:
     usual: float
     wrong: float
 
-    def where(self, rounding: float) -> Tolerance:
+    def where(self, rounding: float, *, counted: bool = False) -> Tolerance:
         """Return the limits for an output that rounding alone takes so far from the reference.
 
         Args:
-            rounding: relative L2 error that copies with the precision's own rounding make on the same inputs.
+            rounding: error that copies with the precision's own rounding make on the same inputs.
+            counted: whether it is the share of elements that differ, instead of a relative L2 error.
         """
-        usual = max(self.usual, min(_MARGIN * rounding, _MOST))
-        return Tolerance(usual, max(self.wrong, usual))
+        explained = min(_MARGIN * rounding, _MOST)
+        usual = max(self.usual, min(explained, _MOST_CHANGED) if counted else explained)
+        return Tolerance(usual, max(self.wrong, explained))
 
 
 # As verify's yardstick: the worst of a few copies is not the worst there is. A fault is off by about 1.
 _MARGIN, _MOST = 2.0, 0.75
+# Of elements that are counted: a mask of another image is right in half of them.
+_MOST_CHANGED = 0.25
 
 TOLERANCES = {
     "fp32": Tolerance(1e-3, 1e-2),
@@ -61,6 +65,8 @@ _CHOOSING = frozenset({"TopK", "NonMaxSuppression"})
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 )
+# Kinds of types of which elements that differ are counted.
+_COUNTED = "biu"
 # A row this much smaller than the others is measured by them: its own size is rounding.
 _SMALL_ROW = 1e-2
 
@@ -152,7 +158,8 @@ def compare_outputs(
             wrong.append(f"{name} has shape {list(got.shape)}, the reference {list(want.shape)}")
             continue
         made = (rounding or {}).get(name)
-        own = limit if made is None else limit.where(made)
+        counted = want.dtype.kind in _COUNTED
+        own = limit if made is None else limit.where(made, counted=counted)
         tensors[name] = _tensor(got, want, own, batch, any_order=any_order)
         if made is not None:
             tensors[name]["rounding"] = made
@@ -162,7 +169,8 @@ def compare_outputs(
             row = f" in row {tensors[name]['row']}" if batch > 1 else ""
             explained = "" if made is None else f", of which rounding explains {made:.2g}"
             beyond = wrong if tensors[name]["relative_l2"] > own.wrong else far
-            beyond.append(f"{name} is off by {tensors[name]['relative_l2']:.2g}{row} (relative L2{explained})")
+            figure = "share of elements that differ" if counted else "relative L2"
+            beyond.append(f"{name} is off by {tensors[name]['relative_l2']:.2g}{row} ({figure}{explained})")
     state = "wrong" if wrong else "far" if far else "matched"
     return {"state": state, "reason": "; ".join(wrong or far) or None, "tolerance": limits, "tensors": tensors}
 
@@ -183,7 +191,7 @@ def _rows(array: NDArray[Any], rows: int) -> NDArray[Any]:
 
 def _worst(got: NDArray[Any], want: NDArray[Any]) -> dict[str, Any]:
     """Return the figures of the row that is furthest off; all None where it is finite on one side alone."""
-    if want.dtype.kind in "biu":
+    if want.dtype.kind in _COUNTED:
         shares = np.mean(got != want, axis=1) if want.shape[1] else np.zeros(len(want))
         row = int(np.argmax(shares))
         return {"relative_l2": float(shares[row]), "cosine": None, "row": row}
