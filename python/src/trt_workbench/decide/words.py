@@ -101,8 +101,8 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     if _untold(rows):
         found = f"{best.label} has the lowest median, {other} against {own}" if lower else "nothing has a lower median"
         return f"{where}: too few repetitions were measured to tell latencies apart; {kept} {found}."
-    compared = f"{best.label}, {other}, cannot be told from it" if lower else f"{best.label} takes {other}"
-    return f"{where}, {own}: {kept} nothing is faster for certain ({compared})."
+    found = f"for certain ({best.label}, {other}, cannot be told from it)" if lower else f"({best.label} takes {other})"
+    return f"{where}, {own}: {kept} nothing is faster {found}."
 
 
 def _untold(rows: Sequence[Row]) -> list[Row]:
