@@ -90,8 +90,7 @@ def test_nothing_faster_keeps_the_score() -> None:
     slow = row("fp16", 0.0, 0.0, speed(20, 5))
     found = recommendation([BASE, slow, INT8], task(), 0.005, 100)
     assert found.sentence == (
-        "Stay with fp32 on trt, 10 ms: of what keeps AP within 0.005 nothing is faster (fp16 on trt takes "
-        "20 ms)."
+        "Stay with fp32 on trt, 10 ms: of what keeps AP within 0.005 nothing is faster (fp16 on trt takes 20 ms)."
     )
 
 

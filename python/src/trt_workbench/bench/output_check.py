@@ -31,22 +31,21 @@ class Tolerance:
     usual: float
     wrong: float
 
-    def where(self, rounding: float, *, counted: bool = False) -> Tolerance:
+    def where(self, rounding: float) -> Tolerance:
         """Return the limits for an output that rounding alone takes so far from the reference.
 
         Args:
             rounding: error that copies with the precision's own rounding make on the same inputs.
-            counted: whether it is the share of elements that differ, instead of a relative L2 error.
         """
         explained = min(_MARGIN * rounding, _MOST)
-        usual = max(self.usual, min(explained, _MOST_CHANGED) if counted else explained)
-        return Tolerance(usual, max(self.wrong, explained))
+        return Tolerance(max(self.usual, min(explained, _MOST_USUAL)), max(self.wrong, explained))
 
 
 # As verify's yardstick: the worst of a few copies is not the worst there is. A fault is off by about 1.
 _MARGIN, _MOST = 2.0, 0.75
-# Of elements that are counted: a mask of another image is right in half of them.
-_MOST_CHANGED = 0.25
+# Beyond it a comparison says too little to call outputs matched, as in verify: a mask of another image is right in half
+# of its elements.
+_MOST_USUAL = 0.25
 
 TOLERANCES = {
     "fp32": Tolerance(1e-3, 1e-2),
@@ -159,7 +158,7 @@ def compare_outputs(
             continue
         made = (rounding or {}).get(name)
         counted = want.dtype.kind in _COUNTED
-        own = limit if made is None else limit.where(made, counted=counted)
+        own = limit if made is None else limit.where(made)
         tensors[name] = _tensor(got, want, own, batch, any_order=any_order)
         if made is not None:
             tensors[name]["rounding"] = made

@@ -124,7 +124,7 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
         doubts.append(f"Its latency is not to be relied on: {'; '.join(chosen.speed.unstable[:_MOST])}.")
     if chosen and chosen.speed and chosen.speed.outputs == "far":
         doubts.append(
-            "Its outputs are further from those of the same file on the reference than its precision explains."
+            "Its outputs are further from those of the same file on the reference than is usual for its precision."
         )
     if chosen and chosen.speed and chosen.speed.outputs == "not compared":
         doubts.append("Its outputs were not compared with those of the same file on the reference.")
