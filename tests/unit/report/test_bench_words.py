@@ -48,13 +48,13 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     run = run_of(records)
     words = overall(run, tables(run))
     assert words[1:] == [
-        "Fastest: fast at 2 of 3 works.",
-        "At 1 work the lowest median cannot be told from the next.",
+        "Fastest: fast at 2 of 3 workloads.",
+        "At 1 workload the lowest median cannot be told from the next.",
         "broken failed at s: m b1, s: m b2 and 1 more: boom",
         "1 point of sweeps left out, as throughput no longer grew.",
         "partly executed 2 nodes of m on the processor, as it was allowed to.",
     ]
-    assert words[0] == "3 works on 4 runtimes: 63 repetitions measured, 9 of each point."
+    assert words[0] == "3 workloads on 4 runtimes: 63 repetitions measured, 9 of each point."
     assert [sentence for sentence in summary(run, tables(run)) if "is fastest" in sentence]
 
 
@@ -66,7 +66,7 @@ def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> 
 
 def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
     run = run_of([*measured("a", 1.0), *measured("b", 2.0)[:2]])
-    assert overall(run, tables(run))[0] == "1 work on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
+    assert overall(run, tables(run))[0] == "1 workload on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
 
 
 def test_a_run_of_failures() -> None:

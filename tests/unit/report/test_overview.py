@@ -64,12 +64,15 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
     runs = [write_bench(tmp_path / "bench"), make_run(), llm, profile]
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")
     text = (tmp_path / "all" / "overview.md").read_text(encoding="utf-8")
-    for part in ("AP 0.5000", "perplexity 29.6500", "+1.70e-01 % beside the reference", "fp16"):
+    for part in ("AP 0.5000", "perplexity 29.6500", "change +1.70e-01 %", "fp16"):
         assert part in page
         assert part in text
     assert "slow &lt;b&gt;" in page
     assert "<b>" not in page
     assert re.search(r"arrays, m b1: fast is fastest, \d\.\d{3} ms .*; slow &lt;b&gt; takes 2\.00 times as long", text)
+    said = page[page.index('class="verdict"') : page.index("<h2>")]
+    assert "fast is fastest" in said
+    assert "tiny-lm on trt in fp16: perplexity 29.6500." in said
     for run in runs:
         assert f'href="../{run.name}/report.html"' in page
 

@@ -82,7 +82,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """What `--only` matches: scenario/work/runtime."""
+        """What `--only` matches: scenario/workload/runtime."""
         return f"{self.work.scenario}/{self.work.label}/{self.runtime}"
 
     @property

@@ -37,7 +37,7 @@ def bench(
     show: Annotated[bool, Setting("List the shipped configurations and stop.", flags="--list")] = False,
     dry_run: Annotated[bool, Setting("Check the configuration, list the points and stop.")] = False,
     only: Annotated[
-        tuple[str, ...], Setting("Measure points that fit a pattern (scenario/work/runtime); repeatable.")
+        tuple[str, ...], Setting("Measure points that fit a pattern (scenario/workload/runtime); repeatable.")
     ] = (),
     model: Annotated[
         tuple[str, ...], Setting("File or folder of a model of the configuration; repeatable.", metavar="NAME=PATH")

@@ -61,9 +61,9 @@ def _outcome(run: BenchArtefacts, made: Sequence[Table]) -> list[str]:
     fewest, most = min(points.values()), max(points.values())
     each = f"{most}" if fewest == most else f"{fewest} to {most}"
     return [
-        f"{_counted(len(made), 'work')} on {_counted(runtimes, 'runtime')}: "
+        f"{_counted(len(made), 'workload')} on {_counted(runtimes, 'runtime')}: "
         f"{_counted(len(measured), 'repetition')} measured, {each} of each point.",
-        *_leaders(made),
+        *leaders(made),
     ]
 
 
@@ -109,17 +109,17 @@ def _crept(records: Sequence[Record]) -> int:
     return sum(WARNING < (repetition_drift(medians) or 0) <= DRIFT for medians in points.values())
 
 
-def _leaders(made: Sequence[Table]) -> list[str]:
-    """Who is fastest how often, where there is more than one work to count."""
+def leaders(made: Sequence[Table]) -> list[str]:
+    """Say who is fastest how often, where there is more than one workload to count."""
     compared = [table for table in made if len(table.rows) > 1]
     if len(compared) < 2:
         return []
     alone = [table.rows[0].standing.runtime for table in compared if table.rows[1].standing.rank != 1]
-    wins = [f"{name} at {count} of {len(compared)} works" for name, count in Counter(alone).most_common()]
+    wins = [f"{name} at {count} of {len(compared)} workloads" for name, count in Counter(alone).most_common()]
     tied = len(compared) - len(alone)
     sentences = [f"Fastest: {', '.join(wins)}."] if wins else []
     if tied:
-        sentences.append(f"At {_counted(tied, 'work')} the lowest median cannot be told from the next.")
+        sentences.append(f"At {_counted(tied, 'workload')} the lowest median cannot be told from the next.")
     return sentences
 
 

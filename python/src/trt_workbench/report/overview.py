@@ -13,7 +13,7 @@ from trt_workbench.engine.files import write_text
 from trt_workbench.engine.verification import Mark
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.report.bench_view import Table, Winner, tables, winners
-from trt_workbench.report.bench_words import problems, unstable
+from trt_workbench.report.bench_words import leaders, problems, unstable
 from trt_workbench.report.page import render, small
 from trt_workbench.report.rewrite import command_of
 from trt_workbench.report.verified import evidence_from
@@ -28,15 +28,18 @@ _FIGURES: dict[str, Callable[[float], str]] = {
     "AP50": "AP50 {:.4f}".format,
     "images_per_s": "{:.1f} images/s".format,
     "perplexity": "perplexity {:.4f}".format,
-    "relative_difference": lambda value: f"{small(100 * value, signed=True)} % beside the reference",
-    "top1_agreement": lambda value: f"likeliest token the same at {100 * value:.2f} %",
+    "relative_difference": lambda value: f"change {small(100 * value, signed=True)} %",
+    "top1_agreement": lambda value: f"top-1 agreement {100 * value:.2f} %",
 }
+# With more workloads than this, who is fastest how often stands for the sentence of each.
+_MOST_SENTENCES = 3
 
 
 @dataclass
 class Overview:
-    """What the runs hold: accuracy figures, tables of speed, and what went wrong."""
+    """What the runs hold: the answer in sentences, accuracy figures, tables of speed, and what went wrong."""
 
+    said: list[str] = field(default_factory=list)
     accuracy: list[dict[str, Any]] = field(default_factory=list)
     speed: list[Table] = field(default_factory=list)
     winners: list[Winner] = field(default_factory=list)
@@ -72,7 +75,28 @@ def _collect(directories: list[Path], output: Path) -> Overview:
     for directory, command in zip(directories, commands, strict=True):
         with foreign_files(directory):
             _add(overview, directory, command, output, several=several)
+    overview.said = _said(overview)
     return overview
+
+
+def _said(overview: Overview) -> list[str]:
+    """Say what is wrong, who is fastest, and what was scored; nothing where no run has any of these."""
+    wrong = [row["runtime"] for row in overview.problems if row["status"] == "wrong"]
+    sentences = [f"Wrong answers: {', '.join(dict.fromkeys(wrong))}."] if wrong else []
+    if len(overview.speed) > _MOST_SENTENCES:
+        sentences += leaders(overview.speed)
+    else:
+        sentences += [table.sentence for table in overview.speed]
+    for model in dict.fromkeys(row["model"] for row in overview.accuracy):
+        mine = sorted((row for row in overview.accuracy if row["model"] == model), key=lambda row: row["scored"])
+        low, high = mine[0], mine[-1]
+        figure = low["figures"][0]
+        if len(mine) == 1:
+            sentences.append(f"{model} on {low['backend']} in {low['precision']}: {figure}.")
+        else:
+            to = high["figures"][0].split()[-1]
+            sentences.append(f"{model}: {figure} to {to} over {len(mine)} rows.")
+    return sentences
 
 
 def _add(overview: Overview, directory: Path, command: str, output: Path, *, several: bool) -> None:
@@ -152,10 +176,12 @@ def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
 def _scored(
     row: Mapping[str, Any], model: Mapping[str, Any], precision: str | None, mark: Mark | None, figures: Sequence[str]
 ) -> dict[str, Any]:
+    scored = next((row[name] for name in figures if row[name] is not None), 0.0)
     return {
         "model": Path(model["path"]).name,
         "backend": row["backend"],
         "precision": precision,
         "verification": mark,
+        "scored": scored,
         "figures": [_FIGURES[name](row[name]) for name in figures if row[name] is not None],
     }
