@@ -39,7 +39,8 @@ def test_a_page_can_always_be_written() -> None:
     row = {"model": "\ud800", "backend": None, "precision": None, "verification": None, "figures": {}}
     page = render(
         "overview.md.j2",
-        overview={"runs": [], "accuracy": [row]} | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ()),
+        overview={"runs": [], "accuracy": [row]}
+        | dict.fromkeys(("said", "speed", "winners", "problems", "unstable"), ()),
     )
     page.encode()
 
