@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trt_workbench.report.hover import listed, say_columns, say_rows
-from trt_workbench.report.style import PALETTE, by_powers, figure, file_stem, label, legend_below
+from trt_workbench.report.style import NARROW, PALETTE, WIDE, by_powers, figure, file_stem, label, legend_below
 from trt_workbench.runs.stream import PARTS, ChunkRecord, StreamMetrics
 from trt_workbench.runs.stream_paced import Paced
 
@@ -49,7 +49,9 @@ def _errors(record: ChunkRecord) -> float:
 
 def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Path) -> Path:
     """Largest relative L2 of each chunk, with the limits and the memory of a stream."""
-    with figure(path, height=4.4) as axes:
+    # one heat map a lane follows; where these fill their rows alone, so does this
+    width = NARROW if len(lanes) % 2 else WIDE
+    with figure(path, width, height=4.4 if width == NARROW else 3.8) as axes:
         limits: dict[float, str] = {}
         said: dict[float, dict[str, str]] = {}
         for (name, chunks), colour in zip(lanes.items(), PALETTE * 4, strict=False):
@@ -71,7 +73,9 @@ def _error(metrics: StreamMetrics, lanes: dict[str, list[ChunkRecord]], path: Pa
         axes.yaxis.set_major_formatter(_plain())
         if metrics.chunks > 1:
             by_powers(axes, "x")
-        axes.set(title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2 of a tensor ({_NOTHING:g}: none)")
+        axes.set(
+            title="Error by chunk", xlabel="chunk", ylabel=f"largest relative L2\nof a tensor ({_NOTHING:g}: none)"
+        )
         legend_below(axes)
     return path
 
