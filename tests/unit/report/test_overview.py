@@ -77,6 +77,19 @@ def test_runs_of_every_command_together(tmp_path: Path, make_run: Callable[..., 
         assert f'href="../{run.name}/report.html"' in page
 
 
+def test_a_row_without_its_score_is_not_in_the_answer(tmp_path: Path) -> None:
+    good, bad = KEPT["backends"][-1], {**KEPT["backends"][0], "perplexity": None, "relative_difference": None}
+    nothing = write_run(
+        tmp_path / "nothing", "eval-llm", metrics={**KEPT, "backends": [{**bad, "top1_agreement": 0.5}]}
+    )
+    page = write_overview([nothing], tmp_path / "all").read_text(encoding="utf-8")
+    assert "top-1 agreement 50.00 %" in page
+    assert 'class="verdict"' not in page
+    both = write_run(tmp_path / "both", "eval-llm", metrics={**KEPT, "backends": [bad, good]})
+    page = write_overview([both], tmp_path / "all").read_text(encoding="utf-8")
+    assert f"perplexity {good['perplexity']:.4f}." in page[page.index('class="verdict"') : page.index("<h2>")]
+
+
 def test_works_of_several_runs_are_told_apart(tmp_path: Path) -> None:
     runs = [write_bench(tmp_path / name) for name in ("before", "after")]
     page = write_overview(runs, tmp_path / "all").read_text(encoding="utf-8")

@@ -87,8 +87,9 @@ def _said(overview: Overview) -> list[str]:
         sentences += leaders(overview.speed)
     else:
         sentences += [table.sentence for table in overview.speed]
-    for model in dict.fromkeys(row["model"] for row in overview.accuracy):
-        mine = sorted((row for row in overview.accuracy if row["model"] == model), key=lambda row: row["scored"])
+    scored = [row for row in overview.accuracy if row["scored"] is not None]
+    for model in dict.fromkeys(row["model"] for row in scored):
+        mine = sorted((row for row in scored if row["model"] == model), key=lambda row: row["scored"])
         low, high = mine[0], mine[-1]
         figure = low["figures"][0]
         if len(mine) == 1:
@@ -176,12 +177,11 @@ def _llm(metrics: LlmMetrics) -> list[dict[str, Any]]:
 def _scored(
     row: Mapping[str, Any], model: Mapping[str, Any], precision: str | None, mark: Mark | None, figures: Sequence[str]
 ) -> dict[str, Any]:
-    scored = next((row[name] for name in figures if row[name] is not None), 0.0)
     return {
         "model": Path(model["path"]).name,
         "backend": row["backend"],
         "precision": precision,
         "verification": mark,
-        "scored": scored,
+        "scored": row[figures[0]],
         "figures": [_FIGURES[name](row[name]) for name in figures if row[name] is not None],
     }
