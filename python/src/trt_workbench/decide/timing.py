@@ -64,14 +64,14 @@ def timing(rows: Sequence[Tried], asked: int, left_s: float | None) -> Timing:
     for count in range(len(rows), least - 1, -1):
         kept = order[:count]
         most = wanted(count, asked)
-        fewest = telling_repetitions(count - 1, min(asked, _FEWEST_REPETITIONS))
+        fewest = wanted(count, min(asked, _FEWEST_REPETITIONS))
         for repetitions in range(most, fewest - 1, -1):
             if inseparable(repetitions, count - 1):
                 continue
             if left_s is None or measuring_s(kept, repetitions) <= left_s:
                 chosen = tuple(row for row in rows if row in kept)
                 return Timing(chosen, repetitions, tuple(_words(order[count:], count, asked, repetitions)))
-    seconds = measuring_s(order[:least], telling_repetitions(least - 1, min(asked, _FEWEST_REPETITIONS)))
+    seconds = measuring_s(order[:least], wanted(least, min(asked, _FEWEST_REPETITIONS)))
     return Timing(words=(f"Latencies were not measured: they take {seconds:.0f} s or more, beyond the budget.",))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
 from trt_workbench.runs.comparison import telling_repetitions
-from trt_workbench.runs.decision import BASELINE, Recommendation, Row
+from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
 _MOST = 2
 
@@ -98,17 +98,11 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     kept = f"of what keeps {task.figure} within {max_loss:g}"
     own, other = _ms(_latency(row)), _ms(_latency(best))
     lower = _latency(best) < _latency(row)
-    if _untold(rows):
+    if not told(rows):
         found = f"{best.label} has the lowest median, {other} against {own}" if lower else "nothing has a lower median"
         return f"{where}: too few repetitions were measured to tell latencies apart; {kept} {found}."
     found = f"for certain ({best.label}, {other}, cannot be told from it)" if lower else f"({best.label} takes {other})"
     return f"{where}, {own}: {kept} nothing is faster {found}."
-
-
-def _untold(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that were measured, if so seldom that no two of them could be told apart."""
-    measured = [row for row in rows if row.speed]
-    return measured if any(row.speed and row.speed.rank is None for row in measured) else []
 
 
 def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
@@ -134,12 +128,13 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
             doubts.append(
                 f"That it is faster than {BASELINE} cannot be told: the interval of the speed-up begins at {low:.2f}."
             )
-    if untold := _untold(rows):
-        most = sorted(row.speed.repetitions for row in untold if row.speed)[-2]
-        needed = telling_repetitions(len(untold) - 1, most + 1)
+    if not told(rows):
+        repetitions = sorted(row.speed.repetitions for row in rows if row.speed)
+        most = repetitions[-2]
+        needed = telling_repetitions(len(repetitions) - 1, most + 1)
         doubts.append(
-            f"Latencies of {len(untold)} rows cannot be told apart before {needed} repetitions, and no two rows have "
-            f"more than {most}: allow more time, or try fewer rows."
+            f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
+            f"have more than {most}: allow more time, or try fewer rows."
         )
     measured = {row.backend for row in rows if row.speed}
     if measured and all(get_backend(name).devices == ("cpu",) for name in measured):

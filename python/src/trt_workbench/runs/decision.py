@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import FiniteFloat, NonNegativeFloat, NonNegativeInt, PositiveFloat
@@ -153,6 +154,11 @@ class Recommendation(Strict):
     doubts: list[str]
 
 
+def told(rows: Sequence[Row]) -> bool:
+    """Whether enough repetitions were measured to tell the latencies of rows apart; then each of them has a rank."""
+    return all(row.speed.rank is not None for row in rows if row.speed)
+
+
 class Decision(Strict):
     """The whole document.
 
@@ -202,7 +208,7 @@ class Decision(Strict):
     @property
     def told(self) -> bool:
         """Whether enough repetitions were measured to tell latencies apart."""
-        return all(row.speed.rank is not None for row in self.rows if row.speed)
+        return told(self.rows)
 
     @property
     def recommended(self) -> Row | None:

@@ -43,13 +43,16 @@ def require_room(what: str, shape: Sequence[int], bytes_each: int) -> None:
     Raises:
         UsageProblem: a dimension is negative, or there is not so much memory.
     """
-    sizes = "x".join(map(str, shape))
     if min(shape, default=0) < 0:
-        raise UsageProblem(f"{what} cannot have the shape {sizes}: a dimension is negative.")
+        raise UsageProblem(f"{what} cannot have the shape {_sizes(shape)}: a dimension is negative.")
     # numpy counts the others even where one is 0
     wanted = math.prod(max(1, size) for size in shape) * bytes_each
     if wanted > _SMALL and wanted > (available := available_bytes()):
         raise UsageProblem(
-            f"{what} of shape {sizes} takes {wanted / 2**30:,.1f} GiB, and {available / 2**30:,.1f} GiB of memory are "
-            "free; ask for smaller shapes or a smaller batch."
+            f"{what} of shape {_sizes(shape)} takes {wanted / 2**30:,.1f} GiB, and {available / 2**30:,.1f} GiB of "
+            "memory are free; ask for smaller shapes or a smaller batch."
         )
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
