@@ -2,16 +2,18 @@
 
     python docs/benchmarks/eval-stream-h200/encoders.py make --work DIR --output DIR
     python docs/benchmarks/eval-stream-h200/encoders.py build --work DIR --output DIR [--jobs N]
-    python docs/benchmarks/eval-stream-h200/encoders.py measure --work DIR --output DIR [--only 'parity 17x512*' ...]
+    python docs/benchmarks/eval-stream-h200/encoders.py check --work DIR --output DIR [--jobs N]
+    python docs/benchmarks/eval-stream-h200/encoders.py measure --work DIR --output DIR [--only 'streams 17x512*' ...]
     python docs/benchmarks/eval-stream-h200/encoders.py report --output DIR
 
 The embedded encoder, and encoders of its architecture with random weights (seed 0): 17x512 has 17 layers of width 512.
 Models, plans and references go to --work (25 GB at the default sizes, and the engines once more in the cache), a line
 a command to engines.jsonl in --output, and the report of these lines to README.md there. What ended well is not done
-again. Engines are built `--jobs` at a time; then one command is run at a time. Of an engine's forms, "one" has one
-stream and fixed sizes, as state on the device between calls needs it; "unified" takes 1 to 8 streams. First and later
-chunks of these models have one size. So for one of them (--switch), streams have a first chunk of 7 frames and later
-ones of 14: an engine with a profile for each size ("ab") beside one with a profile for both ("both").
+again. Engines are built, and then compared with the reference, `--jobs` at a time; what is measured runs alone. Of an
+engine's forms, "one" has one stream and fixed sizes, as state on the device between calls needs it; "unified" takes 1
+to 8 streams. First and later chunks of these models have one size. So for one of them (--switch), streams have a first
+chunk of 7 frames and later ones of 14: an engine with a profile for each size ("ab") beside one with a profile for both
+("both").
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,28 +167,47 @@ def build_words(options: argparse.Namespace, one: Encoder, form: str, precision:
     return [*words, "--optimization-level", str(options.level), "--verify", "off"]
 
 
+def record_words(options: argparse.Namespace, one: Encoder) -> list[str | Path]:
+    """Return the words that record a model's reference."""
+    words = [*stream_words(one), "--chunks", str(options.chunks), "--backend", "ort-cpu", "--mode", "functional"]
+    return [*words, "--record", "--output", reference(options, one)]
+
+
+def parities(options: argparse.Namespace, one: Encoder) -> Iterator[tuple[str, list[str | Path]]]:
+    """Yield name and words of every comparison of a model with its reference."""
+    for backend in options.backends:
+        for precision in options.precisions if backend != "torch-compile" else ():
+            is_trt = backend == "trt"
+            target = plan(options.work, one, "one", precision) if is_trt else one.model
+            modes = "functional,closed-loop,device" if is_trt else "functional,closed-loop"
+            words = [*on(stream_words(one), target, backend, precision), *beside(options, one)]
+            yield f"{one.name}.{backend}.{precision}", [*words, "--chunks", str(options.chunks), "--mode", modes]
+
+
+def stream_words(one: Encoder) -> list[str | Path]:
+    """Return the first words of a stream evaluation."""
+    return ["eval-stream", one.model, "--contract", one.contract, "--no-report"]
+
+
+def reference(options: argparse.Namespace, one: Encoder) -> Path:
+    """Return the folder of a model's recorded reference."""
+    return Path(options.work / "references" / one.name)
+
+
+def beside(options: argparse.Namespace, one: Encoder) -> list[str | Path]:
+    """Return the words that name a model's reference."""
+    return ["--reference", reference(options, one), "--model", one.model]
+
+
 def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequence[Encoder]) -> None:
-    """Run everything but the builds, the smallest model first."""
+    """Run what is timed, the smallest model first."""
     for one in found:
-        stream = ["eval-stream", one.model, "--contract", one.contract, "--no-report"]
-        reference, bounded = options.work / "references" / one.name, ["--chunks", str(options.chunks)]
-        step(
-            "record", one.name,
-            [*stream, *bounded, "--backend", "ort-cpu", "--mode", "functional", "--record", "--output", reference],
-        )  # fmt: skip
-        beside = ["--reference", reference, "--model", one.model]
-        for backend in options.backends:
-            for precision in options.precisions if backend != "torch-compile" else ():
-                is_trt = backend == "trt"
-                target = plan(options.work, one, "one", precision) if is_trt else one.model
-                modes = "functional,closed-loop,device" if is_trt else "functional,closed-loop"
-                words = [*on(stream, target, backend, precision), *beside, *bounded, "--mode", modes]
-                step("parity", f"{one.name}.{backend}.{precision}", words)
+        stream = stream_words(one)
         first = options.backends[0]  # of many streams, only the runtime that this is about
         for precision in options.precisions:
             target = plan(options.work, one, "unified", precision) if first == "trt" else one.model
-            words = [*on(stream, target, first, precision), *beside, "--chunks", str(_FEW), "--mode", "closed-loop"]
-            words += ["--streams", options.streams, "--seconds", f"{options.seconds:g}"]
+            words = [*on(stream, target, first, precision), *beside(options, one), "--mode", "closed-loop"]
+            words += ["--chunks", str(_FEW), "--streams", options.streams, "--seconds", f"{options.seconds:g}"]
             step("streams", f"{one.name}.{first}.{precision}", words)
         for precision in options.precisions if one.name == options.switch else ():
             for form in ("ab", "both") if first == "trt" else ("both",):
@@ -201,6 +222,13 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(bench(options, one, backends, batches), indent=1) + "\n", encoding="utf-8")
             step("bench", f"{one.name}.{name}", ["bench", file, "--skip-unavailable"])
+
+
+def together(jobs: int, step: Callable[..., Any], steps: Iterable[tuple[str, str, list[str | Path]]]) -> None:
+    """Run steps, `jobs` at a time."""
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in [pool.submit(step, *one) for one in steps]:
+            future.result()
 
 
 def on(stream: Sequence[str | Path], target: Path, backend: str, precision: str) -> list[str | Path]:
@@ -245,15 +273,15 @@ def keep_environment(output: Path, document: Mapping[str, Any]) -> dict[str, Any
 def main() -> None:
     """Run the steps that have no good record, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("make", "build", "measure", "report"))
+    parser.add_argument("verb", choices=("make", "build", "check", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl, README.md and env.json")
     parser.add_argument("--work", type=Path, help="folder of models, plans, references and runs")
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="embedded, or LAYERSxWIDTH (default: %(default)s)")
     parser.add_argument("--switch", default="17x512", help="model with engines for two sizes of chunks")
     parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--backends", nargs="+", default=BACKENDS, help="the first one also runs many streams")
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="such as 'parity 17x512*'")
-    parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="such as 'bench 17x512*'")
+    parser.add_argument("--jobs", type=int, default=1, help="engines built or checked at a time")
     parser.add_argument("--level", type=int, default=3, help="optimisation level of the builds")
     parser.add_argument("--tactic-sources", nargs="*", default=TACTIC_SOURCES, help="none for TensorRT's own choice")
     parser.add_argument("--chunks", type=int, default=300, help="of the parity runs")
@@ -287,15 +315,20 @@ def main() -> None:
     if options.verb == "make":
         make(found)
     elif options.verb == "build":
-        with ThreadPoolExecutor(options.jobs) as pool:
-            begun = [
-                pool.submit(step, "build", f"{one.name}.{form}.{precision}", build_words(options, one, form, precision))
+        together(
+            options.jobs,
+            step,
+            [
+                ("build", f"{one.name}.{form}.{precision}", build_words(options, one, form, precision))
                 for one in reversed(found)  # the largest takes longest
                 for form in forms(one, options.switch)
                 for precision in options.precisions
-            ]
-            for future in begun:
-                future.result()
+            ],
+        )
+    elif options.verb == "check":
+        for one in found:  # each takes all processors
+            step("record", one.name, record_words(options, one))
+        together(options.jobs, step, [("parity", *lane) for one in reversed(found) for lane in parities(options, one)])
     else:
         measure(step, options, found)
     report(options.output, read(options.output / "engines.jsonl"))

@@ -2,15 +2,16 @@
 
     python docs/benchmarks/precision/engines.py quantize --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py build --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
+    python docs/benchmarks/precision/engines.py score --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
     python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [--yolox FILE --coco DIR]
     python docs/benchmarks/precision/engines.py report --output DIR
 
 Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and int8 by TensorRT's own calibration
 (TensorRT 8 and 10); both may use fp16 beside int8. ResNet-50 and ViT-B/16 have random weights (bench-h200/models.py,
 needs torch and timm) and are calibrated with noise: speed alone. YOLOX-Nano is calibrated on every other image of COCO
-and scored on the images between, the embedded detector on scenes of another seed. Engines are built `--jobs` at a time,
-through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not done again;
-`build` makes what `quantize`, which needs no GPU, has not made.
+and scored on the images between, the embedded detector on scenes of another seed. Engines are built and scored `--jobs`
+at a time, through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not
+done again; `build` makes what `quantize`, which needs no GPU, has not made.
 """
 
 from __future__ import annotations
@@ -164,23 +165,31 @@ def build(work: Work, subject: Subject, precision: str, model: Path, level: int)
     work.step("build", f"{subject.name}.{precision}", words)
 
 
+def plans(work: Work, subject: Subject) -> dict[str, Path]:
+    """Return the engines of a model that were built, by precision."""
+    found = {kind: work.work / "plans" / f"{subject.name}.{kind}.plan" for kind in PRECISIONS}
+    return {kind: plan for kind, plan in found.items() if plan.is_file()}
+
+
+def score(work: Work, subject: Subject, precision: str, plan: Path) -> None:
+    """Score one engine."""
+    run = work.work / "runs" / f"score-{subject.name}.{precision}"
+    words = ["eval-coco", "--model", plan, *subject.data, "--no-report", "--allow-unverified", "--output", run]
+    work.step("score", f"{subject.name}.{precision}", words)
+
+
 def measure(work: Work, found: Sequence[Subject], seconds: float) -> None:
-    """Time every engine that was built, then score them, then ask why int8 is as fast as it is."""
-    output = work.work / "runs"
-    plans = {(one.name, kind): work.work / "plans" / f"{one.name}.{kind}.plan" for one in found for kind in PRECISIONS}
-    for (name, kind), plan in plans.items():
-        if plan.is_file():
-            words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save"]
-            work.step("time", f"{name}.{kind}", [*words, "--output", output / f"time-{name}.{kind}"])
-    data = {one.name: one.data for one in found}
-    for (name, kind), plan in plans.items():
-        if plan.is_file() and data[name]:
-            words = ["eval-coco", "--model", plan, *data[name], "--no-report", "--allow-unverified"]
-            work.step("score", f"{name}.{kind}", [*words, "--output", output / f"score-{name}.{kind}"])
+    """Time every engine that was built, then ask why int8 is as fast as it is."""
     for one in found:
-        low, half = (plans[one.name, kind] for kind in ("int8-qdq", "fp16"))
-        if low.is_file() and half.is_file():
-            work.step("why", one.name, ["profile", low, "--against", half, "--output", output / f"why-{one.name}"])
+        for kind, plan in plans(work, one).items():
+            run = work.work / "runs" / f"time-{one.name}.{kind}"
+            words = ["infer-engine", plan, "--bench", "--duration", f"{seconds:g}", "--no-save", "--output", run]
+            work.step("time", f"{one.name}.{kind}", words)
+    for one in found:
+        built = plans(work, one)
+        if {"int8-qdq", "fp16"} <= built.keys():
+            words = ["profile", built["int8-qdq"], "--against", built["fp16"]]
+            work.step("why", one.name, [*words, "--output", work.work / "runs" / f"why-{one.name}"])
 
 
 def report(output: Path) -> str:
@@ -224,12 +233,12 @@ def _text(value: float | None, form: str) -> str:
 def main() -> None:
     """Run the steps that have no good record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("quantize", "build", "measure", "report"))
+    parser.add_argument("verb", choices=("quantize", "build", "score", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
     parser.add_argument("--work", type=Path, help="folder of models and plans")
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
     parser.add_argument("--coco", type=Path, help="folder with val2017/ and annotations/")
-    parser.add_argument("--jobs", type=int, default=1, help="engines built at a time")
+    parser.add_argument("--jobs", type=int, default=1, help="engines built or scored at a time")
     # TensorRT 8.6 builds a detector in fp16 for many minutes at its default, 3, and int8 for minutes at 1
     parser.add_argument("--level", type=int, default=1, help="optimisation level of the builds")
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
@@ -241,6 +250,10 @@ def main() -> None:
     work, made = Work(options.work, options.output), subjects(options)
     if options.verb == "measure":
         measure(work, made, options.seconds)
+    elif options.verb == "score":
+        scored = [(work, one, kind, plan) for one in made if one.data for kind, plan in plans(work, one).items()]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(lambda one: score(*one), scored))
     else:
         with ThreadPoolExecutor(options.jobs) as pool:
             quantized = dict(zip(made, pool.map(lambda one: quantize(work, one), made), strict=True))

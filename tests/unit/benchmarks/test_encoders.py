@@ -62,6 +62,7 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
 ) -> None:
     called(script, monkeypatch, tmp_path, "make")
     words = ("--precisions", "fp32", "--backends", "ort-cpu", "torch", "--only", "[!b]*")  # all but bench
+    called(script, monkeypatch, tmp_path, "check", *words)
     found = called(script, monkeypatch, tmp_path, "measure", *words)
     assert [(one["step"], one["engine"], one["exit_code"]) for one in found] == [
         ("record", "1x16", 0),
@@ -81,7 +82,8 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
     ):
         assert line in text
     assert (tmp_path / "kept" / "env.json").is_file()
-    assert called(script, monkeypatch, tmp_path, "measure", *words) == found
+    for verb in ("check", "measure"):
+        assert called(script, monkeypatch, tmp_path, verb, *words) == found
 
 
 def test_the_engines_that_are_built_are_those_that_are_measured(
@@ -101,6 +103,7 @@ def test_the_engines_that_are_built_are_those_that_are_measured(
         done = trtw(*words, "--dry-run", "--json")
         assert done.exit_code == 0, done.output
         built.append((Path(words[1]), json.loads(done.stdout)["options"]))
+    called(script, monkeypatch, tmp_path, "check")
     called(script, monkeypatch, tmp_path, "measure")
     targets = {words[1] for words in asked[8:] if words[1].endswith(".plan")}
     assert targets == plans
