@@ -262,6 +262,7 @@ def main() -> None:
                 pool.submit(build, work, one, kind, quantized[one] if kind == "int8-qdq" else one.model, options.level)
                 for kind in asked
                 for one in made
+                if kind != "int8-qdq" or quantized[one].is_file()
             ]
             for future in begun:
                 future.result()

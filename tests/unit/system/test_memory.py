@@ -11,17 +11,24 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.system import memory
 
 
-def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "max").write_text("max\n")
-    (tmp_path / "limit").write_text(f"{2**26}\n")
-    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "absent", tmp_path / "max"))
+def test_what_is_left_of_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none, limit, used = (tmp_path / name for name in ("none", "limit", "used"))
+    none.write_text("max\n")
+    limit.write_text(f"{2**26 + 2**25}\n")
+    used.write_text(f"{2**26}\n")
+    monkeypatch.setattr(memory, "_CGROUPS", ((tmp_path / "absent", used), (none, used)))
     assert memory.available_bytes() > 2**26
-    monkeypatch.setattr(memory, "_CGROUP_LIMITS", (tmp_path / "max", tmp_path / "limit"))
+    monkeypatch.setattr(memory, "_CGROUPS", ((none, used), (limit, used)))
+    assert memory.available_bytes() == 2**25
+    # the cache of files is given back
+    (tmp_path / "memory.stat").write_text(f"anon 7\ninactive_file {2**25}\n")
     assert memory.available_bytes() == 2**26
 
     memory.require_room("Input x", (2**12, 2**12), 4)
     with pytest.raises(UsageProblem, match=r"4096x4097 takes 0\.1 GiB, and 0\.1 GiB of memory are free"):
         memory.require_room("Input x", (2**12, 2**12 + 1), 4)
+    used.write_text(f"{2**30}\n")
+    assert memory.available_bytes() == 0
 
 
 def test_the_limit_of_the_process_counts() -> None:

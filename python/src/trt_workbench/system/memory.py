@@ -9,7 +9,11 @@ from pathlib import Path
 
 from trt_workbench.errors import UsageProblem
 
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# of version 2 and of version 1: the limit, and what is used of it
+_CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+)
 # Not worth asking the system for.
 _SMALL = 2**24
 
@@ -22,11 +26,24 @@ def available_bytes() -> int:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
         available = min(available, max(0, limit - int(psutil.Process().memory_info().vms)))
-    for path in _CGROUP_LIMITS:
-        text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
-        if text.isdigit():
-            available = min(available, int(text))
+    for limits, uses in _CGROUPS:
+        if (most := _number(limits)) is not None:
+            available = min(available, max(0, most - (_number(uses) or 0) + _cached(uses.with_name("memory.stat"))))
     return available
+
+
+def _number(path: Path) -> int | None:
+    """Return the number in a file; None without the file, or where it says "max"."""
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    return int(text) if text.isdigit() else None
+
+
+def _cached(path: Path) -> int:
+    """Return the bytes of files in memory that a container gives back when it needs them, as `docker stats` does."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    found = dict(line.split(maxsplit=1) for line in lines if " " in line)
+    # version 1 counts the children's apart
+    return int(found.get("total_inactive_file", found.get("inactive_file", 0)))
 
 
 def require_room(what: str, shape: Sequence[int], bytes_each: int) -> None:
