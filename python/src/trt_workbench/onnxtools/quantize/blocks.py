@@ -138,7 +138,8 @@ class _Writer(LowWriter):
                 f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
                 "be quantised."
             )
-        key = (group.weight, node.op_type if self._to in BLOCKS else transposed)
+        # the same matrix as [outputs, inputs] and as [inputs, outputs] has other blocks, as in a tied autoencoder
+        key = (group.weight, (transposed, node.op_type if self._to in BLOCKS else ""))
         if key not in self._done:
             rows = values if transposed else values.T  # [outputs, inputs]
             made = self._integers(group.weight, rows, transposed) if self._to not in BLOCKS else None
