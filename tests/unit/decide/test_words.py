@@ -7,6 +7,7 @@ import pytest
 
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.words import _doubts, recommendation
+from trt_workbench.runs.bootstrap import share_interval
 from trt_workbench.runs.decision import Row, RowScore, RowSpeed
 
 
@@ -48,6 +49,17 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
     # the half width of 0.004 has to become 0.002: four times as many
     assert found.doubts == [
         "100 images cannot certify a loss of at most 0.005: the interval reaches 0.0070; about 400 would, if the loss "
+        "stays as it is."
+    ]
+
+
+def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:
+    fp16 = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
+    assert fp16.score is not None
+    score = fp16.score.model_copy(update={"loss_ci95": share_interval(0.0, 128)})
+    found = recommendation([BASE, fp16.model_copy(update={"score": score})], task(), 0.005, 128)
+    assert found.doubts == [  # 1.96 squared, over 0.005
+        "128 images cannot certify a loss of at most 0.005: the interval reaches 0.0291; about 770 would, if the loss "
         "stays as it is."
     ]
 

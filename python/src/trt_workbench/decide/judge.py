@@ -108,7 +108,7 @@ def _row(
         score=score,
         speed=None if one.simulated else speed,
         meets=None if loss is None else loss <= settings.max_loss,
-        certain=None if loss is None else (loss == 0 if ends is None else ends[1] <= settings.max_loss),
+        certain=None if loss is None else (loss == 0 if ends is None else max(loss, ends[1]) <= settings.max_loss),
     )
 
 
