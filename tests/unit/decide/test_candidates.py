@@ -322,7 +322,26 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     found = made(path, CalibrationSettings(calibration="random")).evidence
     assert found.kept == {"left": "its constant comes first", "made": "its weights are computed"}
-    assert found.low_macs == pytest.approx(1 / 3)
+    assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_recurrent_layers_and_einsum_count(tmp_path: Path) -> None:
+    """Of a model that is one LSTM with a small layer behind it, nothing like 100 % becomes int8."""
+    text = """g (float[5,n,8] x) => (float[1,n,12] y) {
+      [cell] all, h, c = LSTM<hidden_size=16>(x, w, r, b)
+      [dense] d = MatMul(h, v)
+      [einsum] y = Einsum<equation="abc, cd -> abd">(d, e)
+    }"""
+    shapes = {"w": (1, 64, 8), "r": (1, 64, 16), "b": (1, 128), "v": (16, 10), "e": (10, 12)}
+    arrays = {name: GENERATOR.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    path = write_onnx(tmp_path / "m.onnx", text, arrays)
+    np.save(tmp_path / "x.npy", GENERATOR.standard_normal((20, 4, 8)).astype(np.float32))
+    found = made(path, CalibrationSettings(calibration=str(tmp_path / "x.npy"))).evidence
+    assert found.kept == {"cell": "LSTM has no quantised form", "einsum": "Einsum has no quantised form"}
+    matrices = 64 * (8 + 16)
+    # a call has 4 sequences of 5 steps
+    assert found.low_macs == pytest.approx(160 / (5 * matrices + 160 + 120))
+    assert found.low_weights == pytest.approx(160 / (matrices + 160 + 120))
 
 
 def test_ranges_of_zeros_alone_are_told(model: Path) -> None:

@@ -124,9 +124,7 @@ def make_candidate(
     macs = (
         0.0
         if to == "int4-weights"
-        else _share(
-            [group.macs for group in low], [*(group.macs for group in groups), *(one.macs for one in others.values())]
-        )
+        else _share([group.macs for group in low], [one.macs for one in (*groups, *others.values())])
     )
     evidence = Evidence(
         to=to,
@@ -136,7 +134,9 @@ def make_candidate(
         ranges=ranges,
         kept=kept,
         low_macs=macs,
-        low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
+        low_weights=_share(
+            [group.weight_elements for group in low], [one.weight_elements for one in (*groups, *others.values())]
+        ),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),

@@ -113,6 +113,14 @@ def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
         del graph.node[place]
 
 
+def remove_unread(graph: onnx.GraphProto, names: Iterable[str]) -> None:
+    """Remove those constants of these names, initialisers or Constant nodes, that nobody reads."""
+    gone = set(names) - use_counts(graph).keys()
+    for tensor in [one for one in graph.initializer if one.name in gone]:
+        graph.initializer.remove(tensor)
+    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] in gone])
+
+
 def remove_unused(model: onnx.ModelProto) -> list[str]:
     """Remove nodes whose outputs nobody reads, and initialisers likewise."""
     graph = model.graph
