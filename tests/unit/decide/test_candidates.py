@@ -121,6 +121,14 @@ def test_a_layer_that_makes_nan_is_named_with_the_sample(tmp_path: Path) -> None
         made(path, CalibrationSettings(calibration=str(tmp_path / "b.npy")))
 
 
+def test_a_sample_that_holds_nan_is_named_and_not_the_model(model: Path) -> None:
+    samples = np.ones((10, 20, 6, 6), np.float32)
+    samples[7, 0, 0, 0] = np.nan
+    np.save(model.with_name("b.npy"), samples)
+    with pytest.raises(UsageProblem, match=r"^The calibration sample .*b.npy row 7 has NaN in the input x"):
+        made(model, CalibrationSettings(calibration=str(model.with_name("b.npy"))))
+
+
 def test_an_older_operator_set_is_raised(tmp_path: Path, data: CalibrationSettings) -> None:
     candidate = made(write(tmp_path / "old.onnx", opset=11), data)
     assert onnx.load(candidate.path).opset_import[0].version == 13

@@ -183,6 +183,17 @@ def test_doubts() -> None:
         assert text in doubts
 
 
+def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> None:
+    """Of a network of convolutions nvfp4 takes the last matrix alone, and keeps every score."""
+    made = [
+        row(name, 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=share)
+        for name, share in (("bf16", 1.0), ("fp8", 0.6), ("mxfp8", 0.7), ("nvfp4", 0.00004))
+    ]
+    assert recommendation([BASE, *made], task(), 0.005, 100).doubts == [
+        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in it can tell its speed."
+    ]
+
+
 def test_without_a_baseline_nothing_is_recommended() -> None:
     failed = Row(precision="fp32", backend="trt", state="failed", reason="the process was killed")
     found = recommendation([failed, FP16], task(), 0.005, 100)
