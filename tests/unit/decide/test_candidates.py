@@ -322,6 +322,38 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
         made(path, CalibrationSettings(calibration="random"))
 
 
+def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> None:
+    """ONNX's converter makes a Resize of Upsample and a longer way of Softmax, whose results have other names.
+
+    Behind them weights alone were quantised, and the evidence said that everything was.
+    """
+    text = """g (float[n,3,4,4] x) => (float[n,4,8,8] y, float[n,4,8,8] s) {
+      [first] a = Conv<pads=[1,1,1,1]>(x, w0)
+      u = Upsample(a, twice)
+      [second] b = Conv(u, w1)
+      [fused] y = Add(b, u)
+      p = Softmax<axis=1>(y)
+      [third] s = MatMul(p, w2)
+    }"""
+    arrays = {"twice": np.array([1, 1, 2, 2], np.float32)} | {
+        name: GENERATOR.standard_normal(shape).astype(np.float32)
+        for name, shape in {"w0": (4, 3, 3, 3), "w1": (4, 4, 1, 1), "w2": (8, 8)}.items()
+    }
+    path = write_onnx(tmp_path / "m.onnx", text, arrays, 9)
+    candidate = made(path, CalibrationSettings(calibration="random"), keep_sensitive=False)
+    assert candidate.evidence.ranges.keys() == {"x", "u", "p"}
+    assert read_precision(candidate.path).label == "int8 (not calibrated)"
+    graph = onnx.load(candidate.path).graph
+    makers = {name: node.op_type for node in graph.node for name in node.output}
+    for node in graph.node:
+        if node.op_type in ("Conv", "MatMul"):
+            assert [makers[name] for name in node.input] == ["DequantizeLinear"] * 2
+        if node.name == "fused":  # with the convolution, in int8
+            assert [makers[name] for name in node.input] == ["Conv", "DequantizeLinear"]
+    with OrtCpuBackend().load(candidate.path) as session:
+        session.run({"x": np.ones((2, 3, 4, 4), np.float32)})
+
+
 def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     """The share of the arithmetic is of all of it, and what stays is named."""
     text = """g (float[n,8,8] x) => (float[n,8,8] y) {

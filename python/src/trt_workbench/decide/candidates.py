@@ -105,7 +105,7 @@ def make_candidate(
     others = other_products(document, to)
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
-        reasons = ", ".join(dict.fromkeys(kept.values()))
+        reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,14 @@ from trt_workbench.onnxtools.proto import opset
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_folding import evaluated
-from trt_workbench.onnxtools.sanitize_graph import bypass, constants, remove_nodes, remove_unread, set_constant
+from trt_workbench.onnxtools.sanitize_graph import (
+    bypass,
+    constants,
+    remove_nodes,
+    remove_unread,
+    rename_uses,
+    set_constant,
+)
 
 # Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
 OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
@@ -79,6 +87,7 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
     """
     old, needed = opset(model), OPSETS[to]
     if old < needed:
+        read = {node.name: tuple(node.input) for node in model.graph.node if node.op_type in (*WEIGHTED, "Add")}
         try:
             model = version_converter.convert_version(model, needed)
         except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
@@ -87,8 +96,29 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
                 f"{to} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); export "
                 f"it with opset {needed} or newer: {path}"
             ) from error
+        _name_as_before(model.graph, read)
     model.ir_version = max(model.ir_version, _IR_VERSIONS[to])
     return model
+
+
+def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -> None:
+    """Give tensors the names by which groups and ranges know them: where ONNX's converter makes another node of one, as
+    a Resize of an Upsample, it gives its output another name, too.
+
+    Args:
+        graph: converted.
+        read: the inputs of nodes by their names, before.
+    """
+    makers = {name: node for node in graph.node for name in node.output}
+    there = makers.keys() | {value.name for value in (*graph.input, *graph.initializer)}
+    for node in graph.node:
+        for before, after in zip(read.get(node.name, ()), tuple(node.input), strict=False):
+            if before not in there and after in makers:
+                outputs = makers[after].output
+                outputs[list(outputs).index(after)] = before
+                rename_uses(graph, after, before)
+                makers[before] = makers.pop(after)
+                there |= {before}
 
 
 def _drop_defaults(model: onnx.ModelProto) -> None:
