@@ -132,8 +132,8 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
         means["top1"] = float(np.mean(found.top1))
     elif figure == "top1":
         raise UsageProblem(
-            "There is no top-1: the first output of floats is no [samples, classes] or [samples, positions, classes] of "
-            "at least 2 classes; take --score cosine."
+            "There is no top-1: the first output of floats is no [samples, classes] or [samples, positions, classes] "
+            "of at least 2 classes; take --score cosine."
         )
     if found.nll:
         means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}

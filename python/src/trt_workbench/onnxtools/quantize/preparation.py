@@ -44,7 +44,9 @@ _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Un
 
 
 def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
-    """Return a float model with a name for every node, weights that are cast or laid out anew folded, and what of it can be quantised.
+    """Return a float model and what of it can be quantised.
+
+    Every node has a name, and weights that are only cast or laid out anew are constants.
 
     Raises:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
@@ -102,8 +104,9 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
 
 
 def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -> None:
-    """Give tensors the names by which groups and ranges know them: where ONNX's converter makes another node of one, as
-    a Resize of an Upsample, it gives its output another name, too.
+    """Give tensors the names by which groups and ranges know them.
+
+    Where ONNX's converter makes another node of one, as a Resize of an Upsample, its output has another name, too.
 
     Args:
         graph: converted.
