@@ -34,7 +34,7 @@ from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, cal
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.groups import HEAD, Group, quantisable
+from trt_workbench.onnxtools.quantize.groups import HEAD, Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -97,7 +97,7 @@ def measure_sensitivity(
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing can be measured: {model}")
-    products = (*groups, *other_products(document, to, shapes).values())
+    products: list[Group | Outsider] = [*groups, *other_products(document, to, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(one.weight_elements for one in products)
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
