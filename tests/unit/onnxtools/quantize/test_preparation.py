@@ -42,3 +42,13 @@ def test_weights_that_are_cast_or_laid_out_anew_are_weights(tmp_path: Path) -> N
     assert values["wide"].dtype == np.float32
     assert (values["same"] == arrays["odd"].transpose(1, 0, 2, 3)).all()
     onnx.checker.check_model(model)
+
+
+def test_a_weight_that_is_read_as_it_is_and_laid_out_anew(tmp_path: Path) -> None:
+    text = """g (float[n,4] x) => (float[n,4] y) {
+      wide = Cast<to=1>(half) turned = Transpose(wide) [first] a = MatMul(x, turned) [second] y = MatMul(a, wide)
+    }"""
+    half = np.arange(16, dtype=np.float16).reshape(4, 4)
+    model, groups = prepare(write_onnx(tmp_path / "m.onnx", text, {"half": half}))
+    assert [(group.name, group.weight) for group in groups] == [("first", "turned"), ("second", "wide")]
+    assert constants(model.graph).keys() == {"wide", "turned"}

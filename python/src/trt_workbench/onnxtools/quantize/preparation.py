@@ -156,7 +156,8 @@ def _fold_laid_out(model: onnx.ModelProto) -> None:
         return
     values = constants(model.graph)
     sources = {name for node in chosen for name in node.input}
-    for node in reversed(chosen):  # the first of a chain was found last
+    names = {node.name for node in chosen}
+    for node in [one for one in model.graph.node if one.name in names]:  # in the graph's order: makers come first
         if made := evaluated(model, node, values):
             values |= made
             remove_nodes(model.graph, [node])
