@@ -149,6 +149,7 @@ def test_top1_agreement_is_gated_by_one_command(
     row = rows(tmp_path / "run")[precision, "ort-cpu"]
     assert row["state"] == "scored"
     assert row["speed"] is None
+    assert ("no latency of fp32 on ort-cpu, int8 on ort-cpu: --repetitions is 0" in result.output) == (code == 1)
     assert 0 < row["score"]["loss"] < 0.9
     assert not (tmp_path / "run" / "records.jsonl").exists()
 

@@ -83,6 +83,35 @@ def test_figures_are_those_of_the_definition(model: Path) -> None:
     assert opposite.figures["top1"] == 0
 
 
+def test_samples_that_all_agree_leave_room_for_others(model: Path) -> None:
+    """30 of 30 say little of a thousandth; draws of them all agree, too."""
+    baseline = score(model, "base")
+    same = array_scores(score(model, "same", model, baseline), "top1", 0)
+    made = same.against(array_scores(baseline, "top1", 0))
+    wilson = 1.96**2 / (30 + 1.96**2)
+    assert made.loss == 0
+    assert made.loss_ci95 == pytest.approx((0, wilson), abs=1e-4)
+    assert made.ci95 == pytest.approx((1 - wilson, 1), abs=1e-4)
+    assert same.against(None).ci95 == (1, 1)
+
+
+@pytest.mark.parametrize("shape", ["[batch,10,1,1]", "[batch,1]", "[batch]"])
+def test_there_is_no_top1_where_the_classes_are_not_the_last_of_2_or_3_dimensions(tmp_path: Path, shape: str) -> None:
+    """The largest of an image's columns, and the larger of one, are no classes."""
+    np.save(tmp_path / "data.npy", GENERATOR.standard_normal((40, 16)).astype(np.float32))
+    tail = {
+        "[batch,10,1,1]": "y = Reshape(t, to)",
+        "[batch,1]": "y = ReduceMean<axes=[1], keepdims=1>(t)",
+        "[batch]": "y = ReduceMean<axes=[1], keepdims=0>(t)",
+    }[shape]
+    text = f"g (float[batch,16] x) => (float{shape} y) {{ h = MatMul(x, w) t = MatMul(h, v) {tail} }}"
+    model = write_onnx(tmp_path / "m.onnx", text, {**WEIGHTS, "to": np.array([0, 10, 1, 1])})
+    folder = score(model, "base")
+    assert array_scores(folder, "cosine", 0).figures.keys() == {"cosine", "relative_l2"}
+    with pytest.raises(UsageProblem, match="There is no top-1"):
+        array_scores(folder, "top1", 0)
+
+
 def test_what_cannot_be_compared(model: Path) -> None:
     baseline = score(model, "base")
     broken = write_onnx(

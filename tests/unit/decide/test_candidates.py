@@ -121,6 +121,14 @@ def test_a_layer_that_makes_nan_is_named_with_the_sample(tmp_path: Path) -> None
         made(path, CalibrationSettings(calibration=str(tmp_path / "b.npy")))
 
 
+def test_a_sample_that_holds_nan_is_named_and_not_the_model(model: Path) -> None:
+    samples = np.ones((10, 20, 6, 6), np.float32)
+    samples[7, 0, 0, 0] = np.nan
+    np.save(model.with_name("b.npy"), samples)
+    with pytest.raises(UsageProblem, match=r"^The calibration sample .*b.npy row 7 has NaN in the input x"):
+        made(model, CalibrationSettings(calibration=str(model.with_name("b.npy"))))
+
+
 def test_an_older_operator_set_is_raised(tmp_path: Path, data: CalibrationSettings) -> None:
     candidate = made(write(tmp_path / "old.onnx", opset=11), data)
     assert onnx.load(candidate.path).opset_import[0].version == 13
@@ -314,6 +322,38 @@ def test_an_operator_set_that_cannot_be_raised_is_refused(tmp_path: Path) -> Non
         made(path, CalibrationSettings(calibration="random"))
 
 
+def test_a_tensor_that_the_operator_set_renames_is_quantised(tmp_path: Path) -> None:
+    """ONNX's converter makes a Resize of Upsample and a longer way of Softmax, whose results have other names.
+
+    Behind them weights alone were quantised, and the evidence said that everything was.
+    """
+    text = """g (float[n,3,4,4] x) => (float[n,4,8,8] y, float[n,4,8,8] s) {
+      [first] a = Conv<pads=[1,1,1,1]>(x, w0)
+      u = Upsample(a, twice)
+      [second] b = Conv(u, w1)
+      [fused] y = Add(b, u)
+      p = Softmax<axis=1>(y)
+      [third] s = MatMul(p, w2)
+    }"""
+    arrays = {"twice": np.array([1, 1, 2, 2], np.float32)} | {
+        name: GENERATOR.standard_normal(shape).astype(np.float32)
+        for name, shape in {"w0": (4, 3, 3, 3), "w1": (4, 4, 1, 1), "w2": (8, 8)}.items()
+    }
+    path = write_onnx(tmp_path / "m.onnx", text, arrays, 9)
+    candidate = made(path, CalibrationSettings(calibration="random"), keep_sensitive=False)
+    assert candidate.evidence.ranges.keys() == {"x", "u", "p"}
+    assert read_precision(candidate.path).label == "int8 (not calibrated)"
+    graph = onnx.load(candidate.path).graph
+    makers = {name: node.op_type for node in graph.node for name in node.output}
+    for node in graph.node:
+        if node.op_type in ("Conv", "MatMul"):
+            assert [makers[name] for name in node.input] == ["DequantizeLinear"] * 2
+        if node.name == "fused":  # with the convolution, in int8
+            assert [makers[name] for name in node.input] == ["Conv", "DequantizeLinear"]
+    with OrtCpuBackend().load(candidate.path) as session:
+        session.run({"x": np.ones((2, 3, 4, 4), np.float32)})
+
+
 def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     """The share of the arithmetic is of all of it, and what stays is named."""
     text = """g (float[n,8,8] x) => (float[n,8,8] y) {
@@ -322,7 +362,26 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
     found = made(path, CalibrationSettings(calibration="random")).evidence
     assert found.kept == {"left": "its constant comes first", "made": "its weights are computed"}
-    assert found.low_macs == pytest.approx(1 / 3)
+    assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_recurrent_layers_and_einsum_count(tmp_path: Path) -> None:
+    """Of a model that is one LSTM with a small layer behind it, nothing like 100 % becomes int8."""
+    text = """g (float[5,n,8] x) => (float[1,n,12] y) {
+      [cell] all, h, c = LSTM<hidden_size=16>(x, w, r, b)
+      [dense] d = MatMul(h, v)
+      [einsum] y = Einsum<equation="abc, cd -> abd">(d, e)
+    }"""
+    shapes = {"w": (1, 64, 8), "r": (1, 64, 16), "b": (1, 128), "v": (16, 10), "e": (10, 12)}
+    arrays = {name: GENERATOR.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    path = write_onnx(tmp_path / "m.onnx", text, arrays)
+    np.save(tmp_path / "x.npy", GENERATOR.standard_normal((20, 4, 8)).astype(np.float32))
+    found = made(path, CalibrationSettings(calibration=str(tmp_path / "x.npy"))).evidence
+    assert found.kept == {"cell": "LSTM has no quantised form", "einsum": "Einsum has no quantised form"}
+    matrices = 64 * (8 + 16)
+    # a call has 4 sequences of 5 steps
+    assert found.low_macs == pytest.approx(160 / (5 * matrices + 160 + 120))
+    assert found.low_weights == pytest.approx(160 / (matrices + 160 + 120))
 
 
 def test_ranges_of_zeros_alone_are_told(model: Path) -> None:

@@ -1,5 +1,6 @@
 """The search leaves the planted group alone and nothing else, keeps the bound on held-out data, and goes on."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from trt_workbench.decide.search import Found, Search, layer_times, ranked
 from trt_workbench.decide.settings import PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import append_lines, read_document
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.profiling.records import Operation
 from trt_workbench.runs.sensitivity import GroupLoss
 
@@ -97,6 +98,7 @@ def test_a_search_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: 
     again = search(tmp_path).run()
     assert made[5:] == [1]
     assert plain(again) == plain(found)
+    monkeypatch.setattr("trt_workbench.decide.array_scores._top1", lambda found, _: (1.0,) * len(found))  # of images
     search(tmp_path, score="top1").run()
     assert made[6:7] == [0]  # another score is another trial
 
@@ -154,3 +156,16 @@ def test_times_of_a_profile_weigh_groups(tmp_path: Path) -> None:
     assert layer_times(tmp_path, names) == {"first": 2.0, "second": 2.0, "last": 1.0}
     with pytest.raises(UsageProblem, match="is it of another one"):
         layer_times(tmp_path, {"Conv_0"})
+
+
+@pytest.mark.parametrize(("bound", "digits"), [(0.005, 4), (0.01, 4), (0.0005, 5), (0.00003, 6), (0.0, 6), (1.0, 4)])
+def test_losses_are_told_with_digits_that_tell_them_from_the_bound(bound: float, digits: int) -> None:
+    """A bound of 0.00003 once stood beside losses of 0.0000, of which some kept it."""
+    assert digits_for(bound) == digits
+
+
+def test_a_small_bound_is_told_from_the_losses(tmp_path: Path) -> None:
+    notes: list[str] = []
+    search(tmp_path, notes, bound=0.00001).run()
+    assert all(re.search(r"loss -?\d\.\d{6} ", note) for note in notes if "left alone" in note)
+    assert any("left alone" in note for note in notes)

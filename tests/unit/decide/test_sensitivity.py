@@ -62,7 +62,7 @@ def test_what_is_left_alone_is_not_tried(model: Path, data: CalibrationSettings)
     found = measured(model, data, keep=("planted", "fir*"))
     assert found.left_out == {"planted": "asked for", "first": "asked for"}
     assert {group.name for group in found.groups} == {"second", "last"}
-    with pytest.raises(UsageProblem, match="nothing to measure"):
+    with pytest.raises(UsageProblem, match="nothing can be measured"):
         measured(model, data, keep=("*",))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.words import _doubts, recommendation
+from trt_workbench.runs.bootstrap import share_interval
 from trt_workbench.runs.decision import Row, RowScore, RowSpeed
 
 
@@ -48,6 +49,17 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
     # the half width of 0.004 has to become 0.002: four times as many
     assert found.doubts == [
         "100 images cannot certify a loss of at most 0.005: the interval reaches 0.0070; about 400 would, if the loss "
+        "stays as it is."
+    ]
+
+
+def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:
+    fp16 = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
+    assert fp16.score is not None
+    score = fp16.score.model_copy(update={"loss_ci95": share_interval(0.0, 128)})
+    found = recommendation([BASE, fp16.model_copy(update={"score": score})], task(), 0.005, 128)
+    assert found.doubts == [  # 1.96 squared, over 0.005
+        "128 images cannot certify a loss of at most 0.005: the interval reaches 0.0291; about 770 would, if the loss "
         "stays as it is."
     ]
 
@@ -169,6 +181,17 @@ def test_doubts() -> None:
         "In simulation nvfp4 keeps the score",
     ):
         assert text in doubts
+
+
+def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> None:
+    """Of a network of convolutions nvfp4 takes the last matrix alone, and keeps every score."""
+    made = [
+        row(name, 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=share)
+        for name, share in (("bf16", 1.0), ("fp8", 0.6), ("mxfp8", 0.7), ("nvfp4", 0.00004))
+    ]
+    assert recommendation([BASE, *made], task(), 0.005, 100).doubts == [
+        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in it can tell its speed."
+    ]
 
 
 def test_without_a_baseline_nothing_is_recommended() -> None:

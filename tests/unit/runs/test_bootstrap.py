@@ -1,7 +1,15 @@
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
-from trt_workbench.runs.bootstrap import RESAMPLES, draw_counts, interval, resamples_for
+from trt_workbench.runs.bootstrap import (
+    RESAMPLES,
+    draw_counts,
+    interval,
+    resamples_for,
+    share_interval,
+    units_to_show,
+)
 
 
 def test_draws_have_the_size_of_the_set_and_follow_the_seed() -> None:
@@ -25,3 +33,14 @@ def test_the_interval_of_a_mean_is_the_one_of_theory() -> None:
 def test_resamples_without_a_score_are_left_out() -> None:
     assert interval(np.array([np.nan, 1.0, np.nan])) == (1.0, 1.0)
     assert interval(np.array([np.nan, np.nan])) is None
+
+
+@pytest.mark.parametrize(("whole", "units"), [(0, 64), (1, 400), (7, 20), (64, 64)])
+def test_the_interval_of_a_share_is_wilsons(whole: int, units: int) -> None:
+    expected = binomtest(whole, units).proportion_ci(method="wilson")
+    assert share_interval(whole / units, units) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+def test_so_many_units_show_a_bound() -> None:
+    for share, bound in ((0.0, 0.005), (0.01, 0.02)):
+        assert share_interval(share, round(units_to_show(share, bound)))[1] == pytest.approx(bound, rel=0.01)

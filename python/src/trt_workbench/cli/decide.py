@@ -103,7 +103,10 @@ def _show(decision: Decision, directory: Path) -> None:
     # what was left out stands in one sentence of its own, and what is simulated in the table
     said = ("measured", "left out")
     unmeasured = [row for row in decision.rows if row.state not in said and not (row.simulated and row.score)]
-    reasons = {f"{row.label} {'has no latency' if row.score else 'did not run'}: {row.reason}" for row in unmeasured}
+    alike: dict[tuple[str, str | None], list[str]] = {}
+    for row in unmeasured:
+        alike.setdefault(("no latency of" if row.score else "did not run:", row.reason), []).append(row.label)
+    reasons = [f"{what} {', '.join(labels)}: {reason}" for (what, reason), labels in alike.items()]
     for sentence in [*sorted(reasons), *decision.left_out, *decision.notes]:
         say_line(f"note: {sentence}")
     say_line(f"Run directory: {directory}")

@@ -85,6 +85,7 @@ def _require_a_bound(settings: SearchSettings) -> None:
 def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
     """Return what a search made, with its run directory drawn. Raises CheckFailed where nothing keeps the bound."""
     from trt_workbench.engine.documents import write_json
+    from trt_workbench.onnxtools.quantize.evidence import digits_for
     from trt_workbench.report.search import write_report
     from trt_workbench.runs.directory import run_directory
 
@@ -99,7 +100,7 @@ def _searched(search: Search, *, debug: bool) -> tuple[Candidate, Drawing]:
         last = evidence.curve[-1]
         raise CheckFailed(
             f"Nothing in {search.to} keeps {evidence.figure} within {evidence.bound:g}: with {last.kept} of {groups} "
-            f"groups left alone the loss is {last.loss:.4f}. No model was written."
+            f"groups left alone the loss is {last.loss:.{digits_for(evidence.bound)}f}. No model was written."
         )
     return found.candidate, drawing
 
@@ -132,13 +133,16 @@ def _show(candidate: Candidate) -> None:
 
 def _search_words(found: SearchEvidence) -> str:
     """Say what the score is and what it can claim."""
+    from trt_workbench.onnxtools.quantize.evidence import digits_for
+
     chosen = found.chosen
     assert chosen is not None  # as a candidate was made
-    words = f"{chosen.value:.4f}, loss {chosen.loss:.4f}"
+    digits = digits_for(found.bound)
+    words = f"{chosen.value:.{digits}f}, loss {chosen.loss:.{digits}f}"
     if chosen.loss_ci95 is None:
         return words
     low, high = chosen.loss_ci95
-    words += f" (95 %: {low:.4f} to {high:.4f})"
+    words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
     return (
         words if high <= found.bound else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"
     )

@@ -38,7 +38,8 @@ class SampleScores(Strict):
         names: of the samples.
         cosine: of all float outputs of a sample, laid end to end, with the baseline's.
         relative_l2: distance from the baseline's, over their length.
-        top1: share of the positions of the first output at which the largest entry is the baseline's.
+        top1: share of the positions of the first output at which the largest entry is the baseline's; empty where that
+            is no [samples, classes] or [samples, positions, classes] of two classes at least.
         nll: of the next tokens, summed, in nats; empty of models that do not map token ids to logits.
         kl: divergence of the distribution of the next token from the baseline's, mean over positions, in nats.
         tokens: how many next tokens each sample has.
@@ -49,7 +50,7 @@ class SampleScores(Strict):
     names: list[str]
     cosine: list[FiniteFloat]
     relative_l2: list[FiniteFloat]
-    top1: list[FiniteFloat]
+    top1: tuple[FiniteFloat, ...] = ()
     nll: tuple[FiniteFloat, ...] = ()
     kl: tuple[FiniteFloat, ...] = ()
     tokens: int = 0
@@ -126,7 +127,14 @@ def score_samples(
 def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
     """Return the score that `score_arrays` wrote. Raises UsageProblem as `read_document`."""
     found = read_document(folder / _SAMPLES, SampleScores)
-    means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2", "top1")}
+    means = {name: float(np.mean(getattr(found, name))) for name in ("cosine", "relative_l2")}
+    if found.top1:
+        means["top1"] = float(np.mean(found.top1))
+    elif figure == "top1":
+        raise UsageProblem(
+            "There is no top-1: the first output of floats is no [samples, classes] or [samples, positions, classes] "
+            "of at least 2 classes; take --score cosine."
+        )
     if found.nll:
         means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
     elif figure == "perplexity":
@@ -139,6 +147,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
         samples="\n".join(found.names),
         count=len(values),
         figures=means,
+        counts=figure == "top1" and set(found.top1) <= {0.0, 1.0},
         is_error=figure == "perplexity",
         call_ms=found.call_ms,
     )
@@ -180,14 +189,21 @@ def _compared(found: Outputs, expected: Outputs, names: Sequence[str], ids: NDAr
     )
     distance = np.linalg.norm(ours - theirs, axis=1) / np.maximum(lengths[1], 1e-300)
     first = floats[0]
-    agree = found[first].argmax(axis=-1) == expected[first].argmax(axis=-1)
     return SampleScores(
         names=list(names),
         cosine=np.minimum(alike, 1.0).tolist(),
         relative_l2=np.minimum(distance, 1e9).tolist(),
-        top1=agree.reshape(len(names), -1).mean(axis=1).tolist(),
+        top1=_top1(found[first], expected[first]),
         **_of_tokens(found[first], expected[first], ids),
     )
+
+
+def _top1(found: NDArray[Any], expected: NDArray[Any]) -> tuple[float, ...]:
+    """Return by sample how often the largest entry is the same; of images it is not known where the classes lie."""
+    if found.ndim not in (2, 3) or found.shape[-1] < 2:
+        return ()
+    agree = found.argmax(axis=-1) == expected.argmax(axis=-1)
+    return tuple(agree.reshape(len(found), -1).mean(axis=1).tolist())
 
 
 def _of_tokens(found: NDArray[Any], expected: NDArray[Any], ids: NDArray[Any] | None) -> dict[str, Any]:

@@ -167,8 +167,12 @@ def _count(histogram: Histogram, values: Array, tensor: str, document: onnx.Mode
         histogram.add(values)
     except ValueError as error:
         maker = next((node for node in document.graph.node if tensor in node.output), None)
-        where = f"the output {tensor} of {maker.op_type} {maker.name}" if maker else f"the input {tensor}"
+        if maker is None:
+            raise UsageProblem(
+                f"The calibration sample {', '.join(names)} has {error} in the input {tensor}; a range cannot be found."
+            ) from error
         raise UsageProblem(
-            f"The float model itself makes {error} in {where} on the calibration sample {', '.join(names)}; a range "
-            "cannot be found. Check the sample, or the model with trtw verify."
+            f"The float model itself makes {error} in the output {tensor} of {maker.op_type} {maker.name} on the "
+            f"calibration sample {', '.join(names)}; a range cannot be found. Check the sample, or the model with trtw "
+            "verify."
         ) from error

@@ -105,7 +105,7 @@ def make_candidate(
     others = other_products(document, to)
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
-        reasons = ", ".join(dict.fromkeys(kept.values()))
+        reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
         raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
@@ -120,14 +120,9 @@ def make_candidate(
     kept |= {name: reason for name, reason in made.kept.items() if name in names}
     notes = tuple(f"{name} stays as it was: {reason}." for name, reason in made.kept.items() if name not in names)
     low = [group for group in low if group.name not in kept]
+    products: list[Group | Outsider] = [*groups, *others.values()]
     # weights of 4 bits are widened in front of the products
-    macs = (
-        0.0
-        if to == "int4-weights"
-        else _share(
-            [group.macs for group in low], [*(group.macs for group in groups), *(one.macs for one in others.values())]
-        )
-    )
+    macs = 0.0 if to == "int4-weights" else _share([group.macs for group in low], [one.macs for one in products])
     evidence = Evidence(
         to=to,
         method=method if calibrated else None,
@@ -136,7 +131,7 @@ def make_candidate(
         ranges=ranges,
         kept=kept,
         low_macs=macs,
-        low_weights=_share([group.weight_elements for group in low], [group.weight_elements for group in groups]),
+        low_weights=_share([group.weight_elements for group in low], [one.weight_elements for one in products]),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),

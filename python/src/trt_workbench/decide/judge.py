@@ -88,7 +88,7 @@ def _row(
     if state is None and score is None:
         state = "failed"
     elif state is None and speed is None:
-        state, reason = "scored", _unmeasured(one, failure)
+        state, reason = "scored", _unmeasured(one, failure, settings)
     loss = score.loss if score else None
     ends = score.loss_ci95 if score else None
     file = one.path
@@ -108,7 +108,7 @@ def _row(
         score=score,
         speed=None if one.simulated else speed,
         meets=None if loss is None else loss <= settings.max_loss,
-        certain=None if loss is None else (loss == 0 if ends is None else ends[1] <= settings.max_loss),
+        certain=None if loss is None else (loss == 0 if ends is None else max(loss, ends[1]) <= settings.max_loss),
     )
 
 
@@ -125,10 +125,10 @@ def _other(one: Tried, baseline: Tried | None) -> Scores | None:
     return baseline.scores if baseline is not None and baseline is not one else None
 
 
-def _unmeasured(one: Tried, failure: str | None) -> str:
+def _unmeasured(one: Tried, failure: str | None, settings: DecideSettings) -> str:
     if one.simulated:
         return f"{one.backend} only imitates {one.precision}, so that its latency says nothing"
-    return failure or "its latency was not measured"
+    return failure or ("its latency was not measured" if settings.repetitions else "--repetitions is 0")
 
 
 def _failure(one: Tried, records: Sequence[Record]) -> str | None:

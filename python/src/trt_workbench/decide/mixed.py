@@ -13,7 +13,7 @@ from trt_workbench.decide.search import Note, Search
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings, SearchSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.errors import CheckFailed, UsageProblem
-from trt_workbench.onnxtools.quantize.evidence import Evidence
+from trt_workbench.onnxtools.quantize.evidence import Evidence, digits_for
 from trt_workbench.runs.search import SearchDocument
 
 MIXED = "int8-mixed"
@@ -109,10 +109,13 @@ def told(found: SearchDocument) -> str:
     if (chosen := evidence.chosen) is None:
         text = f"No {MIXED} that the search tried keeps {evidence.figure} within {evidence.bound:g} on {scored}"
         return f"{text} ({found.wall_s:.0f} s)."
-    ends = f" (95 %: {chosen.loss_ci95[0]:.4f} to {chosen.loss_ci95[1]:.4f})" if chosen.loss_ci95 else ""
-    seen = f" and {chosen.seen_loss:.4f} on the half that gave the ranges" if chosen.seen_loss is not None else ""
+    digits = digits_for(evidence.bound)
+    ends = f" (95 %: {chosen.loss_ci95[0]:.{digits}f} to {chosen.loss_ci95[1]:.{digits}f})" if chosen.loss_ci95 else ""
+    seen = (
+        f" and {chosen.seen_loss:.{digits}f} on the half that gave the ranges" if chosen.seen_loss is not None else ""
+    )
     return (
         f"{MIXED} was found by search: {chosen.kept} of {len(found.order)} groups left alone, {chosen.low_macs:.1%} of "
-        f"the arithmetic in int8. On {scored} the loss of {evidence.figure} is {chosen.loss:.4f}{ends}{seen}, with "
-        f"{evidence.bound:g} allowed ({found.wall_s:.0f} s)."
+        f"the arithmetic in int8. On {scored} the loss of {evidence.figure} is {chosen.loss:.{digits}f}{ends}{seen}, "
+        f"with {evidence.bound:g} allowed ({found.wall_s:.0f} s)."
     )

@@ -14,7 +14,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.coco_dataset import read_dataset
 from trt_workbench.evaluate.coco_matches import CocoMatches
 from trt_workbench.evaluate.detections import read_predictions
-from trt_workbench.runs.bootstrap import draw_counts, interval
+from trt_workbench.runs.bootstrap import draw_counts, interval, share_interval
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.decision import ClassLoss, RowScore
 
@@ -33,6 +33,7 @@ class Scores:
         figures: further figures.
         classes: name, annotations and AP of each category that has annotations.
         class_resampled: float64 [resamples, categories with annotations].
+        counts: whether the value is the share of samples that count, each whole or not at all, as of an agreement.
         is_error: whether less is better, as of a perplexity; the loss is then the share by which it grows.
         call_ms: how long a call took while it was scored, median, milliseconds: roughly, as nothing is warmed up.
     """
@@ -44,6 +45,7 @@ class Scores:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     classes: tuple[tuple[str, int, float], ...] = ()
     class_resampled: NDArray[np.float64] | None = None
+    counts: bool = False
     is_error: bool = False
     call_ms: float | None = None
 
@@ -53,15 +55,17 @@ class Scores:
         Raises:
             UsageProblem: the two were scored on different samples.
         """
-        loss_ends = None
+        ends, loss_ends = interval(self.resampled), None
         reference = self if baseline is None else baseline
         if reference is not self:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
             loss_ends = interval(self._loss(reference.resampled, self.resampled))
+            if self.counts and reference.value == 1:  # the baseline agrees with itself
+                ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
         return RowScore(
             value=self.value,
-            ci95=interval(self.resampled),
+            ci95=ends,
             loss=float(self._loss(np.array(reference.value), np.array(self.value))),
             loss_ci95=loss_ends,
             figures=dict(self.figures),

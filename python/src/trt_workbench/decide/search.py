@@ -19,7 +19,7 @@ from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.documents import read_document, write_json
 from trt_workbench.engine.hashing import hash_document, hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
+from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint, digits_for
 from trt_workbench.onnxtools.quantize.kinds import CALIBRATED, To
 from trt_workbench.profiling.records import Operation, read_records
 from trt_workbench.runs.search import SearchDocument, Trial
@@ -27,7 +27,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 2
+_RECIPE = 3
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,13 @@ class Search:
         self._tried[kept] = point
         self._seconds.append(time.monotonic() - began)
         seconds = max(left - 1, 0) * sum(self._seconds) / len(self._seconds)
-        ends = f" ({point.loss_ci95[0]:.4f} to {point.loss_ci95[1]:.4f})" if point.loss_ci95 else ""
-        seen = f", {point.seen_loss:.4f} on the other half" if point.seen_loss is not None else ""
+        digits = digits_for(self._bound)
+        ends = f" ({point.loss_ci95[0]:.{digits}f} to {point.loss_ci95[1]:.{digits}f})" if point.loss_ci95 else ""
+        seen = f", {point.seen_loss:.{digits}f} on the other half" if point.seen_loss is not None else ""
         self.note(
             f"{kept} of {len(self._order)} groups left alone, {point.low_macs:.1%} of the arithmetic in {self.to}: "
-            f"{self._scorer.figure} {point.value:.4f}, loss {point.loss:.4f}{ends}{seen}; about {seconds:.0f} s to go"
+            f"{self._scorer.figure} {point.value:.{digits}f}, loss {point.loss:.{digits}f}{ends}{seen}; "
+            f"about {seconds:.0f} s to go"
         )
         return point
 

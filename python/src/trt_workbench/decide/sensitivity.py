@@ -34,7 +34,7 @@ from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, cal
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.groups import HEAD, Group, quantisable
+from trt_workbench.onnxtools.quantize.groups import HEAD, Group, Outsider, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import ranged_tensors
@@ -95,9 +95,10 @@ def measure_sensitivity(
     left_out = kept_groups(document, groups, to, placement, model)
     free = [group for group in groups if group.name not in left_out]
     if not free:
-        raise UsageProblem(f"All {len(groups)} groups are left alone, so there is nothing to measure: {model}")
-    macs = sum(group.macs for group in groups) + sum(one.macs for one in other_products(document, to, shapes).values())
-    weights = sum(group.weight_elements for group in groups)
+        reasons = ", ".join(dict.fromkeys(left_out.values()))
+        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing can be measured: {model}")
+    products: list[Group | Outsider] = [*groups, *other_products(document, to, shapes).values()]
+    macs, weights = sum(one.macs for one in products), sum(one.weight_elements for one in products)
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
     tensors = _looked_at(document, groups)

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
+from trt_workbench.runs.bootstrap import share_interval, units_to_show
 from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
 _MOST = 2
+# Of the arithmetic; of less in a format nothing is said.
+_LEAST_SHARE = 0.01
 
 
 def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
@@ -139,9 +142,11 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     measured = {row.backend for row in rows if row.speed}
     if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
-    simulated = [row for row in rows if row.simulated and row.meets]
+    # a format that hardly anything of the model is in keeps every score
+    in_it = [row for row in rows if row.simulated and (row.low_macs is None or row.low_macs >= _LEAST_SHARE)]
+    simulated = list(dict.fromkeys(row.precision for row in in_it if row.meets))
     if simulated:
-        named = ", ".join(row.precision for row in simulated[:_MOST])
+        named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
         keeps = "keep" if len(simulated) > 1 else "keeps"
         doubts.append(
             f"In simulation {named} {keeps} the score, too; only hardware that computes in it can tell its speed."
@@ -158,7 +163,10 @@ def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
     text += f": the interval reaches {_signed(ends[1])}"
     room = max_loss - row.score.loss
     if room > 0:
-        needed = samples * ((ends[1] - row.score.loss) / room) ** 2
+        if math.isclose(ends[1], share_interval(row.score.loss, samples)[1]):  # of a share it is not symmetric
+            needed = units_to_show(row.score.loss, max_loss)
+        else:
+            needed = samples * ((ends[1] - row.score.loss) / room) ** 2
         text += f"; about {_round_up(needed):,} would, if the loss stays as it is"
     return f"{text}."
 

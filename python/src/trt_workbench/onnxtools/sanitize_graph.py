@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -111,6 +111,14 @@ def remove_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
     gone = {id(node) for node in nodes}
     for place in reversed([place for place, node in enumerate(graph.node) if id(node) in gone]):
         del graph.node[place]
+
+
+def remove_unread(graph: onnx.GraphProto, names: Iterable[str]) -> None:
+    """Remove those constants of these names, initialisers or Constant nodes, that nobody reads."""
+    gone = set(names) - use_counts(graph).keys()
+    for tensor in [one for one in graph.initializer if one.name in gone]:
+        graph.initializer.remove(tensor)
+    remove_nodes(graph, [node for node in graph.node if node.op_type == "Constant" and node.output[0] in gone])
 
 
 def remove_unused(model: onnx.ModelProto) -> list[str]:

@@ -18,11 +18,18 @@ _SIGNATURES = (
     (4, b"TFL3", "a TensorFlow Lite model; convert it to ONNX"),
     (8, b'{"', "a safetensors file, which holds weights alone; export the model to ONNX"),
     (0, b"\x1f\x8b", "a gzip archive; unpack it"),
+    (0, b"\x93NUMPY", "an array of NumPy, which holds data alone; name the model"),
     (0, b"\x89HDF", "an HDF5 file, such as a Keras model; convert it to ONNX"),
     (0, b"<", "an HTML or XML page, often the answer to a failed download; fetch the model again"),
     (0, b"{", "a JSON document; name the ONNX file instead"),
 )
 _LONGEST = max(offset + len(magic) for offset, magic, _ in _SIGNATURES)
+
+
+def other_than_engine(path: Path) -> str | None:
+    """Say what a file is that is known not to be a TensorRT engine, as `describe_file`; None of all others."""
+    found = describe_file(path)
+    return None if "TensorRT engine" in found or "no model format known here" in found else found
 
 
 def describe_file(path: Path) -> str:

@@ -6,10 +6,14 @@ what one draw changes, it changes for both, so that the interval of their differ
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+# So many standard deviations on both sides hold that share of a normal distribution.
+_DEVIATIONS = 1.959964
 RESAMPLES = 1000
 # Of a set so large that its intervals are narrow, and every draw takes long.
 _MANY_UNITS, _FEWER = 1000, 200
@@ -47,3 +51,19 @@ def interval(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> tup
         return None
     low, high = np.quantile(known, ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(low), float(high)
+
+
+def share_interval(share: float, units: int) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of a share of units that each count whole or not at all, 0 to 1.
+
+    Draws from units that are all alike show no spread, however few they are; this interval does (Wilson, 1927).
+    """
+    square = _DEVIATIONS**2
+    centre = (share + square / (2 * units)) / (1 + square / units)
+    half = _DEVIATIONS / (1 + square / units) * math.sqrt(share * (1 - share) / units + square / (4 * units**2))
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def units_to_show(share: float, bound: float) -> float:
+    """Return how many units a share needs for its interval to end at `bound`, which lies above it."""
+    return _DEVIATIONS**2 * bound * (1 - bound) / (bound - share) ** 2

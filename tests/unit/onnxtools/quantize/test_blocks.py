@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto
 from tests.onnx_text import write_onnx
 
+from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.blocks import heads, quantize_blocks, without_form
@@ -143,6 +144,21 @@ def test_integers_have_blocks_of_128_inputs_or_one_scale_for_each_output(tmp_pat
         "narrow_codes": ({"axis": 1}, (8,)),
     }
     assert values["wide_codes"].dtype.name == "int4"
+
+
+@pytest.mark.parametrize("to", BLOCKED)
+def test_a_matrix_that_is_read_both_ways_has_blocks_of_each(tmp_path: Path, to: Any) -> None:
+    """As in an autoencoder with tied weights; both layers once read the blocks of the first."""
+    text = "g (float[2,64] x) => (float[2,64] y) { [in] h = Gemm<transB=1>(x, w) [out] y = Gemm(h, w) }"
+    matrix = RNG.standard_normal((64, 64)).astype(np.float32)
+    model, _ = made(write_onnx(tmp_path / "m.onnx", text, {"w": matrix}), to)
+    path = tmp_path / "low.onnx"
+    onnx.save(model, path)
+    x = RNG.standard_normal((2, 64)).astype(np.float32)
+    with OrtCpuBackend().load(path) as session:
+        found = session.run({"x": x})["y"]
+    expected = x @ matrix.T @ matrix
+    assert np.linalg.norm(found - expected) < 0.3 * np.linalg.norm(expected)
 
 
 def test_what_has_no_form_is_named(path: Path) -> None:

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from onnx import parser
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
-from trt_workbench.onnxtools.quantize.preparation import raise_opset
+from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
+from trt_workbench.onnxtools.sanitize_graph import constants
 
 
 def test_a_model_that_onnx_cannot_convert_is_refused_in_one_sentence() -> None:
@@ -15,3 +19,36 @@ def test_a_model_that_onnx_cannot_convert_is_refused_in_one_sentence() -> None:
     )
     with pytest.raises(UsageProblem, match=r"ONNX cannot convert it .*lost"):
         raise_opset(model, "fp8", Path("m.onnx"))
+
+
+def test_weights_that_are_cast_or_laid_out_anew_are_weights(tmp_path: Path) -> None:
+    text = """g (float[n,3,8,8] x) => (float[n,6] y, float16[4,3,1,1] half) {
+      wide = Cast<to=1>(half) [first] a = Conv(x, wide)
+      turned = Transpose<perm=[1,0,2,3]>(odd) same = Identity(turned) [second] b = Conv(a, same)
+      p = GlobalAveragePool(b) f = Flatten(p)
+      shape = Constant<value_ints=[5, 6]>() long = Constant<value_floats=[VALUES]>() table = Reshape(long, shape)
+      [third] y = MatMul(f, table)
+    }""".replace("VALUES", ",".join(f"{value}.5" for value in range(30)))
+    rng = np.random.default_rng(0)
+    arrays = {"half": rng.standard_normal((4, 3, 1, 1)).astype(np.float16),
+              "odd": rng.standard_normal((4, 5, 1, 1)).astype(np.float32)}  # fmt: skip
+    model, groups = prepare(write_onnx(tmp_path / "m.onnx", text, arrays))
+    assert [(group.name, group.weight) for group in groups] == [
+        ("first", "wide"), ("second", "same"), ("third", "table"),
+    ]  # fmt: skip
+    assert [node.op_type for node in model.graph.node] == ["Conv", "Conv", "GlobalAveragePool", "Flatten", "MatMul"]
+    values = constants(model.graph)
+    assert values.keys() == {"half", "wide", "same", "table"}  # half is an output, too
+    assert values["wide"].dtype == np.float32
+    assert (values["same"] == arrays["odd"].transpose(1, 0, 2, 3)).all()
+    onnx.checker.check_model(model)
+
+
+def test_a_weight_that_is_read_as_it_is_and_laid_out_anew(tmp_path: Path) -> None:
+    text = """g (float[n,4] x) => (float[n,4] y) {
+      wide = Cast<to=1>(half) turned = Transpose(wide) [first] a = MatMul(x, turned) [second] y = MatMul(a, wide)
+    }"""
+    half = np.arange(16, dtype=np.float16).reshape(4, 4)
+    model, groups = prepare(write_onnx(tmp_path / "m.onnx", text, {"half": half}))
+    assert [(group.name, group.weight) for group in groups] == [("first", "turned"), ("second", "wide")]
+    assert constants(model.graph).keys() == {"wide", "turned"}

@@ -22,7 +22,7 @@ from trt_workbench.onnxtools.quantize import formats
 from trt_workbench.onnxtools.quantize.groups import ATTENTION, HEAD, Group
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.low_writer import LowWriter
-from trt_workbench.onnxtools.sanitize_graph import constants, use_counts
+from trt_workbench.onnxtools.sanitize_graph import constants, remove_unread
 
 BLOCKS: dict[To, int] = {"mxfp8": formats.MXFP8_BLOCK, "nvfp4": formats.NVFP4_BLOCK}
 """Values that share a scale; 4-bit integers take 128, or a whole channel."""
@@ -82,9 +82,7 @@ def quantize_blocks(model: onnx.ModelProto, groups: Sequence[Group], to: To) -> 
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
-    gone = {group.weight for group in groups} - use_counts(model.graph).keys()
-    for tensor in [one for one in model.graph.initializer if one.name in gone]:
-        model.graph.initializer.remove(tensor)
+    remove_unread(model.graph, (group.weight for group in groups))
     if to in BLOCKS and not any(entry.domain == TENSORRT_DOMAIN for entry in model.opset_import):
         model.opset_import.append(helper.make_opsetid(TENSORRT_DOMAIN, 1))
 
@@ -138,7 +136,8 @@ class _Writer(LowWriter):
                 f"The weights {group.weight} of {group.op_type} {group.name} hold NaN or infinite values; they cannot "
                 "be quantised."
             )
-        key = (group.weight, node.op_type if self._to in BLOCKS else transposed)
+        # the same matrix as [outputs, inputs] and as [inputs, outputs] has other blocks, as in a tied autoencoder
+        key = (group.weight, (transposed, node.op_type if self._to in BLOCKS else ""))
         if key not in self._done:
             rows = values if transposed else values.T  # [outputs, inputs]
             made = self._integers(group.weight, rows, transposed) if self._to not in BLOCKS else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -94,6 +95,11 @@ class SearchPoint(_Part):
     def keeps(self, bound: float) -> bool:
         """Whether the loss is within a bound on both halves of the data: on one alone, that is often chance."""
         return self.loss <= bound and self.seen_loss is not None and self.seen_loss <= bound
+
+
+def digits_for(bound: float) -> int:
+    """Return how many decimals tell losses from a bound: 4, and more of a bound below 0.001."""
+    return max(4, 1 - math.floor(math.log10(bound))) if bound > 0 else 6
 
 
 class SearchEvidence(_Part):

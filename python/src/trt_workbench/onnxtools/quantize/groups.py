@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -24,7 +24,9 @@ _FEW = 16
 DEPTHWISE, HEAD, FEW_CHANNELS = "depthwise", "it makes an output", f"at most {_FEW} input channels"
 SENSITIVE: dict[To, tuple[str, ...]] = {"int8": (DEPTHWISE, HEAD), "fp8": (DEPTHWISE, HEAD, FEW_CHANNELS)}
 """What is left alone by default, by format: where it brought more than its arithmetic (docs/benchmarks/precision)."""
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""Operators that can be in low precision: they multiply their first input by the second."""
+_RECURRENT = ("LSTM", "GRU", "RNN")
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,10 @@ def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[G
 
 
 class Outsider(NamedTuple):
-    """A product in the main graph that is no group, with its arithmetic as `Group.macs` and why it is none."""
+    """A product in the main graph that is no group, with the figures of `Group`, and why it is none."""
 
     macs: int
+    weight_elements: int
     reason: str
 
 
@@ -89,18 +92,31 @@ def outsiders(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str,
     index.tensors = _sized(model, shapes)
     computed = _computed(model)
     groups = {group.name for group in _groups(index, computed)}
-    found = {}
-    for node in index.nodes:
-        if node.domain not in STANDARD or node.op_type not in _WEIGHTED or node.name in groups:
-            continue
-        if not computed & set(node.input[:2]):
-            continue
-        shape = index.facts(node.input[1]).shape or ()
-        dims = tuple(dim if isinstance(dim, int) else _SIZE for dim in shape)
-        macs = _macs(node, index, dims) if len(dims) > 1 else _elements(index, node.output[0])
-        first = node.input[0] not in computed
-        found[node.name] = Outsider(macs, "its constant comes first" if first else "its weights are computed")
-    return found
+    nodes = (node for node in index.nodes if node.domain in STANDARD and node.name not in groups)
+    found = {node.name: _outsider(node, index, computed) for node in nodes if computed & set(node.input[:2])}
+    return {name: one for name, one in found.items() if one}
+
+
+def _outsider(node: onnx.NodeProto, index: GraphIndex, computed: set[str]) -> Outsider | None:
+    """Return a node that multiplies, but is no group; None for one that does not multiply."""
+
+    def elements(names: Sequence[str]) -> int:
+        return sum(_elements(index, name) for name in names if name and name not in computed)
+
+    if node.op_type in _RECURRENT:  # a step multiplies by both of its matrices
+        weights = elements(node.input[1:3])
+        features = (index.facts(node.input[0]).shape or (0,))[-1]
+        steps = _elements(index, node.input[0]) // features if isinstance(features, int) and features else 0
+        return Outsider(steps * weights, weights, f"{node.op_type} has no quantised form")
+    if node.op_type == "Einsum" and len(node.input) > 1:
+        return Outsider(_einsum_macs(node, index), elements(node.input), "Einsum has no quantised form")
+    if node.op_type not in WEIGHTED:
+        return None
+    shape = index.facts(node.input[1]).shape or ()
+    dims = tuple(dim if isinstance(dim, int) else _SIZE for dim in shape)
+    macs = _macs(node, index, dims) if len(dims) > 1 else _elements(index, node.output[0])
+    reason = "its weights are computed" if node.input[0] in computed else "its constant comes first"
+    return Outsider(macs, elements(node.input[:2]), reason)
 
 
 class Residual(NamedTuple):
@@ -141,7 +157,7 @@ def tensor_elements(model: onnx.ModelProto) -> dict[str, int]:
 
 def _groups(index: GraphIndex, computed: set[str]) -> Iterator[Group]:
     for node in index.nodes:
-        if node.domain not in STANDARD or node.op_type not in _WEIGHTED or len(node.input) < 2:
+        if node.domain not in STANDARD or node.op_type not in WEIGHTED or len(node.input) < 2:
             continue
         first, second = node.input[:2]
         if first not in computed:
@@ -192,6 +208,18 @@ def _macs(node: onnx.NodeProto, index: GraphIndex, dims: tuple[int, ...]) -> int
         return _elements(index, (node.output if node.op_type == "Conv" else node.input)[0]) * math.prod(dims[1:])
     inner = dims[1] if node.op_type == "Gemm" and integer(node, "transB", 0) else dims[-2]
     return _elements(index, node.output[0]) * inner
+
+
+def _einsum_macs(node: onnx.NodeProto, index: GraphIndex) -> int:
+    """Return the product of the sizes of all letters; where they are not known, the elements of the result."""
+    equation = next((entry.s.decode() for entry in node.attribute if entry.name == "equation"), "")
+    sizes: dict[str, int] = {}
+    for term, name in zip(equation.replace(" ", "").split("->")[0].split(","), node.input, strict=False):
+        shape = index.facts(name).shape
+        if shape is None or len(shape) != len(term):  # as of "..."
+            return _elements(index, node.output[0])
+        sizes |= {letter: dim for letter, dim in zip(term, shape, strict=True) if isinstance(dim, int)}
+    return math.prod(sizes.values())
 
 
 def _elements(index: GraphIndex, name: str) -> int:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, version_converter
+from onnx import version_converter
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.model_file import checked_on_error, load_model
 from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
 from trt_workbench.onnxtools.proto import opset
-from trt_workbench.onnxtools.quantize.groups import Group, quantisable
+from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
-from trt_workbench.onnxtools.sanitize_graph import bypass, constants, set_constant, use_counts
+from trt_workbench.onnxtools.sanitize_folding import evaluated
+from trt_workbench.onnxtools.sanitize_graph import (
+    bypass,
+    constants,
+    remove_nodes,
+    remove_unread,
+    rename_uses,
+    set_constant,
+)
 
 # Operator sets that have what a format needs: scales along an axis, float8, blocks and 4 bits, convolutions in bf16.
 OPSETS: dict[To, int] = {"int8": 13, "fp8": 19, "mxfp8": 19, "nvfp4": 23, "int4-weights": 21, "fp16": 7, "bf16": 22}
@@ -30,10 +39,14 @@ _QUANTISED = (
     "QGemm",
     "TRT_FP",
 )
+# What changes a weight's type or the order of its values, and no value.
+_LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
-    """Return a float model with a name for every node, transposed weights folded, and what of it can be quantised.
+    """Return a float model and what of it can be quantised.
+
+    Every node has a name, and weights that are only cast or laid out anew are constants.
 
     Raises:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
@@ -45,7 +58,7 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _pass_identities(model)
-        _fold_transposed(model)
+        _fold_laid_out(model)
         groups = quantisable(model)
     if not any(group.weight for group in groups):
         raise UsageProblem(
@@ -76,6 +89,7 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
     """
     old, needed = opset(model), OPSETS[to]
     if old < needed:
+        read = {node.name: tuple(node.input) for node in model.graph.node if node.op_type in (*WEIGHTED, "Add")}
         try:
             model = version_converter.convert_version(model, needed)
         except (RuntimeError, ValueError, IndexError, version_converter.ConvertError) as error:
@@ -84,8 +98,30 @@ def raise_opset(model: onnx.ModelProto, to: To, path: Path) -> onnx.ModelProto:
                 f"{to} needs operator set {needed}, the model has {old}, and ONNX cannot convert it ({reason}); export "
                 f"it with opset {needed} or newer: {path}"
             ) from error
+        _name_as_before(model.graph, read)
     model.ir_version = max(model.ir_version, _IR_VERSIONS[to])
     return model
+
+
+def _name_as_before(graph: onnx.GraphProto, read: Mapping[str, Sequence[str]]) -> None:
+    """Give tensors the names by which groups and ranges know them.
+
+    Where ONNX's converter makes another node of one, as a Resize of an Upsample, its output has another name, too.
+
+    Args:
+        graph: converted.
+        read: the inputs of nodes by their names, before.
+    """
+    makers = {name: node for node in graph.node for name in node.output}
+    there = makers.keys() | {value.name for value in (*graph.input, *graph.initializer)}
+    for node in graph.node:
+        for before, after in zip(read.get(node.name, ()), tuple(node.input), strict=False):
+            if before not in there and after in makers:
+                outputs = makers[after].output
+                outputs[list(outputs).index(after)] = before
+                rename_uses(graph, after, before)
+                makers[before] = makers.pop(after)
+                there |= {before}
 
 
 def _drop_defaults(model: onnx.ModelProto) -> None:
@@ -104,17 +140,26 @@ def _pass_identities(model: onnx.ModelProto) -> None:
             model.graph.node.remove(node)
 
 
-def _fold_transposed(model: onnx.ModelProto) -> None:
-    """Make constants of transposed weights, which exporters leave in front of matrix products."""
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    readers = {name for node in model.graph.node if node.op_type in ("MatMul", "Gemm") for name in node.input[1:2]}
-    for node in [one for one in model.graph.node if one.op_type == "Transpose" and one.input[0] in weights]:
-        if node.output[0] not in readers:
-            continue
-        order = next((tuple(entry.ints) for entry in node.attribute if entry.name == "perm"), None)
-        values = np.transpose(numpy_helper.to_array(weights[node.input[0]]), order)
-        model.graph.node.remove(node)
-        set_constant(model.graph, node.output[0], values)
-    read = use_counts(model.graph)
-    for tensor in [one for one in model.graph.initializer if one.name in weights and not read[one.name]]:
-        model.graph.initializer.remove(tensor)
+def _fold_laid_out(model: onnx.ModelProto) -> None:
+    """Make constants of weights that are only cast or laid out in another way in front of what multiplies by them."""
+    makers = {name: node for node in model.graph.node if node.op_type in _LAY_OUT for name in node.output}
+    waiting = [node.input[1] for node in model.graph.node if node.op_type in WEIGHTED and len(node.input) > 1]
+    wanted: set[str] = {value.name for value in model.graph.output}
+    chosen = []
+    while waiting:
+        name = waiting.pop()
+        if name in makers and name not in wanted:
+            wanted.add(name)
+            chosen.append(makers[name])
+            waiting += makers[name].input
+    if not chosen:
+        return
+    values = constants(model.graph)
+    sources = {name for node in chosen for name in node.input}
+    names = {node.name for node in chosen}
+    for node in [one for one in model.graph.node if one.name in names]:  # in the graph's order: makers come first
+        if made := evaluated(model, node, values):
+            values |= made
+            remove_nodes(model.graph, [node])
+            set_constant(model.graph, node.output[0], made[node.output[0]])
+    remove_unread(model.graph, sources)

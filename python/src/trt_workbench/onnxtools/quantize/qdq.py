@@ -20,7 +20,7 @@ from trt_workbench.onnxtools.quantize.groups import Group, Residual, residuals
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.quantize.low_writer import LowWriter
 from trt_workbench.onnxtools.quantize.ranges import quantiser, scale_of
-from trt_workbench.onnxtools.sanitize_graph import use_counts
+from trt_workbench.onnxtools.sanitize_graph import remove_unread
 
 _CODES = {
     "int8": (TensorProto.INT8, np.dtype(np.int8)),
@@ -81,10 +81,7 @@ def insert_pairs(
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     model.graph.initializer.extend(writer.initializers)
-    read = use_counts(model.graph)
-    gone = writer.replaced - read.keys()
-    for tensor in [one for one in model.graph.initializer if one.name in gone]:
-        model.graph.initializer.remove(tensor)
+    remove_unread(model.graph, writer.replaced)
 
 
 def quantised_weight(
