@@ -69,8 +69,8 @@ class Tried:
 
     @property
     def simulated(self) -> bool:
-        """Whether its runtime only imitates the precision: all of it, or the products of int8 (`cpu_session`)."""
-        return bool(self.provenance.get("simulated") or self.provenance.get("int8_products"))
+        """Whether its runtime only imitates the precision."""
+        return bool(self.provenance.get("simulated"))
 
     @property
     def calibrated(self) -> bool:
