@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
@@ -34,30 +33,16 @@ def faulty(monkeypatch: pytest.MonkeyPatch, outside_backend: Callable[..., None]
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """images [batch,3,8,8] to output0 [batch,12,4]: boxes by a convolution, the best sorted, as detectors do."""
-    weights = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32) / 4
-    nodes = [
-        helper.make_node("Conv", ["images", "weights"], ["places"], pads=[1, 1, 1, 1]),
-        helper.make_node("Reshape", ["places", "flat"], ["rows"]),
-        helper.make_node("Split", ["rows", "parts"], ["scores", "boxes"], axis=1),
-        helper.make_node("Squeeze", ["scores", "one"], ["score"]),
-        helper.make_node("TopK", ["score", "best"], ["tops", "chosen"], axis=1),
-        helper.make_node("Transpose", ["boxes"], ["by_place"], perm=[0, 2, 1]),
-        helper.make_node("Unsqueeze", ["chosen", "last"], ["index"]),
-        helper.make_node("Expand", ["index", "wide"], ["indices"]),
-        helper.make_node("GatherElements", ["by_place", "indices"], ["output0"], axis=1),
-    ]
+    graph = """boxes (float[batch,3,8,8] images) => (float[batch,12,4] output0) {
+      places = Conv<pads = [1, 1, 1, 1]>(images, weights) rows = Reshape(places, flat)
+      scores, boxes = Split<axis = 1>(rows, parts) score = Squeeze(scores, one)
+      tops, chosen = TopK<axis = 1>(score, best) by_place = Transpose<perm = [0, 2, 1]>(boxes)
+      index = Unsqueeze(chosen, last) indices = Expand(index, wide)
+      output0 = GatherElements<axis = 1>(by_place, indices)
+    }"""
     integers = {"flat": [0, 5, 64], "parts": [1, 4], "one": [1], "best": [12], "last": [2], "wide": [1, 1, 4]}
-    constants = [numpy_helper.from_array(np.array(value), name) for name, value in integers.items()]
-    constants.append(numpy_helper.from_array(weights, "weights"))
-    values = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("images", ["batch", 3, 8, 8]), ("output0", ["batch", 12, 4]))
-    ]
-    graph = helper.make_graph(nodes, "boxes", values[:1], values[1:], constants)
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "boxes.onnx"
-    )
-    return tmp_path / "boxes.onnx"
+    weights = np.random.default_rng(0).standard_normal((5, 3, 3, 3)).astype(np.float32) / 4
+    return write_onnx(tmp_path / "boxes.onnx", graph, {"weights": weights, **integers})
 
 
 def verify(model: Path, output: Path, fault: str, *more: object) -> Result:

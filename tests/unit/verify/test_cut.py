@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 from tests.attention_model import TOKENS, WIDTH, attention_model
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.verify.cut import Cut, CutSource, Form, read_source
@@ -97,23 +96,12 @@ def test_a_tensor_that_is_read_within_is_no_output_unless_it_is_marked(source: C
 
 
 def test_what_a_subgraph_captures_is_fed_in(tmp_path: Path) -> None:
-    branches = {}
-    for name, operator in (("then_branch", "Neg"), ("else_branch", "Exp")):
-        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
-        branches[name] = helper.make_graph([helper.make_node(operator, ["twice"], [name])], name, [], [value])
-    nodes = [
-        helper.make_node("Add", ["x", "x"], ["twice"]),
-        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
-        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
-        helper.make_node("If", ["positive"], ["y"], **branches),
-    ]
-    model = save(
-        tmp_path / "if.onnx",
-        nodes,
-        {"x": (TensorProto.FLOAT, [2])},
-        {"y": (TensorProto.FLOAT, [2])},
-        [numpy_helper.from_array(np.float32(0), "zero")],
-    )
+    graph = """g (float[2] x) => (float[2] y) <float zero = {0}> {
+      twice = Add(x, x) sum = ReduceSum<keepdims = 0>(x) positive = Greater(sum, zero)
+      y = If (positive) <then_branch = then () => (float[2] n) { n = Neg(twice) },
+                         else_branch = other () => (float[2] e) { e = Exp(twice) }>
+    }"""
+    model = write_onnx(tmp_path / "if.onnx", graph)
     source = read_source(model, {"x": np.array([1, -2], np.float32)})
     cut = source.cut({3}, Form.FOLDED)
     assert cut
@@ -122,16 +110,9 @@ def test_what_a_subgraph_captures_is_fed_in(tmp_path: Path) -> None:
 
 
 def test_scales_of_weights_are_not_folded(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("DequantizeLinear", ["w", "scale"], ["weights"]),
-        helper.make_node("MatMul", ["x", "weights"], ["y"]),
-    ]
-    constants = [
-        numpy_helper.from_array(np.eye(3, dtype=np.int8), "w"),
-        numpy_helper.from_array(np.float32(0.5), "scale"),
-    ]
-    values = {"x": (TensorProto.FLOAT, [2, 3])}, {"y": (TensorProto.FLOAT, [2, 3])}
-    model = save(tmp_path / "quantised.onnx", nodes, *values, constants)
+    graph = "g (float[2,3] x) => (float[2,3] y) { weights = DequantizeLinear(w, scale) y = MatMul(x, weights) }"
+    constants = {"w": np.eye(3, dtype=np.int8), "scale": np.float32(0.5)}
+    model = write_onnx(tmp_path / "quantised.onnx", graph, constants)
     source = read_source(model, {"x": np.ones((2, 3), np.float32)})
     assert source.candidates == {0, 1}
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
@@ -49,9 +48,8 @@ def test_faults_are_found_beside_a_record(
 
 
 def test_what_the_model_lacks_by_design_is_in_the_record(tmp_path: Path) -> None:
-    kind = (TensorProto.FLOAT, ["N", 4])
-    node = helper.make_node("Softmax", ["x"], ["y"], axis=0)  # over the batch
-    path = save(tmp_path / "rows.onnx", [node], {"x": kind}, {"y": kind}, [])
+    over_the_batch = "rows (float[N,4] x) => (float[N,4] y) { y = Softmax<axis = 0>(x) }"
+    path = write_onnx(tmp_path / "rows.onnx", over_the_batch)
     assert run(tmp_path / "first", path, record=True, ranges=RANGES).failures == ()
     assert run(tmp_path / "second", path, reference=str(tmp_path / "first")).failures == ()
 

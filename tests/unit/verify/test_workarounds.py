@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.unit.verify.conftest import save
+from onnx import numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
@@ -79,17 +79,11 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fault], None]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """q [N,2,1,4], k [N,2,4,5], v [N,2,5,4], bias [N,1,1,5] to y [N,2,1,4]."""
-    nodes = [
-        helper.make_node("MatMul", ["q", "k"], ["products"], "qk"),
-        helper.make_node("Mul", ["products", "half"], ["scores"], "scale"),
-        helper.make_node("Add", ["scores", "bias"], ["masked"], "add"),
-        helper.make_node("Softmax", ["masked"], ["shares"], "softmax", axis=-1),
-        helper.make_node("MatMul", ["shares", "v"], ["y"], "mix"),
-    ]
-    shapes: dict[str, list[int | str]] = {"q": ["N", 2, 1, 4], "k": ["N", 2, 4, 5], "v": ["N", 2, 5, 4]}
-    inputs = {name: (TensorProto.FLOAT, shape) for name, shape in {**shapes, "bias": ["N", 1, 1, 5]}.items()}
-    half = [numpy_helper.from_array(np.float32(0.5), "half")]
-    return save(tmp_path / "attention.onnx", nodes, inputs, {"y": (TensorProto.FLOAT, ["N", 2, 1, 4])}, half)
+    graph = """g (float[N,2,1,4] q, float[N,2,4,5] k, float[N,2,5,4] v, float[N,1,1,5] bias) => (float[N,2,1,4] y) {
+      [qk] products = MatMul(q, k) [scale] scores = Mul(products, half) [add] masked = Add(scores, bias)
+      [softmax] shares = Softmax<axis = -1>(masked) [mix] y = MatMul(shares, v)
+    }"""
+    return write_onnx(tmp_path / "attention.onnx", graph, {"half": np.float32(0.5)})
 
 
 @pytest.fixture
