@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import write_onnx
+from onnx import helper
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
@@ -31,16 +31,10 @@ pytestmark = pytest.mark.usefixtures("doubled_core")
 
 def write_model(path: Path, batch: int | str = "N") -> Path:
     """The mean of every channel of images [batch, 3, 8, 8]."""
-    axes = numpy_helper.from_array(np.array([2, 3], np.int64), "axes")
-    node = helper.make_node("ReduceMean", ["images", "axes"], ["means"], keepdims=0)
-    graph = helper.make_graph(
-        [node],
-        "means",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, 8, 8])],
-        [helper.make_tensor_value_info("means", TensorProto.FLOAT, [batch, 3])],
-        [axes],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    graph = f"""means (float[{batch},3,8,8] images) => (float[{batch},3] means) <int64[2] axes = {{2, 3}}> {{
+      means = ReduceMean<keepdims = 0>(images, axes)
+    }}"""
+    model = parse_onnx(graph, opset=18)
     helper.set_model_props(model, {"names": "{0: 'cube'}"})
     onnx.save(model, path)
     return path
