@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.in_app import measured, trtw
+from tests.in_app import measured, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
@@ -90,9 +90,7 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
 
 def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
     config.write_text("compare_outputs: false\n" + config.read_text())
-    result = trtw("bench", config, "--output", tmp_path / "run")
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.stdout.split())
+    said = " ".join(stdout_of("bench", config, "--output", tmp_path / "run").split())
     assert "The outputs of 4 points were not compared with a reference: the configuration says compare_out" in said
     assert {(one.outputs or {})["state"] for one in measured(tmp_path / "run")} == {"not compared"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.engines.common import DOUBLES, write_model
-from tests.in_app import trtw
+from tests.in_app import stderr_of, trtw
 from typer.testing import Result
 
 from trt_workbench.engine.manifest import read_manifest
@@ -237,9 +237,7 @@ def test_eval_llm_keeps_agreement_as_the_verdict_and_refuses_what_is_wrong(
     assert kept
     assert (kept.mode, kept.evidence) == ("agreement", str(out))
     assert keep_verdict(plan, kept.model_copy(update={"verdict": "wrong", "reason": "row 1 is wrong"}))
-    refused = trtw(*run)
-    assert refused.exit_code == 1
-    assert "The engine is wrong: row 1 is wrong" in " ".join(refused.stderr.split())
+    assert "The engine is wrong: row 1 is wrong" in " ".join(stderr_of(*run, code=1).split())
     allowed = trtw(*run, "--allow-unverified")
     assert allowed.exit_code == 0, allowed.output
     assert allowed.stderr.splitlines()[0].startswith("--allow-unverified: ")

@@ -11,7 +11,7 @@ import pytest
 from tests import faulty_backend
 from tests.attention_model import attention_model
 from tests.faulty_backend import FaultyBackend
-from tests.in_app import trtw
+from tests.in_app import stdout_of, trtw
 from tests.in_process_worker import InProcessWorker
 from tests.onnx_text import write_onnx
 from tests.unit.onnxtools.test_sanitize_attention import attention
@@ -75,8 +75,7 @@ def test_the_page_is_made_again_and_the_overview_knows_the_run(model: Path, tmp_
     page = tmp_path / "run" / "report.html"
     before = page.read_text()
     page.unlink()
-    result = trtw("report", tmp_path / "run", "--output", tmp_path / "all")
-    assert result.exit_code == 0, result.output
+    stdout_of("report", tmp_path / "run", "--output", tmp_path / "all")
     assert page.read_text() == before
     overview = (tmp_path / "all" / "overview.md").read_text()
     assert "faulty:fp32, boxes.onnx at batch=2: wrong" in overview
@@ -97,9 +96,8 @@ def test_rows_of_ones_own_are_put_together_on_torch_compile(tmp_path: Path, monk
     (tmp_path / "samples").mkdir()
     np.save(tmp_path / "samples" / "x.npy", np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32))
     asked = ["verify", "model.onnx", "--backend", "torch-compile", "--inputs", "samples/", "--output", "run"]
-    result = trtw(*asked, "--quick", "--dim", "batch=1:2:2")
-    assert result.exit_code == 0, result.output
-    assert "model.onnx: RIGHT on torch-compile (fp32), 2 shapes beside ort-cpu" in result.stdout
+    printed = stdout_of(*asked, "--quick", "--dim", "batch=1:2:2")
+    assert "model.onnx: RIGHT on torch-compile (fp32), 2 shapes beside ort-cpu" in printed
     document = json.loads((tmp_path / "run" / "verify.json").read_text())
     assert document["inputs"] == ["samples/"]
     rows = [row for case in document["cases"] for row in case["outputs"]]
@@ -183,10 +181,9 @@ def wrong_at_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softmax: Path, tmp_path: Path) -> None:
     words = ("--backend", "faulty", "--quick", "--dim", "N=1:2:2", "--dim", "K=3", "--output", tmp_path / "run")
-    result = trtw("verify", wrong_at_softmax, *words, "--fix", "--fix-out", tmp_path / "right.onnx")
-    assert result.exit_code == 0, result.output
-    assert "attention.onnx: WRONG on faulty" in result.stdout
-    assert "Fixed by attention-softmax-spelled" in " ".join(result.stdout.split())
+    printed = stdout_of("verify", wrong_at_softmax, *words, "--fix", "--fix-out", tmp_path / "right.onnx")
+    assert "attention.onnx: WRONG on faulty" in printed
+    assert "Fixed by attention-softmax-spelled" in " ".join(printed.split())
     document = json.loads((tmp_path / "run" / "fix" / "fix.json").read_text())
     assert document["chosen"] == "attention-softmax-spelled"
     assert document["plain_latency_ms"] > 0
@@ -197,8 +194,7 @@ def test_a_way_around_is_shown_written_and_ends_with_exit_code_0(wrong_at_softma
     assert document["not_tried"] == []
     page = (tmp_path / "run" / "report.html").read_text()
     assert "<b>attention-softmax-spelled</b> makes it right" in page
-    again = trtw("verify", tmp_path / "right.onnx", "--model", wrong_at_softmax, *words[:-1], tmp_path / "again")
-    assert again.exit_code == 0, again.output
+    stdout_of("verify", tmp_path / "right.onnx", "--model", wrong_at_softmax, *words[:-1], tmp_path / "again")
     assert (tmp_path / "run" / "fix" / "attention-fixed.onnx").is_file()
 
 

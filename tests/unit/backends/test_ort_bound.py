@@ -1,4 +1,4 @@
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -251,21 +251,15 @@ def test_an_output_that_is_an_input_belongs_to_the_caller(tmp_path: Path) -> Non
 def test_runs_from_several_threads(tmp_path: Path) -> None:
     model = linear(tmp_path / "m.onnx")
     reference = plain(model)
-    wrong: list[int] = []
     with bound(model, concurrency=2) as session:
 
         def work(seed: int) -> None:
             for index in range(50):
                 x = batch(1 + (seed + index) % 3, seed * 100 + index)
-                if not np.array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0]):
-                    wrong.append(index)
+                np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
 
 
 def test_a_closed_session_says_so(tmp_path: Path) -> None:

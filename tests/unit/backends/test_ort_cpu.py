@@ -1,5 +1,5 @@
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -129,21 +129,14 @@ def test_threads_are_shared_between_the_runs(
 
 def test_several_threads_may_run_at_once(model: Path) -> None:
     inputs = [RNG.standard_normal((2, 8)).astype(np.float32) for _ in range(4)]
-    results: dict[int, list[np.ndarray]] = {index: [] for index in range(4)}
     with OrtCpuBackend().load(model, SessionOptions(concurrency=4)) as session:
 
-        def work(index: int) -> None:
-            results[index].extend(session.run({"x": inputs[index]})["y"] for _ in range(25))
+        def work(x: np.ndarray) -> None:
+            for _ in range(25):
+                np.testing.assert_allclose(session.run({"x": x})["y"], x @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
 
-        workers = [threading.Thread(target=work, args=(index,)) for index in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    for index, found in results.items():
-        assert len(found) == 25
-        for y in found:
-            np.testing.assert_allclose(y, inputs[index] @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, inputs))
 
 
 @pytest.mark.parametrize(
