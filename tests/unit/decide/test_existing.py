@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import repetitions
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import append_lines, write_json
-from trt_workbench.runs.records import Record
-from trt_workbench.runs.statistics import summarize
 
 Make = Callable[..., Path]
 SETTINGS = {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": None}
@@ -23,15 +22,6 @@ def label(name: str) -> dict[str, Any]:
 def evaluation(make: Make, name: str, precision: str, sha256: str, lost: float = 0.0) -> Path:
     model = {"path": f"/models/{name}.onnx", "sha256": sha256, "family": "yolov10", "class_count": 4}
     return make(name, lost, model=model, precision_ran=label(precision), settings={**SETTINGS, "precision": "fp32"})
-
-
-def record(runtime: str, sha256: str, ms: float, repetition: int) -> Record:
-    return Record(
-        key=runtime, scenario="s", kind="arrays", model="m", model_sha256=sha256, work="m b1", batch=1, dims={},
-        runtime=runtime, backend="ort-cpu", precision="fp32", repetition=repetition, status="ok", group="g",
-        latency_ms=summarize([ms + 0.01 * repetition]), items_per_s=1000 / ms, telemetry={},
-        outputs={"state": "matched"},
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -48,10 +38,9 @@ def bench(tmp_path: Path) -> Path:
     write_json(folder / "env.json", {"schema_version": 1, "command_line": ["trtw"]})
     write_json(folder / "config.json", {"schema_version": 1, "title": "t", "repetitions": 9})
     times = {"whole": ("a" * 64, 10.0), "small": ("b" * 64, 5.0), "stranger": ("c" * 64, 1.0)}
-    append_lines(
-        folder / "records.jsonl",
-        [record(name, sha256, ms, number) for number in range(9) for name, (sha256, ms) in times.items()],
-    )
+    for name, (sha256, ms) in times.items():
+        measured = repetitions(name, ms, model_sha256=sha256, group="g", outputs={"state": "matched"})
+        append_lines(folder / "records.jsonl", measured)
     return folder
 
 
@@ -63,7 +52,7 @@ def test_evaluations_and_a_bench_make_a_decision(evaluated: Make, bench: Path, t
     assert (base.precision, low.precision) == ("fp32", "int8")
     assert low.directory == "low"
     assert low.speed is not None
-    assert low.speed.latency_ms == pytest.approx(5.04)
+    assert low.speed.latency_ms == pytest.approx(5.02)
     assert low.speed.speed_up == pytest.approx(2, abs=0.01)
     assert low.speed.rank == 1  # the model that nobody evaluated is not among them
     assert made.recommended == low

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.records import record
 
 from trt_workbench.bench.ranking import rank
 from trt_workbench.measure.contention import Contention, ContentionWatch
@@ -24,9 +24,7 @@ from trt_workbench.measure.stability import (
 )
 from trt_workbench.measure.telemetry import Telemetry, _Gpu
 from trt_workbench.runs.comparison import Interval
-from trt_workbench.runs.records import Record
 
-Make = Callable[..., Record]
 SPIN = "import time; end = time.monotonic() + 4\nwhile time.monotonic() < end: pass"
 
 
@@ -77,7 +75,7 @@ def test_the_noise_within_a_repetition_covers_what_is_shared_by_neighbours() -> 
     assert (one.median, one.low, one.high, one.coverage) == (3.0, 3.0, 3.0, 0.0)
 
 
-def test_a_point_whose_repetitions_differ_is_unstable(record: Make) -> None:
+def test_a_point_whose_repetitions_differ_is_unstable() -> None:
     noisy = [
         record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in enumerate((31.6, 50, 74))
     ]
