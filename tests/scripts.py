@@ -11,7 +11,6 @@ import pytest
 def load_script(path: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> Any:
     """Execute a script and return its module, which with `monkeypatch` can be imported by its name meanwhile."""
     spec = spec_from_file_location(path.stem, path)
-    assert spec
     assert spec.loader
     module = module_from_spec(spec)
     if monkeypatch:

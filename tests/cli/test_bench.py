@@ -73,10 +73,8 @@ def test_a_matrix_end_to_end(config: Path, tmp_path: Path) -> None:
     assert len(records) == 2 * 2 * 2
     assert {record.status for record in records} == {"ok"}
     for record in records:
-        assert record.latency_ms is not None
         assert record.latency_ms["count"] >= 10
         assert record.provenance["providers"] == ["CPUExecutionProvider"]
-        assert record.telemetry is not None
         assert record.telemetry["host_memory_bytes"] > 2**20
         assert record.samples is not None
         assert (run / record.samples).is_file()

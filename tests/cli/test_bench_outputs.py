@@ -66,7 +66,6 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     outcomes = {(one.batch, one.backend): one.status for one in measured(run)}
     assert outcomes == {(1, "ort-cpu"): "ok", (1, "fake"): "ok", (2, "ort-cpu"): "ok", (2, "fake"): "wrong"}
     matched = next(one for one in measured(run) if one.batch == 1 and one.backend == "fake").outputs
-    assert matched is not None
     assert (matched["state"], matched["reference"], matched["tolerance"]) == (
         "matched",
         "ort-cpu fp32",
@@ -76,7 +75,6 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     assert matched["tensors"]["y"]["cosine"] == pytest.approx(1)
     wrong = next(one for one in measured(run) if one.status == "wrong")
     assert wrong.latency_ms is None
-    assert wrong.outputs is not None
     assert wrong.outputs["tensors"]["y"]["row"] == 1
     assert "not ranked" in (run / "report.md").read_text().split("- ")[1]
     assert not list(run.glob(".reference*"))
@@ -107,7 +105,6 @@ def test_what_rounding_alone_makes_is_neither_far_nor_wrong(config: Path, tmp_pa
     found = [one for one in measured(tmp_path / "run") if one.backend == "torch"]
     assert [one.status for one in found] == ["ok"] * 2
     for one in found:
-        assert one.outputs is not None
         tensor = one.outputs["tensors"]["y"]
         assert tensor["relative_l2"] > one.outputs["tolerance"]["usual"]
         assert 0.5 < tensor["rounding"] / tensor["relative_l2"] < 2

@@ -73,7 +73,6 @@ def test_the_graph_has_the_assignments_names_and_no_large_weights(tmp_path: Path
     document = onnx.load(model)
     onnx.save(document, model, save_as_external_data=True, location="m.data", size_threshold=0)
     read = assigned_graph(ort, model, level)
-    assert read is not None
     assert [node.name for node in read.node] == ["multiply"]
     assert read.ByteSize() < 10_000
 
@@ -95,7 +94,6 @@ def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
     settings = dataclasses.replace(ExportSettings(), prove=False)
     model = exported_graph(examine_llm_directory(llm_folder(family)), kind, settings).path  # type: ignore[arg-type]
     graph = assigned_graph(ort, model, "all")
-    assert graph is not None
     written = {(operator_name(node), node.name) for node in graph.node}
     for level in ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
         assigned = {node for group in assignment_of(model, level).groups for node in group.nodes}

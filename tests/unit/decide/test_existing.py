@@ -47,11 +47,9 @@ def bench(tmp_path: Path) -> Path:
 def test_evaluations_and_a_bench_make_a_decision(evaluated: Make, bench: Path, tmp_path: Path) -> None:
     runs = [evaluation(evaluated, "float", "fp32", "a" * 64), evaluation(evaluated, "low", "int8", "b" * 64, 0.02)]
     made = decision_about(runs, [bench], 0.1, tmp_path)
-    assert made is not None
     base, low = made.rows
     assert (base.precision, low.precision) == ("fp32", "int8")
     assert low.directory == "low"
-    assert low.speed is not None
     assert low.speed.latency_ms == pytest.approx(5.02)
     assert low.speed.speed_up == pytest.approx(2, abs=0.01)
     assert low.speed.rank == 1  # the model that nobody evaluated is not among them
@@ -62,7 +60,6 @@ def test_evaluations_and_a_bench_make_a_decision(evaluated: Make, bench: Path, t
 def test_without_a_bench_there_are_scores_alone(evaluated: Make, tmp_path: Path) -> None:
     runs = [evaluation(evaluated, "float", "fp32", "a" * 64), evaluation(evaluated, "low", "int8", "b" * 64, 0.02)]
     made = decision_about(runs, [], 0.1, tmp_path)
-    assert made is not None
     assert [row.state for row in made.rows] == ["scored", "scored"]
     assert made.recommended is None
     assert decision_about(runs[1:], [], 0.1, tmp_path) is None
@@ -74,7 +71,6 @@ def test_what_is_not_calibrated_is_not_recommended(evaluated: Make, bench: Path,
     metrics["precision_ran"]["calibrated"] = False
     (noise / "metrics.json").write_text(json.dumps(metrics))
     made = decision_about([evaluation(evaluated, "float", "fp32", "a" * 64), noise], [bench], 0.1, tmp_path)
-    assert made is not None
     assert not made.rows[1].calibrated
     assert made.rows[1].label == "int8 (not calibrated) on ort-cpu"
     assert made.recommended == made.rows[0]
@@ -86,5 +82,4 @@ def test_two_files_of_one_precision_keep_their_names(evaluated: Make, tmp_path: 
         for name, precision, sha256 in (("float", "fp32", "a"), ("x", "int8", "b"), ("y", "int8", "c"))
     ]
     made = decision_about(runs, [], 0.1, tmp_path)
-    assert made is not None
     assert [row.precision for row in made.rows] == ["fp32", "int8 x", "int8 y"]
