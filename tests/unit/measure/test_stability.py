@@ -134,11 +134,9 @@ def test_a_busy_machine_is_seen() -> None:
     ("low", "high", "found"), [(975, 1025, 0), (974, 1026, 1), (970, 1035, 1), (None, 1100, 0), (900, None, 0)]
 )
 def test_a_clock_may_move_by_a_twentieth(low: int | None, high: int | None, found: int) -> None:
-    assert (
-        len(instabilities([1.0] * 30, telemetry(sm_clock_mhz=1000, sm_clock_min_mhz=low, sm_clock_max_mhz=high)))
-        == found
-    )
-    assert instabilities([1.0] * 30, telemetry(sm_clock_min_mhz=low, sm_clock_max_mhz=high)) == []
+    clocks = {"sm_clock_min_mhz": low, "sm_clock_max_mhz": high}
+    assert len(instabilities([1.0] * 30, telemetry(sm_clock_mhz=1000, **clocks))) == found
+    assert instabilities([1.0] * 30, telemetry(**clocks)) == []
 
 
 def test_windows_are_equal_and_cover_what_they_can() -> None:
