@@ -1,6 +1,8 @@
 """The command line in this process."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner, Result
 
@@ -13,6 +15,26 @@ def trtw(*words: object) -> Result:
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
     return result
+
+
+def stdout_of(*words: object, code: int = 0) -> str:
+    """Run `trtw WORDS`, which ends with this exit code; return what it prints."""
+    result = trtw(*words)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def json_of(*words: object, code: int = 0) -> Any:
+    """Run `trtw WORDS --json`, which ends with this exit code; return the document that it prints."""
+    return json.loads(stdout_of(*words, "--json", code=code))
+
+
+def stderr_of(*words: object, code: int = 2) -> str:
+    """Run `trtw WORDS`, which fails with this exit code; return what it says. What is refused prints nothing."""
+    result = trtw(*words)
+    assert result.exit_code == code, result.output
+    assert code not in (2, 3) or not result.stdout, result.stdout
+    return result.stderr
 
 
 def measured(run: Path) -> list[Record]:

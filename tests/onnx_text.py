@@ -8,11 +8,18 @@ import numpy as np
 import onnx
 
 
-def write_onnx(path: Path, text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> Path:
-    """Write a model such as `g (float[N,3] x) => (float[N,3] y) { [name] y = Mul(x, w) }`, with arrays as weights."""
+def parse_onnx(text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> onnx.ModelProto:
+    """Make a model of `g (float[N,3] x) => (float[N,3] y) { [name] y = Mul(x, w) }`, with arrays as weights."""
     model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in (weights or {}).items())
-    onnx.save(model, path)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()
+    )
+    return model
+
+
+def write_onnx(path: Path, text: str, weights: Mapping[str, Any] | None = None, opset: int = 17) -> Path:
+    """Write the model of `parse_onnx`."""
+    onnx.save(parse_onnx(text, weights, opset), path)
     return path
 
 

@@ -16,17 +16,14 @@ from pathlib import Path
 
 from PIL import Image
 from tests.browser import Browser, browser
+from tests.kept_reports import checked_target, kept
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.planted import planted_data, planted_model
 
-from trt_workbench.engine.documents import write_json
-from trt_workbench.report import targets
 from trt_workbench.report.overview import write_overview
-from trt_workbench.report.rewrite import rewrite_report
 from trt_workbench.system.embedded import embedded_model
 
 ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "docs" / "benchmarks"
 WIDTHS = {390: 1000, 1280: 1200}
 """Pixels of a window, and how many of the page's height are kept."""
 _COLOURS, _APART = 48, 42
@@ -43,23 +40,6 @@ def command(folder: Path, output: str, *words: object, code: int = 0) -> Path:
     done = subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == code, f"{words}: {done.stderr[-2000:]}"
     return folder / output / "report.html"
-
-
-def kept(folder: Path, record: str) -> Path:
-    """Draw the report of a committed run again."""
-    return rewrite_report(Path(shutil.copytree(RECORDS / record, folder / "kept" / record)))
-
-
-def checked_target(folder: Path) -> Path:
-    """Draw the report of a committed check, which keeps neither the layers nor the environment."""
-    place = folder / "target"
-    place.mkdir()
-    shutil.copy(RECORDS / "check-target/records/vit_b_16.mxfp8.json", place / "check-target.json")
-    write_json(place / "layers.json", {"schema_version": 1, "layers": {}})
-    write_json(
-        place / "env.json", {"schema_version": 1, "command_line": ["trtw", "check-target", "vit_b_16.mxfp8.onnx"]}
-    )
-    return targets.write_report(place)
 
 
 def searched(folder: Path) -> Path:
@@ -96,7 +76,7 @@ def reports(folder: Path, only: set[str]) -> dict[str, Path]:
         "check-contract": lambda: command(
             folder, "contract", "check-contract", contract.name, stream.name, "--output", "contract"
         ),
-        "check-target": lambda: checked_target(folder),
+        "check-target": lambda: checked_target(folder / "target"),
     }
     made = {kind: one() for kind, one in make.items() if not only or kind in only}
     if not only or "overview" in only:

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.in_app import trtw
+from tests.in_app import stdout_of, trtw
 from typer.testing import CliRunner
 
 from trt_workbench.backends.registry import availabilities, backend_names
@@ -10,12 +10,11 @@ from trt_workbench.cli.app import app
 
 
 def test_backends_lists_all_six() -> None:
-    result = trtw("backends")
-    assert result.exit_code == 0
+    printed = stdout_of("backends")
     for name, state in availabilities().items():
-        assert name in result.stdout
+        assert name in printed
         if not state.ok:
-            assert f"{name}: {state.reason}" in result.stdout
+            assert f"{name}: {state.reason}" in printed
 
 
 def test_backends_as_json() -> None:

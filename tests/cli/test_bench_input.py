@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.in_app import measured, trtw
+from tests.in_app import measured, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
@@ -41,8 +41,7 @@ def test_settings_and_image_sizes_are_swept(tmp_path: Path) -> None:
         "scenarios: {sizes: {kind: arrays, imgsz: [[8, 8], [16, 16]]}}\n",
     )
     run = tmp_path / "run"
-    result = trtw("bench", config, "--output", run)
-    assert result.exit_code == 0, result.output
+    stdout_of("bench", config, "--output", run)
     records = measured(run)
     assert [record.error for record in records if record.error] == []
     assert len(records) == 2 * 2 * (4 + 2)
@@ -66,8 +65,7 @@ def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = tmp_path / "m.plan"
-    built = trtw("build-engine", model, "-o", plan, "--profile", "x:1x3x8x8")
-    assert built.exit_code == 0, built.output
+    stdout_of("build-engine", model, "-o", plan, "--profile", "x:1x3x8x8")
     config = write(
         tmp_path,
         "models: {engine: {path: m.plan}}\nruntimes: [{backend: trt}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
@@ -76,9 +74,7 @@ def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     assert trtw("bench", config, "--output", good).exit_code == 0
     assert [record.error for record in measured(good)] == [None, None]
     monkeypatch.setenv("TRTW_DOUBLE_CAPABILITY", "12.0")
-    nothing = trtw("bench", config, "--output", bad)
-    assert nothing.exit_code == 1
-    assert "Nothing was measured" in nothing.stderr
+    assert "Nothing was measured" in stderr_of("bench", config, "--output", bad, code=1)
     failed = measured(bad)
     assert {(record.status, record.error_kind) for record in failed} == {("failed", "UsageProblem")}
     assert "built for compute capability 9.0" in str(failed[0].error)
@@ -86,9 +82,7 @@ def test_an_engine_for_another_gpu_is_a_failed_record_and_a_failed_comparison(
     assert trtw("report", bad).exit_code == 0
     assert "built for compute capability 9.0" in (bad / "report.html").read_text()
     assert "Which wins where" not in (bad / "report.html").read_text()
-    compared = trtw("compare", good, bad)
-    assert compared.exit_code == 1
-    assert "failed in B" in compared.stdout
+    assert "failed in B" in stdout_of("compare", good, bad, code=1)
     assert trtw("compare", bad, good).exit_code == 0
     untold = trtw("compare", bad, bad)
     assert untold.exit_code == 0
@@ -107,10 +101,9 @@ def test_records_of_two_schema_versions(model: Path, tmp_path: Path) -> None:
     later = json.dumps({**json.loads(lines[1]), "schema_version": 2})
     (run / "records.jsonl").write_text("\n".join([lines[0], later]) + "\n")
     for command in (["compare", run, run], ["report", run], ["bench", "--resume", run]):
-        result = trtw(*command)
-        assert result.exit_code == 2
-        assert "schema version 2, which this release does not read" in result.stderr
-        assert "records.jsonl:2" in result.stderr
+        said = stderr_of(*command)
+        assert "schema version 2, which this release does not read" in said
+        assert "records.jsonl:2" in said
 
 
 def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> None:
@@ -119,14 +112,11 @@ def test_models_are_named_on_the_command_line(model: Path, tmp_path: Path) -> No
         "models: {m: {needs: a file with images}}\nruntimes: [{backend: ort-cpu}]\n"
         "scenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n",
     )
-    missing = trtw("bench", config, "--dry-run")
-    assert missing.exit_code == 2
-    assert "Model m has no file yet: a file with images. Then pass --model m=PATH." in missing.stderr
+    said = stderr_of("bench", config, "--dry-run")
+    assert "Model m has no file yet: a file with images. Then pass --model m=PATH." in said
     assert trtw("bench", config, "--dry-run", "--model", f"m={model}").stdout == "s/m b1 8x8/ort-cpu\n"
     for text, message in [("m", "NAME=PATH, not 'm'"), ("other=x", "no model other; it has: m"), ("m=x", "not exist")]:
-        wrong = trtw("bench", config, "--dry-run", "--model", text)
-        assert wrong.exit_code == 2
-        assert message in wrong.stderr
+        assert message in stderr_of("bench", config, "--dry-run", "--model", text)
     run = tmp_path / "run"
     assert trtw("bench", config, "--model", f"m={model}", "--output", run).exit_code == 0
     assert trtw("bench", "--resume", run).exit_code == 0  # the run directory remembers the file
@@ -172,9 +162,8 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, old: str, new: str, mes
 @pytest.mark.usefixtures("model")
 def test_a_dry_run_knows_the_backends(tmp_path: Path) -> None:
     text = "models: {m: {path: m.onnx}}\nruntimes: [{backend: auto}]\nscenarios: {s: {kind: arrays, imgsz: [8, 8]}}\n"
-    result = trtw("bench", write(tmp_path, text), "--dry-run")
-    assert result.exit_code == 2
-    assert "no backend called 'auto'; there are: trt, ort-trt" in result.stderr
+    said = stderr_of("bench", write(tmp_path, text), "--dry-run")
+    assert "no backend called 'auto'; there are: trt, ort-trt" in said
 
 
 @pytest.mark.usefixtures("model")
@@ -200,28 +189,22 @@ def test_a_dry_run_knows_what_backends_take(tmp_path: Path, runtime: str, messag
     text = (
         f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays, imgsz: [8, 8]}}}}\n"
     )
-    result = trtw("bench", write(tmp_path, text), "--dry-run")
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert message in stderr_of("bench", write(tmp_path, text), "--dry-run")
 
 
 @pytest.mark.usefixtures("model")
 def test_of_a_sweep_some_combinations_may_be_impossible(tmp_path: Path) -> None:
     runtime = "{backend: ort-cuda, options: {cuda_graph: [true, false]}, concurrency: [1, 2]}"
     text = f"models: {{m: {{path: m.onnx}}}}\nruntimes: [{runtime}]\nscenarios: {{s: {{kind: arrays}}}}\n"
-    result = trtw("bench", write(tmp_path, text), "--dry-run")
-    assert result.exit_code == 0
-    assert len(result.stdout.splitlines()) == 4
-    result = trtw("bench", write(tmp_path, text), "--dry-run", "--only", "*concurrency=2*cuda_graph=True*")
-    assert result.exit_code == 2
-    assert "cuda_graph" in result.stderr
+    assert len(stdout_of("bench", write(tmp_path, text), "--dry-run").splitlines()) == 4
+    said = stderr_of("bench", write(tmp_path, text), "--dry-run", "--only", "*concurrency=2*cuda_graph=True*")
+    assert "cuda_graph" in said
 
 
 def test_an_overview_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    result = trtw("report", tmp_path / "run", "--output", tmp_path / "file")
-    assert result.exit_code == 2
-    assert "The output is a file; name a folder" in result.stderr
+    said = stderr_of("report", tmp_path / "run", "--output", tmp_path / "file")
+    assert "The output is a file; name a folder" in said
 
 
 @pytest.mark.parametrize("name", ["gone", "file"])
@@ -236,6 +219,4 @@ def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for command in (["report", tmp_path], ["compare", tmp_path, tmp_path], ["bench", "--resume", tmp_path]):
-        result = trtw(*command)
-        assert result.exit_code == 2
-        assert "incomplete" in result.stderr
+        assert "incomplete" in stderr_of(*command)

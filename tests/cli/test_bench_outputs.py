@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.in_app import measured, trtw
+from tests.in_app import measured, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
 # A backend of its own module: ONNX Runtime's, but every row after the first is off.
@@ -66,7 +66,6 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     outcomes = {(one.batch, one.backend): one.status for one in measured(run)}
     assert outcomes == {(1, "ort-cpu"): "ok", (1, "fake"): "ok", (2, "ort-cpu"): "ok", (2, "fake"): "wrong"}
     matched = next(one for one in measured(run) if one.batch == 1 and one.backend == "fake").outputs
-    assert matched is not None
     assert (matched["state"], matched["reference"], matched["tolerance"]) == (
         "matched",
         "ort-cpu fp32",
@@ -76,7 +75,6 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
     assert matched["tensors"]["y"]["cosine"] == pytest.approx(1)
     wrong = next(one for one in measured(run) if one.status == "wrong")
     assert wrong.latency_ms is None
-    assert wrong.outputs is not None
     assert wrong.outputs["tensors"]["y"]["row"] == 1
     assert "not ranked" in (run / "report.md").read_text().split("- ")[1]
     assert not list(run.glob(".reference*"))
@@ -90,9 +88,7 @@ def test_a_backend_that_is_wrong_at_batch_two_alone(
 
 def test_what_is_not_compared_is_said(config: Path, tmp_path: Path) -> None:
     config.write_text("compare_outputs: false\n" + config.read_text())
-    result = trtw("bench", config, "--output", tmp_path / "run")
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.stdout.split())
+    said = " ".join(stdout_of("bench", config, "--output", tmp_path / "run").split())
     assert "The outputs of 4 points were not compared with a reference: the configuration says compare_out" in said
     assert {(one.outputs or {})["state"] for one in measured(tmp_path / "run")} == {"not compared"}
 
@@ -109,7 +105,6 @@ def test_what_rounding_alone_makes_is_neither_far_nor_wrong(config: Path, tmp_pa
     found = [one for one in measured(tmp_path / "run") if one.backend == "torch"]
     assert [one.status for one in found] == ["ok"] * 2
     for one in found:
-        assert one.outputs is not None
         tensor = one.outputs["tensors"]["y"]
         assert tensor["relative_l2"] > one.outputs["tolerance"]["usual"]
         assert 0.5 < tensor["rounding"] / tensor["relative_l2"] < 2

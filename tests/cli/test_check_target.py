@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 import pytest
-from tests.in_app import trtw
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.rtx_models import MODELS
 
 from trt_workbench.engine import rtx
@@ -53,15 +53,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(rtx, "MODULE", "json")
 
 
-def run(*words: object) -> tuple[int, str, str]:
-    result = trtw("check-target", *words)
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result.exit_code, result.stdout, result.stderr
-
-
 def document(model: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    code, out, err = run(model, "--max-batch", "4", "--json", "--output", model.parent / "run", *words)
-    return code, json.loads(out), err
+    result = trtw("check-target", model, "--max-batch", "4", "--json", "--output", model.parent / "run", *words)
+    return result.exit_code, json.loads(result.stdout), result.stderr
 
 
 @pytest.mark.usefixtures("recorded")
@@ -126,9 +120,8 @@ def test_a_build_that_does_not_end_is_ended(model: Path) -> None:
 
 @pytest.mark.usefixtures("recorded")
 def test_a_package_that_cannot_be_opened_is_a_missing_component(model: Path) -> None:
-    code, out, err = run(model, "--gpu", "t4", "--max-batch", "2", "--output", model.parent / "run")
-    assert (code, out) == (3, "")
-    assert err == "error: no such library\n"
+    words = ("--gpu", "t4", "--max-batch", 2, "--output", model.parent / "run")
+    assert stderr_of("check-target", model, *words, code=3) == "error: no such library\n"
     assert not (model.parent / "run").exists()
 
 
@@ -146,9 +139,8 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rtx, "MODULE", "no_such_package")
-    code, _, err = run(model, "--max-batch", "1", "--output", model.parent / "run")
-    assert code == 3
-    assert "`pip install tensorrt-rtx==1.7.1.116`" in err or "setup-rtx`" in err
+    said = stderr_of("check-target", model, "--max-batch", "1", "--output", model.parent / "run", code=3)
+    assert "`pip install tensorrt-rtx==1.7.1.116`" in said or "setup-rtx`" in said
     assert not (model.parent / "run").exists()
 
 
@@ -177,9 +169,7 @@ def test_the_versions_of_the_tasks_are_those_of_the_extras() -> None:
     ],
 )
 def test_bad_usage_is_refused_before_anything_is_made(words: list[str], message: str, model: Path) -> None:
-    code, out, err = run(model, *words, "--output", model.parent / "run")
-    assert (code, out) == (2, "")
-    assert message in err
+    assert message in stderr_of("check-target", model, *words, "--output", model.parent / "run")
     assert not (model.parent / "run").exists()
 
 
@@ -194,10 +184,9 @@ def test_bad_usage_is_refused_before_anything_is_made(words: list[str], message:
 )
 def test_the_real_compiler(name: str, outcomes: list[str], words: tuple[str, ...], tmp_path: Path) -> None:
     onnx.save(MODELS[name](), tmp_path / "m.onnx")
-    code, out, _ = run(tmp_path / "m.onnx", "--gpu", "rtx5090,a10", "--json", "--output", tmp_path / "run", *words)
-    found = json.loads(out)
+    words = ("--gpu", "rtx5090,a10", *words, "--output", tmp_path / "run")
+    found = json_of("check-target", tmp_path / "m.onnx", *words, code=int("refused" in outcomes))
     assert [target["outcome"] for target in found["targets"]] == outcomes
-    assert code == int("refused" in outcomes)
     assert all(target["engine_size_bytes"] for target in found["targets"] if target["outcome"] == "built")
     assert found["compiler_version"]
 
@@ -206,6 +195,5 @@ def test_the_real_compiler(name: str, outcomes: list[str], words: tuple[str, ...
 def test_external_weights_are_read_from_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx.save(MODELS["plain"](), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=64)
     monkeypatch.chdir("/")
-    code, out, _ = run(tmp_path / "m.onnx", "--max-batch", "2", "--json", "--output", tmp_path / "run")
-    assert code == 0
-    assert json.loads(out)["model_size_bytes"] > 64 * 128 * 4
+    printed = stdout_of("check-target", tmp_path / "m.onnx", "--max-batch", "2", "--json", "--output", tmp_path / "run")
+    assert json.loads(printed)["model_size_bytes"] > 64 * 128 * 4

@@ -10,11 +10,7 @@ from typing import Any
 import pytest
 from tests.faulty_llm import Faulty, rows_after_the_first
 from tests.fork_server import ForkServer
-from tests.in_app import trtw
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.common import single_command_app
-from trt_workbench.cli.eval_llm import eval_llm
+from tests.in_app import stderr_of, stdout_of, trtw
 
 pytestmark = pytest.mark.usefixtures("llm_output")
 
@@ -22,15 +18,11 @@ Folders = Callable[[str], Path]
 TEXT = Path(__file__)
 
 
-def invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(single_command_app(eval_llm), [str(argument) for argument in arguments])
-
-
 def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
     out = tmp_path / "out"
     modes = "generate-cached,perplexity,generate"
     options = ("--limit", "400", "--modes", modes, "--prompt", "6,9", "--new-tokens", "4")
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
+    result = trtw("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", out, "--batch", "2", *options)
     assert result.exit_code == 0, result.output
     made = {path.name for path in out.iterdir()}
     assert made == {"metrics.json", "records.jsonl", "env.json", "run.json", "report.html", "plots"}
@@ -56,7 +48,7 @@ def test_a_whole_run(llm_folder: Folders, tmp_path: Path) -> None:
 
 def test_json_is_one_document(llm_folder: Folders, tmp_path: Path) -> None:
     options = ("--json", "--no-report", "--limit", "100", "--option", "ort-cpu:graph_optimization_level=basic")
-    result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
+    result = trtw("eval-llm", llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
     document = json.loads(result.stdout)
     assert document["options"] == {"ort-cpu": {"graph_optimization_level": "basic"}}
     assert document["backends"][1]["provenance"]["graph_optimization_level"] == "basic"
@@ -68,27 +60,24 @@ def test_json_is_one_document(llm_folder: Folders, tmp_path: Path) -> None:
 
 def test_generation_alone(llm_folder: Folders, tmp_path: Path) -> None:
     options = ("--modes", "generate", "--prompt", "6", "--new-tokens", "2", "--backends", "torch", "--limit", "100")
-    result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
-    assert result.exit_code == 0, result.output
+    printed = stdout_of("eval-llm", llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", *options)
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert (metrics["perplexity"], metrics["backends"]) == (None, [])
     assert len(metrics["generation"]) == 1
-    assert "Gate" not in result.stdout
+    assert "Gate" not in printed
 
 
 def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folders, tmp_path: Path) -> None:
     from trt_workbench.backends.registry import availability
-    from trt_workbench.cli.app import app
 
     if availability("ort-cuda").ok:
         pytest.skip("ort-cuda can serve here")
     folder, graphs, out, both = llm_folder("llama"), tmp_path / "graphs", tmp_path / "out", tmp_path / "both"
-    trtw = CliRunner()
     # without the graph for generation with a cache
-    assert trtw.invoke(app, ["export-llm", str(folder), "--graphs", "logits", "--output", str(graphs)]).exit_code == 0
+    stdout_of("export-llm", folder, "--graphs", "logits", "--output", graphs)
     options = ("--prompt", "6", "--new-tokens", "4", "--limit", "100", "--text", TEXT)
     wanted = ("--graphs", graphs, "--modes", "generate,generate-cached", "--backends", "ort-cpu,ort-cuda:fp16,torch")
-    result = invoke(folder, "--output", out, *options, *wanted)
+    result = trtw("eval-llm", folder, "--output", out, *options, *wanted)
     assert result.exit_code == 3, result.output  # of the first: a component is missing
     assert [result.stdout.count(name) for name in ("torch:fp32", "ort-cpu:fp32", "ort-cuda")] == [2, 1, 0]
     missed = [("ort-cuda:fp16", "generate"), ("ort-cpu:fp32", "generate-cached"), ("ort-cuda:fp16", "generate-cached")]
@@ -107,17 +96,15 @@ def test_what_does_not_generate_is_named_and_the_rest_is_kept(llm_folder: Folder
     assert "Not every backend generates what PyTorch generates." in page
     assert all(f"{backend}, {mode} (batch 1" in page for backend, mode in missed)
 
-    again = trtw.invoke(app, ["report", str(out), str(out), "--output", str(both)])
-    assert again.exit_code == 0, again.output
+    stdout_of("report", out, out, "--output", both)
     assert (out / "report.html").read_text() == page
     for name in ("overview.html", "overview.md"):
         text = (both / name).read_text()
         assert "at generate-cached b1 prompt 6: failed: The export holds no cached graph that fits" in text
 
     # with no result there is nothing to keep
-    alone = invoke(folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16")
-    assert alone.exit_code == 3
-    assert alone.stderr == f"error: {metrics['generation'][1]['failure']}\n"
+    said = stderr_of("eval-llm", folder, "--output", tmp_path / "no", *options, *wanted[:5], "ort-cuda:fp16", code=3)
+    assert said == f"error: {metrics['generation'][1]['failure']}\n"
     assert not (tmp_path / "no").exists()
 
 
@@ -177,8 +164,7 @@ def test_an_interrupt_while_generating_keeps_a_partial_run(
     assert "Partial run." in page
     assert "interrupted while generating" in page
     assert ("the perplexity is whole" in page) == ("perplexity" in modes)
-    again = trtw("report", out, "--output", tmp_path / "all")
-    assert again.exit_code == 0, again.output
+    stdout_of("report", out, "--output", tmp_path / "all")
     assert "partial" in (tmp_path / "all" / "overview.md").read_text()
 
 
@@ -205,14 +191,14 @@ def test_a_gate_that_fails(llm_folder: Folders, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(llm, "open_logits", opened)
     out = tmp_path / "out"
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--limit", "200", "--output", out)
+    result = trtw("eval-llm", llm_folder("llama"), "--text", TEXT, "--limit", "200", "--output", out)
     assert result.exit_code == 1
     assert "error: The gate on the perplexity failed. ort-cpu:fp32" in result.stderr
     assert "failed" in result.stdout
     # the evidence is kept
     assert not json.loads((out / "metrics.json").read_text())["passed"]
     assert "The gate failed." in (out / "report.html").read_text()
-    assert invoke(llm_folder("llama"), "--text", TEXT, "--limit", "200", "--max-ppl-increase", "100").exit_code == 0
+    stdout_of("eval-llm", llm_folder("llama"), "--text", TEXT, "--limit", "200", "--max-ppl-increase", "100")
 
 
 @pytest.mark.parametrize(
@@ -246,11 +232,10 @@ def test_errors(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], c
         if torch.cuda.is_available():
             pytest.skip("this machine has a GPU")
     text = () if "--text" in options else ("--text", TEXT)
-    result = invoke(llm_folder("llama"), *text, "--output", tmp_path / "out", *options)
-    assert result.exit_code == code
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
-    assert "Loading" not in result.stderr  # nothing that takes its time comes before
+    said = stderr_of("eval-llm", llm_folder("llama"), *text, "--output", tmp_path / "out", *options, code=code)
+    assert message in said
+    assert "Traceback" not in said
+    assert "Loading" not in said  # nothing that takes its time comes before
     assert not (tmp_path / "out").exists()
 
 
@@ -271,10 +256,11 @@ def test_a_precision_is_refused_before_anything_is_loaded(
     llm_folder: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, message: str
 ) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--backends", f"torch,{backend}")
-    assert result.exit_code == 2
-    assert message in " ".join(result.stderr.split())
-    assert "Exporting" not in result.stderr
+    said = stderr_of(
+        "eval-llm", llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", "--backends", f"torch,{backend}"
+    )
+    assert message in " ".join(said.split())
+    assert "Exporting" not in said
     assert not list(tmp_path.iterdir())
 
 
@@ -283,8 +269,7 @@ def test_formats_are_made_and_named(llm_folder: Folders, tmp_path: Path) -> None
     text.write_text(TEXT.read_text(encoding="utf-8"), encoding="utf-8")
     backends = "torch,ort-cpu:bf16,ort-cpu:nvfp4,ort-cpu:fp8"
     options = ("--limit", "100", "--backends", backends, "--max-ppl-increase", "100", "--calibration", text)
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, "--no-report", *options)
-    assert result.exit_code == 0, result.output
+    stdout_of("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", out, "--no-report", *options)
     rows = {row["precision"]: row for row in json.loads((out / "metrics.json").read_text())["backends"]}
     assert rows["bf16"]["precision_ran"]["label"] == "bf16 (simulated)"
     for name in ("nvfp4", "fp8"):
@@ -294,16 +279,13 @@ def test_formats_are_made_and_named(llm_folder: Folders, tmp_path: Path) -> None
 
 def test_ranges_need_a_text(llm_folder: Folders, tmp_path: Path) -> None:
     options = ("--limit", "100", "--backends", "torch,ort-cpu:int8")
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", *options)
-    assert result.exit_code == 2
-    assert "Ranges of activations need data: pass --calibration" in " ".join(result.stderr.split())
+    said = stderr_of("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", tmp_path / "out", *options)
+    assert "Ranges of activations need data: pass --calibration" in " ".join(said.split())
 
 
 def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -> None:
-    result = invoke(
-        llm_folder("gpt2"), "--text", TEXT, "--output", tmp_path / "out", "--limit", "100", "--backends", "torch"
-    )
-    assert result.exit_code == 0, result.output
+    words = (llm_folder("gpt2"), "--text", TEXT, "--limit", "100", "--backends", "torch")
+    stdout_of("eval-llm", *words, "--output", tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Perplexity up to each window" in page
     assert "Divergence from the reference" not in page
@@ -312,15 +294,13 @@ def test_the_reference_alone_has_a_report(llm_folder: Folders, tmp_path: Path) -
 def test_a_folder_of_pickles(llm_folder: Folders, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((llm_folder("llama") / "config.json").read_bytes())
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
-    result = invoke(tmp_path, "--text", TEXT)
-    assert result.exit_code == 2
-    assert "refused" in result.stderr
+    assert "refused" in stderr_of("eval-llm", tmp_path, "--text", TEXT)
 
 
 def test_without_a_model_the_embedded_one_is_evaluated(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    result = invoke("--limit", "1100", "--output", tmp_path / "out")
+    result = trtw("eval-llm", "--limit", "1100", "--output", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "the embedded language model" in result.stderr
     assert "the embedded held-out text" in result.stderr
@@ -335,9 +315,8 @@ def test_a_masked_model_is_refused(tmp_path: Path) -> None:
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
     transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(tmp_path / "m")
-    result = invoke(tmp_path / "m", "--text", TEXT, "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "BertForMaskedLM, which is no causal language model" in " ".join(result.stderr.split())
+    said = stderr_of("eval-llm", tmp_path / "m", "--text", TEXT, "--output", tmp_path / "out")
+    assert "BertForMaskedLM, which is no causal language model" in " ".join(said.split())
     assert not (tmp_path / "out").exists()
 
 
@@ -377,7 +356,7 @@ def test_wrong_generation_is_found(
         monkeypatch.setattr(llm_generation, name, opened)
     out = tmp_path / "out"
     options = ("--modes", mode, "--prompt", "6", "--new-tokens", "4", "--batch", "2")
-    result = invoke(llm_folder("llama"), "--text", TEXT, "--output", out, *options)
+    result = trtw("eval-llm", llm_folder("llama"), "--text", TEXT, "--output", out, *options)
     assert result.exit_code == 1, result.output
     assert message in " ".join(result.stderr.split())
     assert "wrong" in result.stdout
@@ -396,8 +375,7 @@ def test_near_ties_in_half_precision_are_named(llm_folder: Folders, tmp_path: Pa
     out = tmp_path / "out"
     options = ("--modes", "generate-cached", "--backends", "torch:fp16", "--batch", "32")
     sizes = ("--prompt", "4", "--new-tokens", "56")
-    result = invoke(llm_folder("gpt2"), "--text", TEXT, "--output", out, *options, *sizes)
-    assert result.exit_code == 0, result.output
+    stdout_of("eval-llm", llm_folder("gpt2"), "--text", TEXT, "--output", out, *options, *sizes)
     (row,) = json.loads((out / "metrics.json").read_text())["generation"]
     agreement = row["agreement"]
     assert agreement["max_logit_difference"] > 1e-4

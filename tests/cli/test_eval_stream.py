@@ -2,19 +2,15 @@
 
 import json
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.in_app import trtw
+from tests.in_app import stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, lstm, write_contract
-from typer.testing import Result
 
 from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
-
-
-def invoke(*words: object) -> Result:
-    return trtw("eval-stream", *words)
 
 
 @pytest.fixture
@@ -23,22 +19,20 @@ def model(tmp_path: Path) -> list[str]:
     return [str(attention(tmp_path)), "--contract", str(contract), "--backend", "ort-cpu"]
 
 
-def refused(result: Result, folder: Path, *texts: str, exit_code: int = 2) -> None:
-    assert result.exit_code == exit_code, result.output
-    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
+def refused(tmp_path: Path, words: Sequence[object], *texts: str) -> None:
+    said = stderr_of("eval-stream", *words, "--output", tmp_path / "run")
+    (error,) = [line for line in said.splitlines() if line.startswith("error: ")]
     for text in texts:
-        assert text in errors[0]
-    assert not list(folder.glob("**/run")) + list(folder.glob("**/.run*staging"))
+        assert text in error
+    assert not list(tmp_path.glob("**/run")) + list(tmp_path.glob("**/.run*staging"))
 
 
 def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--chunks", 10, "--backend", "ort-cpu", "--mode", "closed-loop", "--faults", "--output", run)
-    result = invoke(*words)
-    assert result.exit_code == 0, result.output
-    assert "10 chunks, 5.6 s of audio, ort-cpu beside ort-cpu" in result.stdout
-    assert "Passed." in result.stdout
+    printed = stdout_of("eval-stream", *words)
+    assert "10 chunks, 5.6 s of audio, ort-cpu beside ort-cpu" in printed
+    assert "Passed." in printed
     assert {path.name for path in run.iterdir()} == {
         "env.json", "metrics.json", "plots", "records.jsonl", "report.html", "run.json",
     }  # fmt: skip
@@ -56,12 +50,11 @@ def test_the_embedded_encoder_needs_no_arguments(tmp_path: Path) -> None:
 def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 6, "--streams", "1,3", "--hop-ms", 20, "--seconds", 0.1)
-    result = invoke(*model, *words, "--output", run)
-    assert result.exit_code == 0, result.output
-    assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in result.stdout
-    assert "A chunk right after one of the other size, beside one after its own size: first " in result.stdout
-    assert "A chunk every 20 ms and stream" in result.stdout
-    assert "on the host" in result.stdout
+    printed = stdout_of("eval-stream", *model, *words, "--output", run)
+    assert "fp32 streams in batches of 1, 2, 3 beside each alone: " in printed
+    assert "A chunk right after one of the other size, beside one after its own size: first " in printed
+    assert "A chunk every 20 ms and stream" in printed
+    assert "on the host" in printed
     (paced,) = json.loads((run / "metrics.json").read_text())["streams"]
     assert [level["streams"] for level in paced["levels"]] == [1, 3]
     assert paced["check"]["passed"]
@@ -76,16 +69,15 @@ def test_streams_in_real_time_are_compared_then_timed_and_shown(model: list[str]
 def test_its_report_can_be_made_again_and_is_in_the_overview(model: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("--mode", "closed-loop", "--chunks", 20, "--no-report", "--output", run)
-    assert invoke(*model, *words).exit_code == 0
+    assert trtw("eval-stream", *model, *words).exit_code == 0
     assert not (run / "report.html").exists()
-    again = trtw("report", run, "--output", tmp_path / "all")
-    assert again.exit_code == 0, again.output
+    stdout_of("report", run, "--output", tmp_path / "all")
     assert "attention" in (run / "report.html").read_text()
     assert "eval-stream" in (tmp_path / "all" / "overview.html").read_text()
 
 
 def test_json_is_one_document(model: list[str], tmp_path: Path) -> None:
-    result = invoke(*model, "--chunks", 20, "--no-report", "--json", "--output", tmp_path / "run")
+    result = trtw("eval-stream", *model, "--chunks", 20, "--no-report", "--json", "--output", tmp_path / "run")
     document = json.loads(result.stdout)
     assert document["directory"] == str(tmp_path / "run")
     assert [lane["name"] for lane in document["lanes"]] == ["fp32 functional", "fp32 closed-loop"]
@@ -95,7 +87,7 @@ def test_a_gate_that_fails_is_exit_code_1_with_chunk_tensor_and_gate(model: list
     capped = ("cache_len_next = Min(longer, capacity)", "cache_len_next = Min(longer, two)")
     wrong = attention(tmp_path, capped, name="x")
     run = tmp_path / "run"
-    result = invoke(wrong, *model[1:], "--model", model[0], "--chunks", 20, "--no-report", "--output", run)
+    result = trtw("eval-stream", wrong, *model[1:], "--model", model[0], "--chunks", 20, "--no-report", "--output", run)
     assert result.exit_code == 1, result.output
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
     assert "gate integers: cache_len_next is not equal to the reference's from chunk" in error
@@ -107,12 +99,12 @@ def test_a_gate_that_fails_is_exit_code_1_with_chunk_tensor_and_gate(model: list
 def test_a_reference_of_another_run_and_of_another_model(model: list[str], tmp_path: Path) -> None:
     record = tmp_path / "record"
     words = (*model, "--chunks", 12, "--no-report")
-    assert invoke(*words, "--record", "--output", record).exit_code == 0
-    assert invoke(*words, "--reference", record, "--output", tmp_path / "two").exit_code == 0
+    assert trtw("eval-stream", *words, "--record", "--output", record).exit_code == 0
+    assert trtw("eval-stream", *words, "--reference", record, "--output", tmp_path / "two").exit_code == 0
     other = lstm(tmp_path)
     contract = write_contract(tmp_path / "lstm.json", contract_of("lstm"))
-    result = invoke(other, "--contract", contract, "--reference", record, "--output", tmp_path / "run")
-    refused(result, tmp_path, "The record is of another model", str(other))
+    words = (other, "--contract", contract, "--reference", record)
+    refused(tmp_path, words, "The record is of another model", str(other))
 
 
 def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
@@ -120,8 +112,7 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
     with wave.open(str(path), "wb") as file:
         file.setparams((1, 2, 44_100, 0, "NONE", ""))
         file.writeframes(b"\0" * 44_100)
-    result = invoke("--input", path, "--output", tmp_path / "run")
-    refused(result, tmp_path, "44100 samples a second, the contract says 16000", str(path))
+    refused(tmp_path, ("--input", path), "44100 samples a second, the contract says 16000", str(path))
 
 
 @pytest.mark.parametrize(
@@ -143,25 +134,24 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_leaves_nothing(words: list[str], texts: list[str], model: list[str], tmp_path: Path) -> None:
-    refused(invoke(*model, *words, "--output", tmp_path / "run"), tmp_path, *texts)
+    refused(tmp_path, (*model, *words), *texts)
 
 
 def test_a_model_without_its_contract(model: list[str], tmp_path: Path) -> None:
-    refused(invoke(model[0], "--output", tmp_path / "run"), tmp_path, "--contract", "make-contract")
+    refused(tmp_path, model[:1], "--contract", "make-contract")
 
 
 def test_a_contract_with_a_state_pair_missing(tmp_path: Path, model: list[str]) -> None:
     document = contract_of("attention")
     document["state"] = document["state"][:1]
     path = write_contract(tmp_path / "bad.json", document)
-    refused(invoke(model[0], "--contract", path, "--output", tmp_path / "run"), tmp_path, "cache_len", "no state pair")
+    refused(tmp_path, (model[0], "--contract", path), "cache_len", "no state pair")
 
 
 def test_the_embedded_model_by_its_path_needs_no_contract_either(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((80, 400)).astype(np.float32))
     words = [embedded_model(ENCODER), "--input", tmp_path / "f.npy", "--backend", "ort-cpu", "--no-report"]
-    result = invoke(*words, "--chunk", 17, "--chunks", 30, "--output", tmp_path / "run")
-    assert result.exit_code == 0, result.output
+    stdout_of("eval-stream", *words, "--chunk", 17, "--chunks", 30, "--output", tmp_path / "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["contract"]["path"] == str(embedded_contract())
     assert (metrics["chunks"], metrics["hop_seconds"]) == (30, 0.08)

@@ -5,21 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from tests.in_app import stderr_of, trtw
 
-from trt_workbench.cli.common import single_command_app
-from trt_workbench.cli.export_llm import export_llm
 from trt_workbench.onnxtools.opsets import NEWEST_OPSET, OLDEST_OPSET
 
 Folders = Callable[[str], Path]
 
 
-def invoke(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(single_command_app(export_llm), [str(argument) for argument in arguments])
-
-
 def test_an_export(llm_folder: Folders, tmp_path: Path) -> None:
-    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", "--graphs", "logits,static", "--tensorrt", "10")
+    result = trtw(
+        "export-llm", llm_folder("llama"), "--output", tmp_path / "out", "--graphs", "logits,static", "--tensorrt", "10"
+    )
     assert result.exit_code == 0, result.output
     for text in ("Opset 20", "logits.onnx", "static.onnx", "3x11", str(tmp_path / "out")):
         assert text in result.stdout
@@ -27,7 +23,7 @@ def test_an_export(llm_folder: Folders, tmp_path: Path) -> None:
 
 
 def test_json(llm_folder: Folders, tmp_path: Path) -> None:
-    result = invoke(llm_folder("gpt2"), "--output", tmp_path / "out", "--json", "--external-data")
+    result = trtw("export-llm", llm_folder("gpt2"), "--output", tmp_path / "out", "--json", "--external-data")
     document = json.loads(result.stdout)
     assert document["opset"] == 17
     assert document["graphs"][0]["external_data"] == "logits.onnx.data"
@@ -48,20 +44,16 @@ def test_json(llm_folder: Folders, tmp_path: Path) -> None:
     ],
 )
 def test_bad_options(llm_folder: Folders, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
-    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", *options)
-    assert result.exit_code == 2
-    assert message in result.stderr
+    assert message in stderr_of("export-llm", llm_folder("llama"), "--output", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()
 
 
 def test_skipping_the_proof(llm_folder: Folders, tmp_path: Path) -> None:
-    result = invoke(llm_folder("llama"), "--output", tmp_path / "out", "--skip-proof")
+    result = trtw("export-llm", llm_folder("llama"), "--output", tmp_path / "out", "--skip-proof")
     assert result.exit_code == 0, result.output
     assert "not compared" in result.stdout
     assert "Comparing" not in result.stderr
 
 
 def test_a_hub_name(tmp_path: Path) -> None:
-    result = invoke("gpt2", "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "hf download" in result.stderr
+    assert "hf download" in stderr_of("export-llm", "gpt2", "--output", tmp_path / "out")

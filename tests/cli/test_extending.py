@@ -1,13 +1,13 @@
 """docs/extending.md shows the files of tests/examples word for word, and they do what it says."""
 
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.in_app import trtw
+from tests.in_app import stdout_of, trtw
+from tests.scripts import load_script
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -38,11 +38,7 @@ def test_a_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside_ba
 
 
 def test_a_command() -> None:
-    spec = importlib.util.spec_from_file_location("count_nodes", EXAMPLES / "command" / "count_nodes.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script(EXAMPLES / "command" / "count_nodes.py")
     own = Typer()
     own.command("count-nodes")(module.count_nodes)
     assert json.loads(CliRunner().invoke(own, [str(MODEL), "--json"]).stdout)["Conv"] > 10
@@ -55,8 +51,7 @@ def test_a_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = yaml.safe_load((EXAMPLES / "scenario" / "batches.yaml").read_text())
     quick = {"repetitions": 1, "measure": {"warmup_ms": 1, "duration_s": 0.01, "min_iterations": 1}}
     (tmp_path / "bench.yaml").write_text(json.dumps({**shown, **quick}))
-    result = trtw("bench", tmp_path / "bench.yaml", "--output", tmp_path / "run")
-    assert result.exit_code == 0, result.output
+    stdout_of("bench", tmp_path / "bench.yaml", "--output", tmp_path / "run")
     records = read_records(tmp_path / "run" / "records.jsonl")
     assert {(one.scenario, one.swept["threads"], one.batch) for one in records} == {
         ("batches", threads, batch) for threads in (1, 2) for batch in (1, 2, 4)

@@ -13,18 +13,17 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.in_app import trtw
+from tests.in_app import stderr_of, trtw
 
 
 def refused(*words: object, text: str = "", code: int = 2) -> str:
     """Run a command that has to refuse, and return its one paragraph."""
-    result = trtw(*words)
-    assert result.exit_code == code, result.output
-    errors = [line for line in result.stderr.splitlines() if line.startswith(("error: ", "Error: "))]
-    assert len(errors) == 1, result.stderr
+    said = stderr_of(*words, code=code)
+    errors = [line for line in said.splitlines() if line.startswith(("error: ", "Error: "))]
+    assert len(errors) == 1, said
     assert text in errors[0]
-    assert "\x1b" not in result.stderr
-    assert "\0" not in result.stderr
+    assert "\x1b" not in said
+    assert "\0" not in said
     return errors[0]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 import pytest
-from tests.in_app import trtw
+from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
 TRT, CUDA, CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -23,15 +23,8 @@ def model(tmp_path: Path) -> Path:
     return write_onnx(tmp_path / "m.onnx", text, weights)
 
 
-def run(*words: str) -> tuple[int, str, str]:
-    result = trtw("partitions", *words)
-    return result.exit_code, result.stdout, result.stderr
-
-
 def test_a_prediction_is_marked_and_says_why(model: Path, tmp_path: Path) -> None:
-    code, out, _ = run(str(model), "--predict", "--json", "--output", str(tmp_path / "run"))
-    document = json.loads(out)
-    assert code == 0
+    document = json_of("partitions", model, "--predict", "--output", tmp_path / "run")
     assert document["source"] == "predicted"
     assert "neither TensorRT nor ONNX Runtime was asked" in document["basis"]
     assert document["nodes_by_provider"] == {CUDA: 1, TRT: 3}
@@ -46,28 +39,24 @@ def test_a_prediction_is_marked_and_says_why(model: Path, tmp_path: Path) -> Non
 
 
 def test_excluded_operators_and_small_subgraphs_fall_out(model: Path, tmp_path: Path) -> None:
-    output = ["--output", str(tmp_path / "run")]
-    _, out, _ = run(str(model), "--predict", "--json", "--exclude", "Relu", "--min-subgraph-size", "2", *output)
-    reasons = {node["operator"]: node["reason"] for node in json.loads(out)["fallen_out"]}
+    words = ("--predict", "--exclude", "Relu", "--min-subgraph-size", 2, "--output", tmp_path / "run")
+    reasons = {node["operator"]: node["reason"] for node in json_of("partitions", model, *words)["fallen_out"]}
     assert reasons["Relu"].startswith("excluded")
     assert reasons["Conv"].startswith("size: its subgraph has 1 nodes, the least is 2")
 
 
 def test_the_runtime_is_asked_where_it_can_serve(model: Path, tmp_path: Path) -> None:
-    code, out, _ = run(str(model), "--backend", "ort-cpu", "--json", "--output", str(tmp_path / "run"))
-    document = json.loads(out)
-    assert code == 0
+    document = json_of("partitions", model, "--backend", "ort-cpu", "--output", tmp_path / "run")
     assert document["source"] == "assigned"
     assert document["nodes_by_provider"] == {CPU: 4}
     assert document["fallen_out"] == []
 
 
 def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
-    code, out, _ = run(str(model), "--predict", "--output", str(tmp_path / "run"))
-    assert code == 0
-    assert out.startswith("PREDICTED: TensorrtExecutionProvider")
-    assert "Unique" in out
-    assert "Run directory:" in out
+    printed = stdout_of("partitions", model, "--predict", "--output", tmp_path / "run")
+    assert printed.startswith("PREDICTED: TensorrtExecutionProvider")
+    assert "Unique" in printed
+    assert "Run directory:" in printed
 
 
 @pytest.mark.skipif(TRT in ort.get_available_providers(), reason="this ONNX Runtime has the TensorRT provider")
@@ -75,10 +64,9 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(
     model: Path, gpus: Callable[..., None]
 ) -> None:
     gpus("9.0")
-    code, _, error = run(str(model))
-    assert code == 3
-    assert "libonnxruntime_providers_tensorrt.so" in error
-    assert "--predict" in error
+    said = stderr_of("partitions", model, code=3)
+    assert "libonnxruntime_providers_tensorrt.so" in said
+    assert "--predict" in said
 
 
 @pytest.mark.parametrize(
@@ -92,12 +80,8 @@ def test_without_the_provider_the_error_names_the_library_and_the_prediction(
     ],
 )
 def test_what_does_not_fit_is_refused(model: Path, words: list[str], text: str) -> None:
-    code, _, error = run(str(model), *words)
-    assert code == 2
-    assert text in error
+    assert text in stderr_of("partitions", model, *words)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    code, _, error = run(str(tmp_path / "none.onnx"), "--predict")
-    assert code == 2
-    assert "does not exist" in error
+    assert "does not exist" in stderr_of("partitions", tmp_path / "none.onnx", "--predict")

@@ -3,21 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
-from typer.testing import CliRunner, Result
-
-from trt_workbench.cli.app import app
 
 DOUBLES = Path(__file__).parents[1] / "doubles"
 SHARED = Path(os.environ.get("TRTW_SHARED", Path(__file__).parents[3] / "shared"))
-Trtw = Callable[..., Result]
 
 
 def write_model(path: Path, batch: int | str = 2, *, casts: bool = False) -> Path:
@@ -36,35 +32,17 @@ def model(tmp_path: Path) -> Path:
     return write_model(tmp_path / "model.onnx")
 
 
-@pytest.fixture
-def trtw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trtw:
+@pytest.fixture(autouse=True)
+def _own_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
 
-    def run(*words: object) -> Result:
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result
 
-    return run
-
-
-@pytest.fixture
-def profiled(trtw: Trtw) -> Callable[..., dict[str, Any]]:
+def profiled(*words: object) -> Any:
     """Profile on ONNX Runtime's CPU provider and return what --json prints."""
-
-    def run(*words: object) -> dict[str, Any]:
-        result = trtw("profile", *words, "--backend", "ort-cpu", "--iterations", 3, "--json")
-        assert result.exit_code == 0, result.stderr
-        document: dict[str, Any] = json.loads(result.stdout)
-        return document
-
-    return run
+    return json_of("profile", *words, "--backend", "ort-cpu", "--iterations", 3)
 
 
-Profiled = Callable[..., dict[str, Any]]
-
-
-def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path, profiled: Profiled) -> None:
+def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path) -> None:
     document = onnx.load(model)
     document.graph.initializer[0].raw_data = np.array(2, np.float32).tobytes()
     onnx.save(document, model, save_as_external_data=True, location="weights.data", size_threshold=0)
@@ -74,7 +52,7 @@ def test_weights_outside_the_file_are_part_of_the_models_hash(model: Path, profi
     assert profiled(model)["sides"]["target"]["sha256"] != before
 
 
-def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, profiled: Profiled, tmp_path: Path) -> None:
+def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, tmp_path: Path) -> None:
     document = profiled(model)
     directory = Path(document["directory"])
     assert directory.parent == tmp_path / "out" / "profile"
@@ -93,9 +71,7 @@ def test_a_model_on_the_cpu_leaves_a_whole_run_directory(model: Path, profiled: 
     assert run["sides"]["target"]["own_ms"] > 0
 
 
-def test_two_models_are_compared_node_by_node_and_casts_are_named(
-    model: Path, profiled: Profiled, tmp_path: Path
-) -> None:
+def test_two_models_are_compared_node_by_node_and_casts_are_named(model: Path, tmp_path: Path) -> None:
     other = write_model(tmp_path / "casts.onnx", casts=True)
     document = profiled(model, "--against", other)
     groups = {tuple(group["onnx_nodes"]): group for group in document["difference"]}
@@ -114,13 +90,12 @@ def test_two_models_are_compared_node_by_node_and_casts_are_named(
     assert any("cast: 0" in sentence and "against 3" in sentence for sentence in document["summary"])
 
 
-def test_an_earlier_run_can_be_compared_with(model: Path, profiled: Profiled, trtw: Trtw, tmp_path: Path) -> None:
+def test_an_earlier_run_can_be_compared_with(model: Path, tmp_path: Path) -> None:
     before = profiled(model)
     document = profiled(model, "--against", before["directory"], "--output", tmp_path / "second")
     assert document["sides"]["against"]["run"] == before["directory"]
     assert [one["name"] for one in document["sides"]["against"]["operations"]] == ["add", "double"]
-    again = trtw("report", tmp_path / "second")
-    assert again.exit_code == 0, again.stderr
+    stdout_of("report", tmp_path / "second")
     assert document["answer"] is not None
     file = Path(before["directory"]) / "env.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "cpu": {"model": "another"}}))
@@ -129,33 +104,27 @@ def test_an_earlier_run_can_be_compared_with(model: Path, profiled: Profiled, tr
     assert "of another machine (processor: another against" in elsewhere["summary"][0]
 
 
-def test_tables_are_printed_for_people(model: Path, trtw: Trtw) -> None:
-    result = trtw("profile", model, "--backend", "ort-cpu", "--iterations", 2)
-    assert result.exit_code == 0, result.stderr
+def test_tables_are_printed_for_people(model: Path) -> None:
+    printed = stdout_of("profile", model, "--backend", "ort-cpu", "--iterations", 2)
     for text in ("the longest nodes", "add", "Nodes by provider: CPUExecutionProvider 2", "report.html"):
-        assert text in result.stdout
+        assert text in printed
 
 
-def test_dynamic_dimensions_need_a_shape(tmp_path: Path, profiled: Profiled, trtw: Trtw) -> None:
+def test_dynamic_dimensions_need_a_shape(tmp_path: Path) -> None:
     document = profiled(write_model(tmp_path / "batch.onnx", "N"), "--shape", "x:4x3", "--shape", "y:4x3")
     assert document["sides"]["target"]["inputs"] == {"x": [4, 3], "y": [4, 3]}
     path = write_onnx(tmp_path / "length.onnx", "g (float[1,length] x) => (float[1,length] y) { y = Neg(x) }")
-    refused = trtw("profile", path, "--backend", "ort-cpu")
-    assert refused.exit_code == 2
-    assert "--shape x:" in refused.stderr
+    assert "--shape x:" in stderr_of("profile", path, "--backend", "ort-cpu")
 
 
-def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path, trtw: Trtw) -> None:
+def test_an_output_that_numpy_does_not_have_is_refused(tmp_path: Path) -> None:
     path = write_onnx(tmp_path / "half.onnx", "g (float[1,3] x) => (bfloat16[1,3] y) { y = Cast<to=16>(x) }")
 
-    result = trtw("profile", path, "--backend", "ort-cpu")
-
-    assert result.exit_code == 2
-    assert "y is in bf16, which cannot be exchanged with numpy" in result.stderr
+    assert "y is in bf16, which cannot be exchanged with numpy" in stderr_of("profile", path, "--backend", "ort-cpu")
 
 
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the shared models are not there (TRTW_SHARED)")
-def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled) -> None:
+def test_every_node_of_a_real_detector_is_traced_to_the_model() -> None:
     document = profiled(SHARED / "models" / "yolox_nano.onnx")
     operations = document["sides"]["target"]["operations"]
     unknown = {one["operator"] for one in operations if not one["onnx_nodes"]}
@@ -188,7 +157,7 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model(profiled: Profiled
     ],
 )
 def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
-    words: list[str], code: int, text: str, model: Path, trtw: Trtw, tmp_path: Path
+    words: list[str], code: int, text: str, model: Path, tmp_path: Path
 ) -> None:
     if "torch" in words:
         pytest.importorskip("torch")
@@ -198,31 +167,27 @@ def test_what_cannot_be_profiled_is_refused_in_one_paragraph(
     folder.mkdir()
     filled = [word.format(model=model, plan=plan, folder=folder, broken=broken) for word in words]
     more = [] if "--backend" in words or plan.name in filled[0] else ["--backend", "ort-cpu"]
-    result = trtw("profile", *filled, *more)
-    assert result.exit_code == code, result.stderr
-    assert text in result.stderr
-    assert len([line for line in result.stderr.splitlines() if line.startswith("error: ")]) == 1
+    said = stderr_of("profile", *filled, *more, code=code)
+    assert text in said
+    assert len([line for line in said.splitlines() if line.startswith("error: ")]) == 1
     assert not list((tmp_path / "out").glob("profile/*"))
 
 
-def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(model: Path, trtw: Trtw) -> None:
-    result = trtw("profile", model, "--against", "fp16", "--backend", "ort-cpu")
-    assert result.exit_code == 2
-    assert "note: Profiling" not in result.stderr
+def test_a_precision_that_the_backend_cannot_do_is_refused_before_anything_runs(model: Path) -> None:
+    assert "note: Profiling" not in stderr_of("profile", model, "--against", "fp16", "--backend", "ort-cpu")
 
 
 @pytest.mark.parametrize(("flag", "package"), [("--nsys", "nsight-systems-cli"), ("--ncu", "nsight-compute")])
 def test_a_missing_profiler_is_named_before_anything_runs(
-    flag: str, package: str, model: Path, trtw: Trtw, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    flag: str, package: str, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from trt_workbench.profiling import nsight
 
     monkeypatch.setattr(nsight.shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(nsight.Path, "glob", lambda *_: iter(()))
-    result = trtw("profile", model, "--backend", "ort-cpu", flag)
-    assert result.exit_code == 3
-    assert package in result.stderr
-    assert "note: Profiling" not in result.stderr
+    said = stderr_of("profile", model, "--backend", "ort-cpu", flag, code=3)
+    assert package in said
+    assert "note: Profiling" not in said
     assert not (tmp_path / "out" / "profile").exists()
 
 
@@ -243,16 +208,14 @@ sys.exit(code)
 
 
 @pytest.fixture
-def plan(doubled_core: None, trtw: Trtw, model: Path, tmp_path: Path) -> Path:  # noqa: ARG001 - it has to be there
+def plan(doubled_core: None, model: Path, tmp_path: Path) -> Path:  # noqa: ARG001 - it has to be there
     path = tmp_path / "model.plan"
     assert trtw("build-engine", model, "-o", path).exit_code == 0
     return path
 
 
-def test_an_engine_is_profiled_layer_by_layer(plan: Path, trtw: Trtw) -> None:
-    result = trtw("profile", plan, "--iterations", 4, "--json")
-    assert result.exit_code == 0, result.stderr
-    facts = json.loads(result.stdout)["sides"]["target"]
+def test_an_engine_is_profiled_layer_by_layer(plan: Path) -> None:
+    facts = json_of("profile", plan, "--iterations", 4)["sides"]["target"]
     assert facts["backend"] == "trt"
     assert facts["own_ms"] == 1.0
     # the double's inspector tells one layer that is not timed, its profiler two that it does not tell
@@ -278,7 +241,6 @@ def test_a_runtime_without_a_profiler_gives_its_kernels_alone(
     stand_in: Path,
     doubled_core: None,  # noqa: ARG001 - it has to be there
     model: Path,
-    trtw: Trtw,
 ) -> None:
     pytest.importorskip("torch")
     result = trtw("profile", model, "--backend", "torch", "--ncu", "--json")
@@ -290,7 +252,7 @@ def test_a_runtime_without_a_profiler_gives_its_kernels_alone(
 
 
 def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their_own(
-    plan: Path, stand_in: Path, trtw: Trtw
+    plan: Path, stand_in: Path
 ) -> None:
     result = trtw("profile", plan, "--ncu", "--launches", 5, "--json")
     assert result.exit_code == 0, result.stderr
@@ -307,23 +269,20 @@ def test_an_engines_kernels_are_recorded_in_a_timed_region_of_a_process_of_their
 
 
 def test_a_recording_without_kernels_is_an_error_that_names_the_kept_files(
-    plan: Path, stand_in: Path, trtw: Trtw, tmp_path: Path
+    plan: Path, stand_in: Path, tmp_path: Path
 ) -> None:
     ncu = tmp_path / "bin" / "ncu"
     ncu.write_text(NCU.replace('log.write(\'"",', 'sys.exit(code)\n    log.write(\'"",'))
-    result = trtw("profile", plan, "--ncu", "--output", tmp_path / "out" / "mine")
-    assert result.exit_code == 2
+    said = stderr_of("profile", plan, "--ncu", "--output", tmp_path / "out" / "mine")
     assert stand_in.read_text() == "start\nstop\n"
     kept = tmp_path / "out" / "mine.captures" / "target"
-    assert "measured no kernel" in result.stderr
-    assert str(kept) in result.stderr.replace("\n", "")
+    assert "measured no kernel" in said
+    assert str(kept) in said.replace("\n", "")
     assert {"request.json", "ncu.csv", "ncu.log"} <= {path.name for path in kept.iterdir()}
     assert not (tmp_path / "out" / "mine").exists()
 
 
-def test_a_model_is_built_in_two_precisions_and_compared(doubled_core: None, model: Path, trtw: Trtw) -> None:  # noqa: ARG001
-    result = trtw("profile", model, "--backend", "trt", "--against", "fp16", "--json")
-    assert result.exit_code == 0, result.stderr
-    sides = json.loads(result.stdout)["sides"]
+def test_a_model_is_built_in_two_precisions_and_compared(doubled_core: None, model: Path) -> None:  # noqa: ARG001
+    sides = json_of("profile", model, "--backend", "trt", "--against", "fp16")["sides"]
     assert (sides["target"]["precision"], sides["against"]["precision"]) == ("fp32", "fp16")
     assert sides["target"]["plan"] != sides["against"]["plan"]

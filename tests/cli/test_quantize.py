@@ -7,18 +7,13 @@ import cv2
 import numpy as np
 import onnx
 import pytest
-from tests.in_app import trtw
+from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.system.embedded import embedded_model
 
 GENERATOR = np.random.default_rng(0)
-
-
-def run(*words: object) -> tuple[int, str, str]:
-    result = trtw("quantize", *words)
-    return result.exit_code, result.stdout, result.stderr
 
 
 @pytest.fixture
@@ -44,8 +39,7 @@ def rows(tmp_path: Path) -> Path:
 
 def test_the_embedded_detector_from_images(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "tmp"))
-    code, out, error = run(embedded_model(), "--to", "int8", "--calibration", pictures)
-    assert code == 0, error
+    out = stdout_of("quantize", embedded_model(), "--to", "int8", "--calibration", pictures)
     made = tmp_path / "tmp" / "quantize" / f"{embedded_model().stem}.int8.onnx"
     assert f"Written: {made}" in out
     assert f"Evidence: {made.with_suffix('.json')}" in out
@@ -57,20 +51,17 @@ def test_the_embedded_detector_from_images(pictures: Path, tmp_path: Path, monke
 
 
 def test_json_is_the_evidence_alone(model: Path, rows: Path, tmp_path: Path) -> None:
-    code, out, error = run(model, "--to", "int8", "--calibration", rows, "-o", tmp_path / "o.onnx", "--json")
-    assert code == 0, error
-    document = json.loads(out)
+    document = json_of("quantize", model, "--to", "int8", "--calibration", rows, "-o", tmp_path / "o.onnx")
     assert (document["to"], document["method"], document["calibration"]["samples"]) == ("int8", "mse", 9)
     assert document["output"] == str(tmp_path / "o.onnx")
     assert json.loads((tmp_path / "o.json").read_text())["ranges"] == document["ranges"]
 
 
 def test_noise_and_a_raised_operator_set_are_said(model: Path, tmp_path: Path) -> None:
-    code, out, error = run(model, "--to", "int8", "--calibration", "random", "-o", tmp_path / "o.onnx")
-    assert code == 0, error
-    assert "Precision: int8 (not calibrated)" in out
-    assert "NOT CALIBRATED" in out
-    assert "Operator set: 13 (the model has 11)" in out
+    printed = stdout_of("quantize", model, "--to", "int8", "--calibration", "random", "-o", tmp_path / "o.onnx")
+    assert "Precision: int8 (not calibrated)" in printed
+    assert "NOT CALIBRATED" in printed
+    assert "Operator set: 13 (the model has 11)" in printed
 
 
 @pytest.mark.parametrize(
@@ -86,23 +77,20 @@ def test_noise_and_a_raised_operator_set_are_said(model: Path, tmp_path: Path) -
     ],
 )
 def test_bad_usage_is_one_sentence(model: Path, tmp_path: Path, words: list[str], text: str) -> None:
-    code, out, error = run(model, *words, "-o", tmp_path / "o.onnx")
-    assert code == 2
-    assert text in error
-    assert not out
+    assert text in stderr_of("quantize", model, *words, "-o", tmp_path / "o.onnx")
     assert not (tmp_path / "o.onnx").exists()
 
 
 def test_a_folder_that_cannot_be_written_leaves_nothing(model: Path, rows: Path) -> None:
-    code, _, error = run(model, "--to", "int8", "--calibration", rows, "-o", "/proc/made/o.onnx")
-    assert code == 2
-    assert len(error.strip().splitlines()) == 1
+    said = stderr_of("quantize", model, "--to", "int8", "--calibration", rows, "-o", "/proc/made/o.onnx")
+    assert len(said.strip().splitlines()) == 1
 
 
 def test_a_model_that_is_quantised_is_refused(model: Path, rows: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "1.onnx", tmp_path / "2.onnx"
-    assert run(model, "--to", "int8", "--calibration", rows, "-o", first)[0] == 0
-    code, _, error = run(first, "--to", "int8", "--calibration", rows, "-o", second)
-    assert (code, "quantised already" in error, second.exists()) == (2, True, False)
+    words = ("--to", "int8", "--calibration", rows, "-o")
+    stdout_of("quantize", model, *words, first)
+    assert "quantised already" in stderr_of("quantize", first, *words, second)
+    assert not second.exists()
     assert len(onnx.load(first).graph.node) == 5
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from tests.in_app import trtw
+from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
 from trt_workbench.onnxtools import sanitize_check
@@ -20,15 +20,8 @@ def model(tmp_path: Path) -> Path:
     return write_onnx(tmp_path / "m.onnx", text, {"w": np.ones(3, np.float32)})
 
 
-def run(*words: object) -> tuple[int, str, str]:
-    result = trtw("sanitize-onnx", *words)
-    return result.exit_code, result.stdout, result.stderr
-
-
 def test_the_report_says_what_changed_and_what_is_left(model: Path, tmp_path: Path) -> None:
-    code, out, error = run(model, "-o", tmp_path / "out.onnx", "--dim", "batch=4", "--json")
-    assert code == 0, error
-    document = json.loads(out)
+    document = json_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--dim", "batch=4")
     assert document["rewrites"]["remove-no-ops"]["changes"] == 1
     assert document["rewrites"]["freeze-dims"]["changes"] == 1
     assert (document["nodes_before"], document["nodes_after"]) == (3, 2)
@@ -38,11 +31,10 @@ def test_the_report_says_what_changed_and_what_is_left(model: Path, tmp_path: Pa
 
 
 def test_for_people_there_is_a_table(model: Path, tmp_path: Path) -> None:
-    code, out, _ = run(model, "-o", tmp_path / "out.onnx", "--only", "remove-no-ops")
-    assert code == 0
-    assert "remove-no-ops" in out
-    assert "fold-constants" not in out
-    assert "Check passed: largest difference 0" in out
+    printed = stdout_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--only", "remove-no-ops")
+    assert "remove-no-ops" in printed
+    assert "fold-constants" not in printed
+    assert "Check passed: largest difference 0" in printed
 
 
 def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +47,10 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
         return []
 
     monkeypatch.setitem(sanitize_rewrites.REWRITES, "name-nodes", (spoil, True))
-    code, _, error = run(model, "-o", tmp_path / "out.onnx")
-    assert code == 1
-    assert "Output y differs" in error
+    assert "Output y differs" in stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", code=1)
     assert not (tmp_path / "out.onnx").exists()
-    code, out, _ = run(model, "-o", tmp_path / "out.onnx", "--no-check")
-    assert code == 0
-    assert "Not checked" in out
+    printed = stdout_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", "--no-check")
+    assert "Not checked" in printed
 
 
 @pytest.mark.parametrize(
@@ -80,29 +69,22 @@ def test_a_failed_check_writes_nothing(model: Path, tmp_path: Path, monkeypatch:
     ],
 )
 def test_what_does_not_fit_is_refused(model: Path, tmp_path: Path, words: list[str], text: str) -> None:
-    code, _, error = run(model, "-o", tmp_path / "out.onnx", *words)
-    assert code == 2
-    assert text in error
+    assert text in stderr_of("sanitize-onnx", model, "-o", tmp_path / "out.onnx", *words)
 
 
 def test_an_operator_that_onnx_does_not_know_can_stay_unchecked(tmp_path: Path) -> None:
     text = "g (float[1,3] x) => (float[1,3] y) { a = Identity(x) [nms] y = EfficientNMS_TRT(a) }"
     write_onnx(tmp_path / "m.onnx", text)
-
-    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
-    assert (code, "--no-check" in error) == (2, True)
+    assert "--no-check" in stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
 
-    code, out, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--no-check", "--json")
-    assert code == 0, error
-    assert any("No Op registered for EfficientNMS_TRT" in finding for finding in json.loads(out)["findings"])
+    printed = stdout_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--no-check", "--json")
+    assert any("No Op registered for EfficientNMS_TRT" in finding for finding in json.loads(printed)["findings"])
     assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["EfficientNMS_TRT"]
 
 
 def test_a_folder_is_no_file_to_write(model: Path, tmp_path: Path) -> None:
-    code, _, error = run(model, "-o", tmp_path)
-    assert code == 2
-    assert f"name a file: {tmp_path}" in error
+    assert f"name a file: {tmp_path}" in stderr_of("sanitize-onnx", model, "-o", tmp_path)
 
 
 @pytest.fixture
@@ -133,22 +115,19 @@ def test_the_size_of_a_sum(
         return sanitize_check.compare(before, after, run, inputs, **options)
 
     monkeypatch.setattr(parity, "compare", watched)
-    code, _, error = run(sums, "-o", tmp_path / "out.onnx", *(word for size in sizes for word in ("--size", size)))
-    assert code == 0, error
+    stdout_of(
+        "sanitize-onnx", sums, "-o", tmp_path / "out.onnx", *(word for size in sizes for word in ("--size", size))
+    )
     assert seen == shapes
 
 
 def test_a_number_in_a_sum_has_no_size_to_give(sums: Path, tmp_path: Path) -> None:
-    code, _, error = run(sums, "-o", tmp_path / "out.onnx", "--size", "1=3")
-    assert code == 2
-    assert "no dimension of an input called '1' to check with; there are: past, past + 1" in error
+    said = stderr_of("sanitize-onnx", sums, "-o", tmp_path / "out.onnx", "--size", "1=3")
+    assert "no dimension of an input called '1' to check with; there are: past, past + 1" in said
 
 
 def test_sizes_that_do_not_go_together_are_asked_for(tmp_path: Path) -> None:
     text = "g (float[n] a, float[m] b) => (float[m] y) { c = Concat<axis=0>(a, a) y = Add(c, b) }"
     write_onnx(tmp_path / "m.onnx", text)
-    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
-    assert code == 2
-    assert "--size" in error
-    code, _, error = run(tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--size", "n=3", "--size", "m=6")
-    assert code == 0, error
+    assert "--size" in stderr_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx")
+    stdout_of("sanitize-onnx", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--size", "n=3", "--size", "m=6")

@@ -1,6 +1,5 @@
 """What works without a GPU, what is said of one that stays unused, and in which words."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import onnxruntime
 import pytest
 from tests.cli.conftest import CocoSetup
-from tests.in_app import trtw
+from tests.in_app import json_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.engine import native
@@ -85,9 +84,7 @@ def test_a_build_is_described_without_gpu_tensorrt_and_core(
     gpus()
     monkeypatch.setattr(native, "native", native.native.__wrapped__)
     monkeypatch.setitem(sys.modules, native.MODULE, None)
-    shown = trtw("build-engine", model, "--dry-run", "--json")
-    assert shown.exit_code == 0
-    assert json.loads(shown.stdout)["options"]["precision"] == ["fp32"]
+    assert json_of("build-engine", model, "--dry-run")["options"]["precision"] == ["fp32"]
 
 
 @pytest.mark.parametrize("command", ["setup-tensorrt", "build-engine", "inspect-engine", "refit-engine", "build-ort"])

@@ -162,7 +162,6 @@ def test_a_failure_inside_a_command_ends_it(repository):
 
 def test_ctrl_c_reaches_the_command(repository):
     with start(repository, "lasting") as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=30)

@@ -1,6 +1,5 @@
 """The embedded language model: how it is made, its size, and eval-llm on it."""
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.fork_server import ForkServer
+from tests.scripts import load_script
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -19,12 +19,7 @@ HELD_OUT = FOLDER / "held-out.txt"
 
 
 def script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"tiny_lm_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(FOLDER / f"{name}.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,7 @@
-"""pixi.toml held to pixi's schema, to the repository, and to the rules by which pixi chooses environments."""
+"""pixi.toml held to pixi's schema, to the repository, and to the rules by which pixi chooses environments.
+
+What tasks/run does not honour, such as `depends-on` or `system-requirements`, ends `load` here as it does there.
+"""
 
 import ast
 import copy
@@ -64,10 +67,7 @@ def loaded():
 def layers(manifest):
     """Yield every table that may hold dependencies, tasks and the like, with its name."""
     yield "default", manifest
-    yield from manifest.get("feature", {}).items()
-    for name, environment in manifest.get("environments", {}).items():
-        if isinstance(environment, dict):
-            yield f"environment {name}", environment
+    yield from manifest["feature"].items()
 
 
 def tables(manifest, key):
@@ -77,21 +77,8 @@ def tables(manifest, key):
             yield layer, name, value
 
 
-def features_of(environment):
-    return environment if isinstance(environment, list) else environment.get("features", [])
-
-
 def undescribed_tasks(manifest):
-    return [
-        name
-        for _, name, task in tables(manifest, "tasks")
-        if not (isinstance(task, dict) and task.get("description", "").strip())
-    ]
-
-
-def tasks_that_swallow_arguments(manifest):
-    """With typed `args`, pixi binds what follows the task by position instead of passing it through."""
-    return [name for _, name, task in tables(manifest, "tasks") if isinstance(task, dict) and "args" in task]
+    return [name for _, name, task in tables(manifest, "tasks") if not task.get("description", "").strip()]
 
 
 def commands_without_a_task(manifest):
@@ -99,51 +86,25 @@ def commands_without_a_task(manifest):
     return [command.name for command in app.registered_commands if command.name not in tasks]
 
 
-def dangling_dependencies(manifest):
-    tasks = {name for _, name, _ in tables(manifest, "tasks")}
-    dangling = []
-    for _, name, task in tables(manifest, "tasks"):
-        wanted = task.get("depends-on", []) if isinstance(task, dict) else []
-        for dependency in wanted if isinstance(wanted, list) else [wanted]:
-            table = {"task": dependency} if isinstance(dependency, str) else dependency
-            known = {"default", *manifest["environments"]}
-            if table["task"] not in tasks or table.get("environment", "default") not in known:
-                dangling.append(name)
-    return dangling
-
-
-def undefined_names(manifest):
-    """Return features, platforms and default environments that are named but not defined."""
-    platforms = {entry["name"] for entry in manifest["workspace"]["platforms"]}
-    undefined = [
-        feature
-        for environment in manifest["environments"].values()
-        for feature in features_of(environment)
-        if feature not in manifest["feature"]
-    ]
-    for _, table in layers(manifest):
-        undefined += [platform for platform in table.get("platforms", []) if platform not in platforms]
-    for _, _, task in tables(manifest, "tasks"):
-        default = task.get("default-environment", "default") if isinstance(task, dict) else "default"
-        undefined += [default] if default not in {"default", *manifest["environments"]} else []
-    return undefined
+def undefined_environments(manifest):
+    named = {task.get("default-environment", "default") for _, _, task in tables(manifest, "tasks")}
+    return sorted(named - {"default", *manifest["environments"]})
 
 
 def unused_features(manifest):
-    used = {feature for environment in manifest["environments"].values() for feature in features_of(environment)}
+    used = {feature for features in manifest["environments"].values() for feature in features}
     return sorted(manifest["feature"].keys() - used)
 
 
 def bad_match_specs(manifest):
     bad = []
-    for key in ("dependencies", "constraints"):
-        for _, name, spec in tables(manifest, key):
-            version = spec if isinstance(spec, str) else spec.get("version", "*")
-            build = "" if isinstance(spec, str) else spec.get("build", "")
-            try:
-                rattler.MatchSpec(f"{name} {version} {build}".strip(), strict=True)
-            except InvalidMatchSpecError:
-                bad.append(name)
+    for _, name, spec in tables(manifest, "dependencies"):
+        version = spec if isinstance(spec, str) else spec.get("version", "*")
+        build = "" if isinstance(spec, str) else spec.get("build", "")
+        try:
+            rattler.MatchSpec(f"{name} {version} {build}".strip(), strict=True)
+        except InvalidMatchSpecError:
+            bad.append(name)
     return bad
 
 
@@ -169,12 +130,7 @@ def foreign_indexes(manifest):
     """Return what is fetched from an index of its own: where that one is blocked, no environment can be resolved."""
     requirements = list(tables(manifest, "pypi-dependencies"))
     named = [name for _, name, spec in requirements if isinstance(spec, dict) and "index" in spec]
-    stubs = [name for _, name, _ in requirements if name.startswith("tensorrt")]
-    return named + stubs + [layer for layer, table in layers(manifest) if "pypi-options" in table]
-
-
-def deprecated_tables(manifest):
-    return [layer for layer, table in layers(manifest) if "system-requirements" in table or "project" in table]
+    return named + [name for _, name, _ in requirements if name.startswith("tensorrt")]
 
 
 def platforms_out_of_order(manifest):
@@ -187,7 +143,7 @@ def platforms_out_of_order(manifest):
 
 def packages_of(manifest, environment):
     names = set()
-    for feature in ({}, *(manifest["feature"][name] for name in features_of(manifest["environments"][environment]))):
+    for feature in ({}, *(manifest["feature"][name] for name in manifest["environments"][environment])):
         names |= {*feature.get("dependencies", {}), *feature.get("pypi-dependencies", {})}
     return names | {*manifest.get("dependencies", {}), *manifest.get("pypi-dependencies", {})}
 
@@ -210,9 +166,9 @@ def commands_that_do_not_exist(manifest):
     """Check every command of every task in every environment that has the task."""
     scripts = tomllib.loads((ROOT / "python" / "pyproject.toml").read_text())["project"]["scripts"]
     missing = []
-    for environment, spec in manifest["environments"].items():
+    for environment, features in manifest["environments"].items():
         tasks = {**manifest.get("tasks", {})}
-        for feature in features_of(spec):
+        for feature in features:
             tasks |= manifest["feature"][feature].get("tasks", {})
         packages = packages_of(manifest, environment)
         for task in tasks.values():
@@ -250,14 +206,11 @@ CHECKS = (
     bad_requirements,
     commands_that_do_not_exist,
     commands_without_a_task,
-    dangling_dependencies,
-    deprecated_tables,
     foreign_indexes,
     heavy_packages_without_gpu,
     platforms_out_of_order,
     quarrelling_wheels,
-    tasks_that_swallow_arguments,
-    undefined_names,
+    undefined_environments,
     undescribed_tasks,
     unused_features,
 )
@@ -301,9 +254,6 @@ def spoil(manifest, path, value):
         (commands_that_do_not_exist, ("feature", "checking", "tasks", "lint", "cmd"), "ruff check . && tasks/absent"),
         (commands_that_do_not_exist, ("tasks", "trtw", "cmd"), "pytest"),
         (commands_without_a_task, ("feature", "llm", "tasks"), {}),
-        (dangling_dependencies, ("tasks", "trtw", "depends-on"), ["absent"]),
-        (dangling_dependencies, ("tasks", "trtw", "depends-on"), [{"task": "doctor", "environment": "absent"}]),
-        (deprecated_tables, ("feature", "cuda", "system-requirements"), {"cuda": "13"}),
         (
             foreign_indexes,
             ("feature", "cpu", "pypi-dependencies", "x"),
@@ -313,10 +263,7 @@ def spoil(manifest, path, value):
         (heavy_packages_without_gpu, ("feature", "cpu", "pypi-dependencies", "torch"), "*"),
         (platforms_out_of_order, ("workspace", "platforms", 0, "cuda", "arch"), "8.0"),
         (quarrelling_wheels, ("feature", "base", "pypi-dependencies", "onnxruntime"), "*"),
-        (tasks_that_swallow_arguments, ("tasks", "eval-coco", "args"), ["model"]),
-        (undefined_names, ("environments", "dev"), ["base", "cpuu"]),
-        (undefined_names, ("feature", "sm90", "platforms"), ["linux-64"]),
-        (undefined_names, ("tasks", "trtw", "default-environment"), "absent"),
+        (undefined_environments, ("tasks", "trtw", "default-environment"), "absent"),
         (undescribed_tasks, ("tasks", "trtw", "description"), " "),
         (unused_features, ("feature", "forgotten"), {}),
         (schema_errors, ("tasks", "trtw", "command"), "trtw"),

@@ -1,15 +1,12 @@
 """What the tests of the engine commands share."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.in_app import json_of
 from tests.onnx_text import write_onnx
-from typer.testing import Result
 
 DOUBLES = Path(__file__).parents[2] / "doubles"
-Trtw = Callable[..., Result]
 
 
 def write_model(path: Path, batch: int | str = 2) -> Path:
@@ -18,11 +15,8 @@ def write_model(path: Path, batch: int | str = 2) -> Path:
     return write_onnx(path, f"arithmetic ({x}, {y}) => ({total}, {ratio}) {{ total = Add(x, y) ratio = Div(x, y) }}")
 
 
-def infer(trtw: Trtw, *words: object, code: int = 0) -> dict[str, Any]:
-    result = trtw("infer-engine", *words, "--json")
-    assert result.exit_code == code, result.stderr
-    document: dict[str, Any] = json.loads(result.stdout)
-    return document
+def infer(*words: object, code: int = 0) -> Any:
+    return json_of("infer-engine", *words, code=code)
 
 
 def measuring(*words: object) -> tuple[object, ...]:

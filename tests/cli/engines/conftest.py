@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests import in_app
-from tests.cli.engines.common import DOUBLES, Trtw, write_model
+from tests.cli.engines.common import DOUBLES, write_model
+from tests.in_app import trtw
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "TRTW_TMP": str(tmp_path / "out")}
 
 
-@pytest.fixture
-def trtw(doubled_core: None) -> Trtw:  # noqa: ARG001 - it has to be there
-    return in_app.trtw
+@pytest.fixture(autouse=True)
+def _doubled(doubled_core: None) -> None:
+    """Put the double in the core's place."""
 
 
 @pytest.fixture
-def plan(trtw: Trtw, model: Path, tmp_path: Path) -> Path:
+def plan(model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "model.plan"
     assert trtw("build-engine", model, "-o", path, "--verify", "off").exit_code == 0
     return path

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.engines.common import Trtw
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.streaming_models import attention, contract_of, write_contract
 
 from trt_workbench.engine.manifest import manifest_path
@@ -12,40 +12,34 @@ from trt_workbench.pipeline.streaming.contract import Contract
 
 
 @pytest.fixture
-def engine(trtw: Trtw, tmp_path: Path) -> Path:
+def engine(tmp_path: Path) -> Path:
     contract, plan = Contract.model_validate(contract_of("attention")), tmp_path / "attention.plan"
     profiles = [word for one in contract.profiles for word in ("--profile", str(contract.engine_profile(one)))]
-    done = trtw("build-engine", attention(tmp_path), *profiles, "-o", plan, "--verify", "off")
-    assert done.exit_code == 0, done.stderr
+    stdout_of("build-engine", attention(tmp_path), *profiles, "-o", plan, "--verify", "off")
     return plan
 
 
-def test_an_engine_keeps_its_contract(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+def test_an_engine_keeps_its_contract(engine: Path, tmp_path: Path) -> None:
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
-    static = trtw("check-contract", contract, engine, "--static")
-    assert static.exit_code == 0, static.stderr
-    found = trtw("check-contract", contract, engine, "--backend", "trt", "--chunks", 5, "--json")
-    assert found.exit_code == 0, found.stderr
-    document = json.loads(found.stdout)
+    stdout_of("check-contract", contract, engine, "--static")
+    document = json_of("check-contract", contract, engine, "--backend", "trt", "--chunks", 5)
     assert document["session"]["plan"] == str(engine)
     assert {check["verdict"] for check in document["checks"]} == {"passed"}
 
 
-def test_a_model_is_built_for_the_profiles_of_its_contract(trtw: Trtw, tmp_path: Path) -> None:
+def test_a_model_is_built_for_the_profiles_of_its_contract(tmp_path: Path) -> None:
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
-    found = trtw("check-contract", contract, attention(tmp_path), "--backend", "trt", "--chunks", 5, "--json")
-    assert found.exit_code == 0, found.stderr
+    stdout_of("check-contract", contract, attention(tmp_path), "--backend", "trt", "--chunks", 5, "--json")
 
 
-def test_an_engine_for_other_sizes_is_refused(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+def test_an_engine_for_other_sizes_is_refused(engine: Path, tmp_path: Path) -> None:
     document = contract_of("attention")
     document["profiles"][1]["symbols"]["T"] = [3, 9, 21]
-    refused = trtw("check-contract", write_contract(tmp_path / "contract.json", document), engine, "--static")
-    assert refused.exit_code == 2
-    assert "the engine has no profile that accepts max of profile B (x 3x3x21, length 3" in refused.stderr
+    said = stderr_of("check-contract", write_contract(tmp_path / "contract.json", document), engine, "--static")
+    assert "the engine has no profile that accepts max of profile B (x 3x3x21, length 3" in said
 
 
-def test_an_engine_of_tensorrt_8_takes_int32(trtw: Trtw, engine: Path, tmp_path: Path) -> None:
+def test_an_engine_of_tensorrt_8_takes_int32(engine: Path, tmp_path: Path) -> None:
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     manifest = json.loads(manifest_path(engine).read_text())
     for tensor in (*manifest["inputs"], *manifest["outputs"]):
@@ -58,13 +52,12 @@ def test_an_engine_of_tensorrt_8_takes_int32(trtw: Trtw, engine: Path, tmp_path:
 @pytest.mark.parametrize(("option", "flag"), [("device=1", "--device"), ("trust=true", "--trust")])
 @pytest.mark.parametrize("command", ["verify", "profile", "check-contract", "eval-stream"])
 def test_what_has_a_flag_is_not_taken_as_an_option_of_the_backend(
-    trtw: Trtw, engine: Path, tmp_path: Path, command: str, option: str, flag: str
+    engine: Path, tmp_path: Path, command: str, option: str, flag: str
 ) -> None:
     """Of --device 0 and --option device=1 either may be meant."""
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     words = {"check-contract": (contract, engine), "eval-stream": (engine, "--contract", contract)}.get(
         command, (engine,)
     )
-    result = trtw(command, *words, "--backend", "trt", "--option", option)
-    assert result.exit_code == 2, result.output
-    assert f"Option {option.split('=')[0]} has a flag of its own here: {flag}." in result.stderr
+    said = stderr_of(command, *words, "--backend", "trt", "--option", option)
+    assert f"Option {option.split('=')[0]} has a flag of its own here: {flag}." in said

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.engines.common import Trtw, infer, measuring, write_model
+from tests.cli.engines.common import infer, measuring, write_model
+from tests.in_app import stderr_of, trtw
 
 
-def test_inputs_by_name_and_in_order_give_the_same_outputs(
-    trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path
-) -> None:
+def test_inputs_by_name_and_in_order_give_the_same_outputs(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
     x, y = np.load(arrays["x"]), np.load(arrays["y"])
     np.savez(tmp_path / "both.npz", y=y, x=x)
     forms = (
@@ -20,20 +19,20 @@ def test_inputs_by_name_and_in_order_give_the_same_outputs(
     )
     for form in forms:
         words = [word for source in form for word in ("-i", source)]
-        document = infer(trtw, plan, *words)
+        document = infer(plan, *words)
         outputs = next((Path(document["directory"]) / "outputs").iterdir())
         np.testing.assert_allclose(np.load(outputs / "total.npy"), x + y)
         np.testing.assert_allclose(np.load(outputs / "ratio.npy"), x / y)
         assert document["benchmark"] is None
 
 
-def test_a_folder_is_streamed_sample_by_sample(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+def test_a_folder_is_streamed_sample_by_sample(plan: Path, tmp_path: Path) -> None:
     folder = tmp_path / "samples"
     folder.mkdir()
     for number in range(5):
         value = np.full((2, 3), number + 1, np.float32)
         np.savez(folder / f"s{number}.npz", x=value, y=value)
-    document = infer(trtw, plan, "-i", folder)
+    document = infer(plan, "-i", folder)
     run = Path(document["directory"])
     assert document["samples"] == 5
     for number in range(5):
@@ -45,27 +44,28 @@ def test_a_folder_is_streamed_sample_by_sample(trtw: Trtw, plan: Path, tmp_path:
     }  # fmt: skip
 
 
-def test_an_earlier_run_is_the_reference_of_the_next(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
-    first = infer(trtw, plan, "--no-bench", "--seed", "3")
+def test_an_earlier_run_is_the_reference_of_the_next(plan: Path, tmp_path: Path) -> None:
+    first = infer(plan, "--no-bench", "--seed", "3")
     outputs = Path(first["directory"]) / "outputs"
-    same = infer(trtw, plan, "--no-bench", "--seed", "3", "--expect", outputs)
+    same = infer(plan, "--no-bench", "--seed", "3", "--expect", outputs)
     assert same["passed"]
     assert same["outputs"]["total"]["max_abs_error"] == 0
-    result = trtw("infer-engine", plan, "--no-bench", "--seed", "4", "--expect", outputs, "--output", tmp_path / "run")
-    assert result.exit_code == 1
-    assert "differs from its reference in 6 of 6 elements" in result.stderr
+    said = stderr_of(
+        "infer-engine", plan, "--no-bench", "--seed", "4", "--expect", outputs, "--output", tmp_path / "run", code=1
+    )
+    assert "differs from its reference in 6 of 6 elements" in said
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert not metrics["passed"]
     assert metrics["outputs"]["total"]["mismatches"] == 6
     assert json.loads((tmp_path / "run" / "run.json").read_text())["passed"] is False
 
 
-def test_state_runs_through_the_samples_and_is_measured(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+def test_state_runs_through_the_samples_and_is_measured(plan: Path, tmp_path: Path) -> None:
     folder = tmp_path / "samples"
     folder.mkdir()
     for number in range(3):
         np.save(folder / f"s{number}.npy", np.full((2, 3), number + 1, np.float32))
-    document = infer(trtw, *measuring(plan, "-i", folder, "--state", "total=x", "--bench"))
+    document = infer(*measuring(plan, "-i", folder, "--state", "total=x", "--bench"))
     assert document["state"] == {"total": "x"}
     assert document["inputs"]["first"].keys() == {"y"}
     assert document["benchmark"]["single_calls"]["python"]["end_to_end_ms"]["count"] >= 5
@@ -83,41 +83,34 @@ def test_state_runs_through_the_samples_and_is_measured(trtw: Trtw, plan: Path, 
         (("absent=x",), "State names 'absent'"),
     ],
 )
-def test_state_that_cannot_be(trtw: Trtw, plan: Path, words: tuple[str, ...], text: str) -> None:
-    result = trtw("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
-    assert result.exit_code == 2
-    assert text in result.stderr
+def test_state_that_cannot_be(plan: Path, words: tuple[str, ...], text: str) -> None:
+    said = stderr_of("infer-engine", plan, "--no-bench", *(part for word in words for part in ("--state", word)))
+    assert text in said
 
 
-def test_state_of_a_dynamic_shape_is_refused(trtw: Trtw, tmp_path: Path) -> None:
+def test_state_of_a_dynamic_shape_is_refused(tmp_path: Path) -> None:
     model, plan = write_model(tmp_path / "dynamic.onnx", "N"), tmp_path / "dynamic.plan"
     assert trtw("build-engine", model, "--max-batch", "4", "-o", plan).exit_code == 0
-    result = trtw("infer-engine", plan, "--no-bench", "--state", "total=x")
-    assert result.exit_code == 2
-    assert "State starts from zeros" in result.stderr
+    assert "State starts from zeros" in stderr_of("infer-engine", plan, "--no-bench", "--state", "total=x")
 
 
-def test_tolerances_decide(trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
+def test_tolerances_decide(plan: Path, arrays: dict[str, Path], tmp_path: Path) -> None:
     words = (plan, "-i", arrays["x"], "-i", arrays["y"], "--expect", tmp_path / "want")
     x, y = np.load(arrays["x"]), np.load(arrays["y"])
     (tmp_path / "want").mkdir()
     np.save(tmp_path / "want" / "total.npy", x + y + 0.01)
     np.save(tmp_path / "want" / "ratio.npy", x / y)
-    assert infer(trtw, *words, "--atol", "0.02")["passed"]
-    assert not infer(trtw, *words, "--atol", "0.001", "--rtol", "0", code=1)["passed"]
+    assert infer(*words, "--atol", "0.02")["passed"]
+    assert not infer(*words, "--atol", "0.001", "--rtol", "0", code=1)["passed"]
     (tmp_path / "want" / "ratio.npy").unlink()
-    missing = trtw("infer-engine", *words)
-    assert missing.exit_code == 2
-    assert "reference outputs of sample x are missing" in missing.stderr
+    assert "reference outputs of sample x are missing" in stderr_of("infer-engine", *words)
 
 
-def test_nan_and_infinity_fail_the_check(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+def test_nan_and_infinity_fail_the_check(plan: Path, tmp_path: Path) -> None:
     file = tmp_path / "zeros.npz"
     np.savez(file, x=np.array([[0, 1, -1], [1, 1, 1]], np.float32), y=np.zeros((2, 3), np.float32))
-    assert infer(trtw, plan, "-i", file)["outputs"]["ratio"]["nonfinite"] == 6
-    result = trtw("infer-engine", plan, "-i", file, "--check-finite")
-    assert result.exit_code == 1
-    assert "6 NaN or infinite values" in result.stderr
+    assert infer(plan, "-i", file)["outputs"]["ratio"]["nonfinite"] == 6
+    assert "6 NaN or infinite values" in stderr_of("infer-engine", plan, "-i", file, "--check-finite", code=1)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +139,7 @@ def test_nan_and_infinity_fail_the_check(trtw: Trtw, plan: Path, tmp_path: Path)
     ],
 )
 def test_inputs_that_do_not_fit_are_told(
-    trtw: Trtw, plan: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
+    plan: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
 ) -> None:
     x = np.load(arrays["x"])
     special = {"wide": np.zeros((2, 4), np.float32), "double": x.astype(np.float64), "big": x.astype(">f4")}
@@ -156,16 +149,14 @@ def test_inputs_that_do_not_fit_are_told(
         np.save(files[name], array)
     files["text"].write_text("text")
     files["cut"].write_bytes(arrays["x"].read_bytes()[:-4])
-    result = trtw("infer-engine", plan, *(word.format_map(files) for word in words))
-    assert result.exit_code == 2
-    assert text in result.stderr
+    assert text in stderr_of("infer-engine", plan, *(word.format_map(files) for word in words))
     assert list((tmp_path / "out").glob("infer-engine/*")) == []
 
 
-def test_measuring_keeps_every_sample(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+def test_measuring_keeps_every_sample(plan: Path, tmp_path: Path) -> None:
     times = tmp_path / "times.json"
     words = measuring(plan, "--streams", "2", "--percentiles", "75", "--layer-times", "--export-times", times)
-    document = infer(trtw, *words)
+    document = infer(*words)
     measured = document["benchmark"]
     assert measured["queries"] == 200
     assert measured["throughput_qps"] == 2000
@@ -183,7 +174,7 @@ def test_measuring_keeps_every_sample(trtw: Trtw, plan: Path, tmp_path: Path) ->
     assert exported[0]["endD2hMs"] - exported[0]["startH2dMs"] == pytest.approx(exported[0]["latencyMs"])
 
 
-def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
+def test_measuring_is_shown_to_people(plan: Path) -> None:
     shown = trtw("infer-engine", *measuring(plan, "--no-transfers", "--no-cuda-graph", "--block"))
     assert "Measuring.\n" in shown.stderr
     assert shown.exit_code == 0
@@ -195,22 +186,15 @@ def test_measuring_is_shown_to_people(trtw: Trtw, plan: Path) -> None:
 # machines that lack something
 
 
-def test_a_budget_for_weights_is_bytes_or_auto(
-    trtw: Trtw, plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_for_weights_is_bytes_or_auto(plan: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for given in ("auto", "0", "1048576"):
-        assert infer(trtw, plan, "--no-bench", "--weight-streaming-budget", given)["passed"]
+        assert infer(plan, "--no-bench", "--weight-streaming-budget", given)["passed"]
     for given in ("-1", "1e9", "some", "9" * 5000):
-        wrong = trtw("infer-engine", plan, "--weight-streaming-budget", given)
-        assert wrong.exit_code == 2
-        assert "number of bytes or auto" in wrong.stderr
+        assert "number of bytes or auto" in stderr_of("infer-engine", plan, "--weight-streaming-budget", given)
     monkeypatch.setenv("TRTW_DOUBLE_VERSION", "8.6.0")
-    old = trtw("infer-engine", model, "--backend", "trt", "--no-bench", "--weight-streaming-budget", "auto")
-    assert old.exit_code == 2
-    assert "no weight streaming" in old.stderr
+    said = stderr_of("infer-engine", model, "--backend", "trt", "--no-bench", "--weight-streaming-budget", "auto")
+    assert "no weight streaming" in said
 
 
-def test_a_plugin_library_that_is_absent_is_told(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
-    result = trtw("infer-engine", plan, "--no-bench", "--plugin", tmp_path / "none.so")
-    assert result.exit_code == 2
-    assert "none.so" in result.stderr
+def test_a_plugin_library_that_is_absent_is_told(plan: Path, tmp_path: Path) -> None:
+    assert "none.so" in stderr_of("infer-engine", plan, "--no-bench", "--plugin", tmp_path / "none.so")

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
-from tests.cli.engines.common import Trtw, infer, measuring, write_model
+from tests.cli.engines.common import infer, measuring, write_model
+from tests.in_app import stderr_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.registry import availability
@@ -32,11 +33,11 @@ def outputs_of(document: dict[str, object]) -> Path:
 
 
 @pytest.mark.parametrize("backend", SESSIONS)
-def test_a_detector_says_what_onnx_runtime_says(trtw: Trtw, backend: str, tmp_path: Path) -> None:
+def test_a_detector_says_what_onnx_runtime_says(backend: str, tmp_path: Path) -> None:
     needs(backend)
     images = np.random.default_rng(3).random((1, 3, 320, 320), np.float32)
     np.save(tmp_path / "images.npy", images)
-    document = infer(trtw, DETECTOR, "--backend", backend, "-i", tmp_path / "images.npy")
+    document = infer(DETECTOR, "--backend", backend, "-i", tmp_path / "images.npy")
     found = np.load(outputs_of(document) / "output0.npy")[:, :20]  # below, boxes with nearly one score change places
     want = reference(DETECTOR, {"images": images})["output0"][:, :20]
     np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-3)
@@ -46,7 +47,7 @@ def test_a_detector_says_what_onnx_runtime_says(trtw: Trtw, backend: str, tmp_pa
 
 @pytest.mark.parametrize("backend", [*SESSIONS, "trt"])
 def test_inputs_by_name_in_order_and_from_folders(
-    trtw: Trtw, model: Path, arrays: dict[str, Path], tmp_path: Path, backend: str
+    model: Path, arrays: dict[str, Path], tmp_path: Path, backend: str
 ) -> None:
     needs(backend)
     x, y = np.load(arrays["x"]), np.load(arrays["y"])
@@ -55,35 +56,35 @@ def test_inputs_by_name_in_order_and_from_folders(
     want = reference(model, {"x": x, "y": y})
     forms = ((f"y={arrays['y']}", f"x={arrays['x']}"), (arrays["x"], arrays["y"]), (tmp_path / "samples",))
     for form in forms:
-        document = infer(trtw, model, "--backend", backend, *(word for source in form for word in ("-i", source)))
+        document = infer(model, "--backend", backend, *(word for source in form for word in ("-i", source)))
         assert document["backend"] == backend
         for name, array in want.items():
             np.testing.assert_allclose(np.load(outputs_of(document) / f"{name}.npy"), array, rtol=1e-6)
 
 
-def test_one_backend_is_the_reference_of_the_next(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+def test_one_backend_is_the_reference_of_the_next(model: Path, tmp_path: Path) -> None:
     needs("torch")
-    first = infer(trtw, model, "--backend", "ort-cpu", "--no-bench", "--seed", "3")
+    first = infer(model, "--backend", "ort-cpu", "--no-bench", "--seed", "3")
     words = (model, "--backend", "torch", "--no-bench", "--expect", Path(first["directory"]) / "outputs")
-    assert infer(trtw, *words, "--seed", "3")["passed"]
-    result = trtw("infer-engine", *words, "--seed", "4", "--output", tmp_path / "run")
-    assert result.exit_code == 1
-    assert "differs from its reference in 6 of 6 elements" in result.stderr
+    assert infer(*words, "--seed", "3")["passed"]
+    said = stderr_of("infer-engine", *words, "--seed", "4", "--output", tmp_path / "run", code=1)
+    assert "differs from its reference in 6 of 6 elements" in said
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (run["passed"], run["backend"]) == (False, "torch")
 
 
-def test_nan_and_infinity_fail_the_check(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+def test_nan_and_infinity_fail_the_check(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "zeros.npz", x=np.zeros((2, 3), np.float32), y=np.zeros((2, 3), np.float32))
-    result = trtw("infer-engine", model, "--backend", "ort-cpu", "-i", tmp_path / "zeros.npz", "--check-finite")
-    assert result.exit_code == 1
-    assert "6 NaN or infinite values" in result.stderr
+    said = stderr_of(
+        "infer-engine", model, "--backend", "ort-cpu", "-i", tmp_path / "zeros.npz", "--check-finite", code=1
+    )
+    assert "6 NaN or infinite values" in said
 
 
 @pytest.mark.parametrize("backend", SESSIONS)
-def test_measuring_keeps_every_call(trtw: Trtw, model: Path, backend: str) -> None:
+def test_measuring_keeps_every_call(model: Path, backend: str) -> None:
     needs(backend)
-    document = infer(trtw, *measuring(model, "--backend", backend, "--percentiles", "75", "--cpu-threads", "1"))
+    document = infer(*measuring(model, "--backend", backend, "--percentiles", "75", "--cpu-threads", "1"))
     measured = document["benchmark"]
     assert measured["calls"] == measured["end_to_end_ms"]["count"] == 5
     assert measured["end_to_end_ms"]["min"] <= measured["end_to_end_ms"]["p75"] <= measured["end_to_end_ms"]["max"]
@@ -96,43 +97,39 @@ def test_measuring_keeps_every_call(trtw: Trtw, model: Path, backend: str) -> No
     assert json.loads((Path(document["directory"]) / "metrics.json").read_text())["provenance"]["precision"]
 
 
-def test_auto_is_told_and_recorded(trtw: Trtw, model: Path) -> None:
+def test_auto_is_told_and_recorded(model: Path) -> None:
     result = trtw("infer-engine", *measuring(model))
     assert result.exit_code == 0
     assert "was chosen by auto" in result.stderr
     assert "(chosen by auto)" in result.stdout
     assert "Precision: fp32" in result.stdout
     assert "Milliseconds over 5 calls" in result.stdout
-    document = infer(trtw, model, "--no-bench")
+    document = infer(model, "--no-bench")
     assert document["backend_requested"] == "auto"
     assert document["backend"].startswith("ort-")
 
 
-def test_dynamic_dimensions_are_asked_for(trtw: Trtw, tmp_path: Path) -> None:
+def test_dynamic_dimensions_are_asked_for(tmp_path: Path) -> None:
     batch = write_model(tmp_path / "batch.onnx", "N")
     words = ("--backend", "ort-cpu", "--no-bench")
-    assert infer(trtw, batch, *words)["inputs"]["first"]["x"]["shape"] == [1, 3]
+    assert infer(batch, *words)["inputs"]["first"]["x"]["shape"] == [1, 3]
     shapes = ("--shape", "x:4x3", "--shape", "y:4x3")
-    assert infer(trtw, batch, *words, *shapes)["inputs"]["first"]["x"]["shape"] == [4, 3]
+    assert infer(batch, *words, *shapes)["inputs"]["first"]["x"]["shape"] == [4, 3]
     text = "negative (float[1,length] tokens) => (float[1,length] out) { out = Neg(tokens) }"
     long = write_onnx(tmp_path / "long.onnx", text)
-    result = trtw("infer-engine", long, *words)
-    assert result.exit_code == 2
-    assert "--shape tokens:1x8" in result.stderr
-    assert infer(trtw, long, *words, "--shape", "tokens:1x5")["passed"]
+    assert "--shape tokens:1x8" in stderr_of("infer-engine", long, *words)
+    assert infer(long, *words, "--shape", "tokens:1x5")["passed"]
 
 
-def test_numbers_alone_are_exchanged(trtw: Trtw, tmp_path: Path) -> None:
+def test_numbers_alone_are_exchanged(tmp_path: Path) -> None:
     write_onnx(tmp_path / "text.onnx", "g (string[1] text) => (string[1] same) { same = Identity(text) }")
-    result = trtw("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu")
-    assert result.exit_code == 2
-    assert "numbers alone" in result.stderr
+    assert "numbers alone" in stderr_of("infer-engine", tmp_path / "text.onnx", "--backend", "ort-cpu")
 
 
-def test_trt_builds_the_engine_and_runs_it_as_a_plan(trtw: Trtw, tmp_path: Path) -> None:
+def test_trt_builds_the_engine_and_runs_it_as_a_plan(tmp_path: Path) -> None:
     model = write_model(tmp_path / "dynamic.onnx", "N")
     words = measuring(model, "--backend", "trt", "--precision", "fp16", "--streams", "2", "--layer-times")
-    document = infer(trtw, *words, "--shape", "x:4x3", "--shape", "y:4x3", "--option", "optimization_level=2")
+    document = infer(*words, "--shape", "x:4x3", "--shape", "y:4x3", "--option", "optimization_level=2")
     assert document["inputs"]["first"]["x"]["shape"] == [4, 3]
     assert document["benchmark"]["queries"] == 200
     manifest = document["provenance"]["manifest"]
@@ -140,11 +137,11 @@ def test_trt_builds_the_engine_and_runs_it_as_a_plan(trtw: Trtw, tmp_path: Path)
     assert manifest["options"]["optimization_level"] == 2
     assert manifest["options"]["profiles"] == ["x:4x3,y:4x3"]
     assert (Path(document["directory"]) / "layers.json").is_file()
-    state = infer(trtw, write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
+    state = infer(write_model(tmp_path / "fixed.onnx"), "--backend", "trt", "--no-bench", "--state", "total=x")
     assert state["state"] == {"total": "x"}
 
 
-def test_trt_reads_the_model_once_to_hash_it(trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trt_reads_the_model_once_to_hash_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, hashed = write_model(tmp_path / "fixed.onnx"), []
     hash_file = hashing.hash_file
 
@@ -154,7 +151,7 @@ def test_trt_reads_the_model_once_to_hash_it(trtw: Trtw, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(hashing, "hash_file", watched)
     for _ in ("built", "from the cache"):
-        document = infer(trtw, model, "--backend", "trt", "--no-bench")
+        document = infer(model, "--backend", "trt", "--no-bench")
         assert document["model_sha256"] == hashlib.sha256(model.read_bytes()).hexdigest()
     assert hashed == [model, model]
 
@@ -186,20 +183,18 @@ def test_trt_reads_the_model_once_to_hash_it(trtw: Trtw, tmp_path: Path, monkeyp
     ],
 )
 def test_what_a_session_does_not_have_is_refused(
-    trtw: Trtw, model: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
+    model: Path, arrays: dict[str, Path], tmp_path: Path, words: tuple[str, ...], text: str
 ) -> None:
     np.save(tmp_path / "double.npy", np.load(arrays["x"]).astype(np.float64))
     files = {**arrays, "double": tmp_path / "double.npy"}
-    result = trtw("infer-engine", model, "--backend", "ort-cpu", *(word.format_map(files) for word in words))
-    assert result.exit_code == 2
-    assert text in result.stderr
+    said = stderr_of("infer-engine", model, "--backend", "ort-cpu", *(word.format_map(files) for word in words))
+    assert text in said
     assert list((tmp_path / "out").glob("infer-engine/*")) == []
 
 
-def test_auto_has_no_engine_either(trtw: Trtw, model: Path) -> None:
-    result = trtw("infer-engine", model, "--streams", "2")
-    assert result.exit_code == 2
-    assert "Backend auto, which never builds an engine, has no --streams" in result.stderr
+def test_auto_has_no_engine_either(model: Path) -> None:
+    said = stderr_of("infer-engine", model, "--streams", "2")
+    assert "Backend auto, which never builds an engine, has no --streams" in said
 
 
 @pytest.mark.parametrize(
@@ -210,10 +205,8 @@ def test_auto_has_no_engine_either(trtw: Trtw, model: Path) -> None:
         (("--option", "nonsense=1"), "has no option 'nonsense'"),
     ],
 )
-def test_options_of_trt_are_given_in_one_way(trtw: Trtw, model: Path, words: tuple[str, ...], text: str) -> None:
-    result = trtw("infer-engine", model, "--backend", "trt", *words)
-    assert result.exit_code == 2
-    assert text in result.stderr
+def test_options_of_trt_are_given_in_one_way(model: Path, words: tuple[str, ...], text: str) -> None:
+    assert text in stderr_of("infer-engine", model, "--backend", "trt", *words)
 
 
 @pytest.mark.parametrize(
@@ -225,26 +218,22 @@ def test_options_of_trt_are_given_in_one_way(trtw: Trtw, model: Path, words: tup
         (("--backend", "trt", "--cpu-threads", "1"), "--cpu-threads is for models"),
     ],
 )
-def test_a_plan_is_taken_as_it_was_built(trtw: Trtw, plan: Path, words: tuple[str, ...], text: str) -> None:
-    result = trtw("infer-engine", plan, *words)
-    assert result.exit_code == 2
-    assert text in result.stderr
+def test_a_plan_is_taken_as_it_was_built(plan: Path, words: tuple[str, ...], text: str) -> None:
+    assert text in stderr_of("infer-engine", plan, *words)
 
 
-def test_a_plan_may_name_its_backend(trtw: Trtw, plan: Path) -> None:
-    assert infer(trtw, plan, "--backend", "trt", "--no-bench")["backend"] == "trt"
+def test_a_plan_may_name_its_backend(plan: Path) -> None:
+    assert infer(plan, "--backend", "trt", "--no-bench")["backend"] == "trt"
 
 
 @pytest.mark.parametrize("backend", ["ort-cuda", "ort-trt"])
-def test_a_backend_that_is_missing_is_told_with_its_mend(trtw: Trtw, model: Path, backend: str) -> None:
+def test_a_backend_that_is_missing_is_told_with_its_mend(model: Path, backend: str) -> None:
     if availability(backend).ok:
         pytest.skip(f"{backend} can serve here")
-    result = trtw("infer-engine", model, "--backend", backend)
-    assert result.exit_code == 3
-    assert f"Backend {backend} cannot serve here" in result.stderr
+    assert f"Backend {backend} cannot serve here" in stderr_of("infer-engine", model, "--backend", backend, code=3)
 
 
-def test_models_that_cannot_be_run(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+def test_models_that_cannot_be_run(model: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.onnx").write_bytes(model.read_bytes()[:40])
     cases = (
         (model, "nothing", "no backend called 'nothing'"),
@@ -253,6 +242,4 @@ def test_models_that_cannot_be_run(trtw: Trtw, model: Path, tmp_path: Path) -> N
         (tmp_path / "program.pt2", "auto", "No backend is chosen by itself for a .pt2 file"),
     )
     for path, backend, text in cases:
-        result = trtw("infer-engine", path, "--backend", backend)
-        assert result.exit_code == 2, text
-        assert text in result.stderr
+        assert text in stderr_of("infer-engine", path, "--backend", backend)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.engines.common import Trtw, infer, write_model
+from tests.cli.engines.common import infer, write_model
+from tests.in_app import stderr_of, stdout_of, trtw
 
 from trt_workbench.engine import native
 
 
-def test_inspect_shows_manifest_and_layers(trtw: Trtw, plan: Path) -> None:
-    shown = trtw("inspect-engine", plan)
-    assert shown.exit_code == 0
-    assert "total [layer]" in shown.stdout
-    assert trtw("inspect", plan).stdout == shown.stdout
+def test_inspect_shows_manifest_and_layers(plan: Path) -> None:
+    printed = stdout_of("inspect-engine", plan)
+    assert "total [layer]" in printed
+    assert trtw("inspect", plan).stdout == printed
     document = json.loads(trtw("inspect", plan, "--json").stdout)
     assert document == json.loads(trtw("inspect-engine", plan, "--json").stdout)
     assert document["manifest"]["model"]["file"] == "model.onnx"
@@ -28,36 +28,30 @@ def test_inspect_shows_manifest_and_layers(trtw: Trtw, plan: Path) -> None:
 # refit-engine
 
 
-def test_a_stripped_plan_is_refused_until_it_has_weights(trtw: Trtw, model: Path, tmp_path: Path) -> None:
+def test_a_stripped_plan_is_refused_until_it_has_weights(model: Path, tmp_path: Path) -> None:
     stripped, whole = tmp_path / "stripped.plan", tmp_path / "whole.plan"
     trtw("build-engine", model, "--strip-weights", "-o", stripped)
-    refused = trtw("infer-engine", stripped)
-    assert refused.exit_code == 2
-    assert "trtw refit-engine stripped.plan MODEL.onnx" in refused.stderr
+    assert "trtw refit-engine stripped.plan MODEL.onnx" in stderr_of("infer-engine", stripped)
     other = write_model(tmp_path / "other.onnx", 4)
     document = json.loads(trtw("refit-engine", stripped, other, "-o", whole, "--json").stdout)
     assert document["manifest"]["model"]["file"] == "other.onnx"
-    assert infer(trtw, whole, "--no-bench")["inputs"]["first"]["x"]["shape"] == [4, 3]
+    assert infer(whole, "--no-bench")["inputs"]["first"]["x"]["shape"] == [4, 3]
 
 
 # safety
 
 
-def test_a_plan_that_is_not_the_built_one_is_refused(trtw: Trtw, plan: Path) -> None:
+def test_a_plan_that_is_not_the_built_one_is_refused(plan: Path) -> None:
     content = plan.read_bytes()
     for changed in (content[:-5], content[:-1] + b"!", content + b"more"):
         plan.write_bytes(changed)
         for words in (("inspect-engine", plan), ("infer-engine", plan)):
-            result = trtw(*words)
-            assert result.exit_code == 2
-            assert "truncated, replaced or tampered with" in result.stderr
+            assert "truncated, replaced or tampered with" in stderr_of(*words)
 
 
-def test_a_plan_without_manifest_needs_trust(trtw: Trtw, plan: Path) -> None:
+def test_a_plan_without_manifest_needs_trust(plan: Path) -> None:
     plan.with_name(plan.name + ".json").unlink()
-    refused = trtw("infer-engine", plan, "--no-bench")
-    assert refused.exit_code == 2
-    assert "--trust" in refused.stderr
+    assert "--trust" in stderr_of("infer-engine", plan, "--no-bench")
     trusted = trtw("infer-engine", plan, "--no-bench", "--trust")
     assert trusted.exit_code == 0
     assert "no manifest (--trust)" in trusted.stderr
@@ -66,9 +60,7 @@ def test_a_plan_without_manifest_needs_trust(trtw: Trtw, plan: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("inspect-engine", "{plan}", "--manifest-only"), ("refit-engine", "{plan}", "{model}", "-o", "new.plan")]
 )
-def test_trust_is_not_advised_where_the_manifest_is_needed(
-    trtw: Trtw, plan: Path, model: Path, words: tuple[str, ...]
-) -> None:
+def test_trust_is_not_advised_where_the_manifest_is_needed(plan: Path, model: Path, words: tuple[str, ...]) -> None:
     asked = [word.format(model=model, plan=plan) for word in words]
     plan.write_bytes(plan.read_bytes() + b"more")
     replaced = trtw(*asked)
@@ -80,10 +72,8 @@ def test_trust_is_not_advised_where_the_manifest_is_needed(
         assert "--trust" not in refused.stderr
 
 
-def test_a_manifest_is_not_shown_on_trust(trtw: Trtw, plan: Path) -> None:
-    refused = trtw("inspect-engine", plan, "--manifest-only", "--trust")
-    assert refused.exit_code == 2
-    assert "leave one out" in refused.stderr
+def test_a_manifest_is_not_shown_on_trust(plan: Path) -> None:
+    assert "leave one out" in stderr_of("inspect-engine", plan, "--manifest-only", "--trust")
 
 
 @pytest.mark.parametrize(
@@ -94,27 +84,23 @@ def test_a_manifest_is_not_shown_on_trust(trtw: Trtw, plan: Path) -> None:
     ],
 )
 def test_a_plan_of_another_version_or_gpu_is_refused(
-    trtw: Trtw, plan: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str
+    plan: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, text: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    result = trtw("infer-engine", plan)
-    assert result.exit_code == 2
-    assert text in result.stderr
+    assert text in stderr_of("infer-engine", plan)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\x07 an onnx file", b"PK\x03\x04 an archive", b"<html>"])
-def test_a_file_that_is_no_plan_is_refused_even_with_trust(trtw: Trtw, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_plan_is_refused_even_with_trust(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "thing.plan"
     file.write_bytes(content)
     assert trtw("infer-engine", file, "--trust").exit_code == 2
 
 
-def test_pickled_arrays_are_never_loaded(trtw: Trtw, plan: Path, tmp_path: Path) -> None:
+def test_pickled_arrays_are_never_loaded(plan: Path, tmp_path: Path) -> None:
     file = tmp_path / "evil.npy"
     np.save(file, np.array([{"a": 1}], object), allow_pickle=True)
-    result = trtw("infer-engine", plan, "-i", f"x={file}", "-i", f"y={file}")
-    assert result.exit_code == 2
-    assert "cannot be read as arrays" in result.stderr
+    assert "cannot be read as arrays" in stderr_of("infer-engine", plan, "-i", f"x={file}", "-i", f"y={file}")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +114,6 @@ def test_pickled_arrays_are_never_loaded(trtw: Trtw, plan: Path, tmp_path: Path)
     ],
 )
 def test_what_is_missing_is_named_root_cause_first(
-    trtw: Trtw,
     plan: Path,
     model: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,10 +128,9 @@ def test_what_is_missing_is_named_root_cause_first(
     call = [word.format(model=model, plan=plan) for word in words]
 
     gpus()
-    result = trtw(*call)
-    assert result.exit_code == 3
+    said = stderr_of(*call, code=3)
     first = r"error: (Backend trt cannot serve here: )?No GPU can be used: the driver sees no GPU\. "
-    assert re.match(first, result.stderr.lstrip())  # an older rich ends a progress bar with an empty line
+    assert re.match(first, said.lstrip())  # an older rich ends a progress bar with an empty line
 
     gpus("9.0")
     started_by("pixi", "default")
@@ -159,7 +143,7 @@ def test_what_is_missing_is_named_root_cause_first(
     assert "pip" not in result.stderr
 
 
-def test_the_manifest_is_shown_without_the_native_core(trtw: Trtw, plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_is_shown_without_the_native_core(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, native.MODULE, None)
     native.native.cache_clear()
     document = json.loads(trtw("inspect-engine", plan, "--manifest-only", "--json").stdout)

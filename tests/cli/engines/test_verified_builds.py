@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.engines.common import Trtw, write_model
+from tests.cli.engines.common import write_model
+from tests.in_app import json_of, stderr_of, stdout_of, trtw
 from tests.onnx_text import write_onnx
 
 from trt_workbench.engine.manifest import read_manifest
@@ -35,16 +36,13 @@ def verdict(plan: Path) -> Verification:
     return found
 
 
-def build(trtw: Trtw, model: Path, *words: object, code: int = 0) -> dict[str, Any]:
-    result = trtw("build-engine", model, "--max-batch", 4, "--json", *words)
-    assert result.exit_code == code, result.output
-    document: dict[str, Any] = json.loads(result.stdout)
-    return document
+def build(model: Path, *words: object, code: int = 0) -> Any:
+    return json_of("build-engine", model, "--max-batch", 4, *words, code=code)
 
 
-def test_an_engine_comes_with_its_verdict_shapes_and_hashes(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_an_engine_comes_with_its_verdict_shapes_and_hashes(dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"
-    document = build(trtw, dynamic, "-o", plan)
+    document = build(dynamic, "-o", plan)
     found = verdict(plan)
     assert (found.verdict, found.mode, found.reference, found.shapes_left) == ("right", "quick", "ort-cpu", 0)
     assert [one.shapes["x"] for one in found.shapes] == [(1, 3), (2, 3), (3, 3), (4, 3)]
@@ -59,9 +57,9 @@ def test_an_engine_comes_with_its_verdict_shapes_and_hashes(trtw: Trtw, dynamic:
 
 
 @pytest.mark.usefixtures("faulty")
-def test_the_place_is_found_from_the_plan_as_the_message_says(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_the_place_is_found_from_the_plan_as_the_message_says(dynamic: Path, tmp_path: Path) -> None:
     plan, run = tmp_path / "d.plan", tmp_path / "run"
-    build(trtw, dynamic, "-o", plan, code=1)
+    build(dynamic, "-o", plan, code=1)
     result = trtw("verify", plan, "--model", dynamic, "--quick", "--bisect", "--output", run)
     assert result.exit_code == 1, result.output
     found = json.loads((run / "bisect" / "bisect.json").read_text())
@@ -71,11 +69,9 @@ def test_the_place_is_found_from_the_plan_as_the_message_says(trtw: Trtw, dynami
 
 
 @pytest.mark.usefixtures("faulty")
-def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"
-    result = trtw("build-engine", dynamic, "--max-batch", 4, "-o", plan)
-    assert result.exit_code == 1
-    text = " ".join(result.stderr.split())
+    text = " ".join(stderr_of("build-engine", dynamic, "--max-batch", 4, "-o", plan, code=1).split())
     assert "The engine is wrong: N=2, output total, random inputs: row 1 of 2 is wrong, the others right" in text
     assert f"trtw verify {plan} --model {dynamic} --bisect" in text
     assert f"trtw verify {plan} --model {dynamic} --fix" in text
@@ -89,7 +85,7 @@ def test_a_wrong_engine_has_exit_code_1_is_kept_and_says_so(trtw: Trtw, dynamic:
 
 @pytest.mark.parametrize("words", [(), ("--verify", "fix")])
 def test_an_engine_that_kills_the_device_is_wrong(
-    words: tuple[str, ...], trtw: Trtw, dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "crash")
     monkeypatch.setattr("trt_workbench.verify.workarounds.ways", lambda *_: iter(()))
@@ -105,29 +101,28 @@ def test_an_engine_that_kills_the_device_is_wrong(
 
 
 @pytest.mark.usefixtures("faulty")
-def test_a_kept_verdict_is_not_found_again(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
-    build(trtw, dynamic, code=1)
+def test_a_kept_verdict_is_not_found_again(dynamic: Path, tmp_path: Path) -> None:
+    build(dynamic, code=1)
     runs = tmp_path / "out" / "verify"
     before = sorted(runs.iterdir())
     assert len(before) == 1
-    build(trtw, dynamic, code=1)  # from the cache, wrong as before
-    build(trtw, dynamic, "--verify", "off")
+    build(dynamic, code=1)  # from the cache, wrong as before
+    build(dynamic, "--verify", "off")
     assert sorted(runs.iterdir()) == before
-    build(trtw, dynamic, "--verify", "full", code=1)
+    build(dynamic, "--verify", "full", code=1)
     assert len([*runs.iterdir()]) == 2
 
 
 def test_without_verification_there_is_no_verdict_and_verify_adds_it(
-    trtw: Trtw, dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dynamic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = tmp_path / "d.plan"
-    assert build(trtw, dynamic, "-o", plan, "--verify", "off")["manifest"]["verification"] is None
+    assert build(dynamic, "-o", plan, "--verify", "off")["manifest"]["verification"] is None
     assert kept_verdict(read_manifest(plan)) is None
-    result = trtw("verify", plan, "--model", dynamic, "--quick", "--output", tmp_path / "run")
-    assert result.exit_code == 0, result.output
+    stdout_of("verify", plan, "--model", dynamic, "--quick", "--output", tmp_path / "run")
     assert (verdict(plan).verdict, verdict(plan).evidence) == ("right", str(tmp_path / "run"))
     # the cached engine is the same one
-    assert build(trtw, dynamic)["manifest"]["verification"] == verdict(plan).model_dump(mode="json")
+    assert build(dynamic)["manifest"]["verification"] == verdict(plan).model_dump(mode="json")
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "2")
     assert trtw("verify", plan, "--model", dynamic, "--quick").exit_code == 1
     assert verdict(plan).verdict == "wrong"
@@ -138,9 +133,9 @@ def test_without_verification_there_is_no_verdict_and_verify_adds_it(
     assert verdict(plan).verdict == "right"
 
 
-def test_a_verdict_on_another_engine_is_none(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_a_verdict_on_another_engine_is_none(dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"
-    build(trtw, dynamic, "-o", plan)
+    build(dynamic, "-o", plan)
     manifest = plan.with_name("d.plan.json")
     document = json.loads(manifest.read_text())
     document["verification"]["engine_sha256"] = "0" * 64
@@ -158,13 +153,10 @@ def test_a_verdict_on_another_engine_is_none(trtw: Trtw, dynamic: Path, tmp_path
     assert kept_verdict(read_manifest(plan)) is None
 
 
-def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(
-    trtw: Trtw, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "g (float[2,3] x) => (float[2,3] y) { noise = RandomNormalLike(x) y = Add(x, noise) }"
     model = write_onnx(tmp_path / "random.onnx", text)
-    result = trtw("build-engine", model, "-o", tmp_path / "r.plan")
-    assert result.exit_code == 0, result.output
+    stdout_of("build-engine", model, "-o", tmp_path / "r.plan")
     found = verdict(tmp_path / "r.plan")
     assert found.verdict == "unverified"
     assert "random by design" in found.reason
@@ -187,46 +179,41 @@ def test_what_ort_cpu_cannot_run_is_unverified_with_the_reason(
     ],
 )
 def test_what_drawn_inputs_prove_nothing_about_is_unverified(
-    trtw: Trtw, dynamic: Path, words: tuple[str, ...], reason: str
+    dynamic: Path, words: tuple[str, ...], reason: str
 ) -> None:
-    found = build(trtw, dynamic, *words)["manifest"]["verification"]
+    found = build(dynamic, *words)["manifest"]["verification"]
     assert found["verdict"] == "unverified"
     assert reason in found["reason"]
 
 
 @pytest.mark.usefixtures("faulty")
-def test_a_way_around_is_built_where_an_engine_is_wrong(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_a_way_around_is_built_where_an_engine_is_wrong(dynamic: Path, tmp_path: Path) -> None:
     plan = tmp_path / "d.plan"
-    document = build(trtw, dynamic, "-o", plan, "--verify", "fix")
+    document = build(dynamic, "-o", plan, "--verify", "fix")
     manifest = read_manifest(plan)
-    assert manifest
-    assert manifest.way_around
     assert manifest.way_around.rows == 1  # the fault is in larger batches
     assert document["manifest"]["way_around"]["name"] == manifest.way_around.name
     assert verdict(plan).verdict == "right"
     assert [one.shapes["x"][0] for one in verdict(plan).shapes] == [1, 2, 3, 4]
     # the engine itself stays wrong
-    build(trtw, dynamic, code=1)
+    build(dynamic, code=1)
 
 
-def test_a_dry_run_verifies_nothing(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_a_dry_run_verifies_nothing(dynamic: Path, tmp_path: Path) -> None:
     assert trtw("build-engine", dynamic, "--max-batch", 4, "--dry-run", "--verify", "full").exit_code == 0
     assert not (tmp_path / "out" / "verify").exists()
 
 
 @pytest.mark.parametrize(("asked", "granted"), [("tf32", "tf32"), ("fp16+tf32", "fp16"), ("fp32", "fp32")])
-def test_an_engine_is_granted_the_precision_that_it_was_asked_for(
-    trtw: Trtw, dynamic: Path, asked: str, granted: str
-) -> None:
-    found = build(trtw, dynamic, "--precision", asked)["manifest"]["verification"]
+def test_an_engine_is_granted_the_precision_that_it_was_asked_for(dynamic: Path, asked: str, granted: str) -> None:
+    found = build(dynamic, "--precision", asked)["manifest"]["verification"]
     assert (found["precision"], found["verdict"]) == (granted, f"right within {granted}".removesuffix(" within fp32"))
 
 
-def test_other_weights_lose_the_verdict(trtw: Trtw, dynamic: Path, tmp_path: Path) -> None:
+def test_other_weights_lose_the_verdict(dynamic: Path, tmp_path: Path) -> None:
     plan, refitted = tmp_path / "d.plan", tmp_path / "new.plan"
-    build(trtw, dynamic, "-o", plan, "--refit", "full")
+    build(dynamic, "-o", plan, "--refit", "full")
     assert kept_verdict(read_manifest(plan)) is not None
     assert trtw("refit-engine", plan, dynamic, "-o", refitted).exit_code == 0
     manifest = read_manifest(refitted)
-    assert manifest
     assert manifest.verification is None

@@ -1,9 +1,9 @@
 from pathlib import Path
-from types import SimpleNamespace
 
 import onnx
 import onnxruntime as ort
 import pytest
+from tests.unit.backends.small_models import linear, reshaped
 
 from trt_workbench.backends.ort_assignment import (
     RECORD_ENTRY,
@@ -32,8 +32,8 @@ def assignment_of(model: Path) -> Assignment:
     return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
 
 
-def test_the_assignment_is_read_back_from_onnx_runtime(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    assignment = assignment_of(onnx_models.linear(tmp_path / "m.onnx"))
+def test_the_assignment_is_read_back_from_onnx_runtime(tmp_path: Path) -> None:
+    assignment = assignment_of(linear(tmp_path / "m.onnx"))
     assert assignment.counts() == {CPU: 3}
     assert {node for group in assignment.groups for node in group.nodes} == {
         ("MatMul", "multiply"),
@@ -42,8 +42,8 @@ def test_the_assignment_is_read_back_from_onnx_runtime(onnx_models: SimpleNamesp
     }
 
 
-def test_nodes_elsewhere_fail_with_their_names(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    assignment = assignment_of(onnx_models.linear(tmp_path / "m.onnx"))
+def test_nodes_elsewhere_fail_with_their_names(tmp_path: Path) -> None:
+    assignment = assignment_of(linear(tmp_path / "m.onnx"))
     with pytest.raises(CheckFailed, match=r"3 of 3 nodes were not taken by CUDA.*MatMul multiply on CPU") as caught:
         check_assignment(assignment, (CUDA,), frozenset(), allow_fallback=False, model=tmp_path / "m.onnx")
     assert caught.value.exit_code == 1
@@ -87,8 +87,8 @@ def test_a_length_that_grows_by_a_size_is_no_data() -> None:
     assert {name for _, name in shape_nodes(graph)} == {"shape", "capacity", "longer", "next"}
 
 
-def test_shape_nodes_read_sizes_and_constants_alone(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    graph = onnx.load(onnx_models.reshaped(tmp_path / "m.onnx")).graph
+def test_shape_nodes_read_sizes_and_constants_alone(tmp_path: Path) -> None:
+    graph = onnx.load(reshaped(tmp_path / "m.onnx")).graph
     assert shape_nodes(graph) == {
         ("Shape", "shape_of_x"),
         ("Gather", "batch_of_x"),

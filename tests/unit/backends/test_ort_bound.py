@@ -1,13 +1,12 @@
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
+from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import ort_slot
 from trt_workbench.backends.pinned import PageableHost, PinnedHost
@@ -19,10 +18,8 @@ def batch(size: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
-def test_bound_runs_equal_plain_runs_for_every_shape(
-    onnx_models: SimpleNamespace, tmp_path: Path, cuda_graph: bool
-) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_bound_runs_equal_plain_runs_for_every_shape(tmp_path: Path, cuda_graph: bool) -> None:
+    model = linear(tmp_path / "m.onnx")
     reference = plain(model)
     with bound(model, cuda_graph=cuda_graph) as session:
         kept = {}
@@ -36,18 +33,16 @@ def test_bound_runs_equal_plain_runs_for_every_shape(
             np.testing.assert_array_equal(found, expected)
 
 
-def test_more_shapes_than_are_kept(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    with bound(onnx_models.linear(tmp_path / "m.onnx")) as session:
+def test_more_shapes_than_are_kept(tmp_path: Path) -> None:
+    with bound(linear(tmp_path / "m.onnx")) as session:
         for size in [*range(1, 21), 1]:
             assert session.run({"x": batch(size)})["y"].shape == (size, 3)
 
 
-def test_large_outputs_and_small_memory(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_outputs_and_small_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
     monkeypatch.setattr(ort_slot, "_KEPT_BYTES", 200)
-    model = onnx_models.linear(tmp_path / "m.onnx")
+    model = linear(tmp_path / "m.onnx")
     reference = plain(model)
     with bound(model) as session:
         for size in [1, 20, 3, 20, 2, 1]:
@@ -56,10 +51,8 @@ def test_large_outputs_and_small_memory(
 
 
 @pytest.mark.parametrize("cuda_graph", [False, True])
-def test_one_index_of_an_output_among_runs_of_every_shape(
-    onnx_models: SimpleNamespace, tmp_path: Path, cuda_graph: bool
-) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_one_index_of_an_output_among_runs_of_every_shape(tmp_path: Path, cuda_graph: bool) -> None:
+    model = linear(tmp_path / "m.onnx")
     reference = plain(model)
     kept = []
     with bound(model, cuda_graph=cuda_graph) as session:
@@ -118,10 +111,9 @@ class WatchedSession:
         self._session.run_with_iobinding(binding._iobinding, options)
 
 
-def test_nothing_but_the_index_leaves_the_device(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [helper.make_node("Neg", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["z"])]
-    outputs: Any = dict.fromkeys(("y", "z"), (TensorProto.FLOAT, ("n", 4)))
-    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": ("n", 4)}, outputs)
+def test_nothing_but_the_index_leaves_the_device(tmp_path: Path) -> None:
+    graph = "g (float[n,4] x) => (float[n,4] y, float[n,4] z) { y = Neg(x) z = Abs(x) }"
+    model = write_onnx(tmp_path / "m.onnx", graph)
     watched, host = WatchedSession(model), CountingHost()
     # its inputs are read on the host, so that it needs no memory of the device that is not there
     with bound(model, device="cuda", session=watched, host=host) as session:
@@ -144,10 +136,8 @@ def test_nothing_but_the_index_leaves_the_device(onnx_models: SimpleNamespace, t
     ],
 )
 @pytest.mark.parametrize("cuda_graph", [False, True])
-def test_an_index_that_does_not_exist(
-    onnx_models: SimpleNamespace, tmp_path: Path, name: str, index: int, words: str, cuda_graph: bool
-) -> None:
-    with bound(onnx_models.linear(tmp_path / "m.onnx"), cuda_graph=cuda_graph) as session:
+def test_an_index_that_does_not_exist(tmp_path: Path, name: str, index: int, words: str, cuda_graph: bool) -> None:
+    with bound(linear(tmp_path / "m.onnx"), cuda_graph=cuda_graph) as session:
         for _ in range(2):
             with pytest.raises(UsageProblem, match=words):
                 session.run_at({"x": batch(2)}, name, index)
@@ -156,8 +146,8 @@ def test_an_index_that_does_not_exist(
         session.run_at({"x": batch(2)}, "y", 0)
 
 
-def test_one_index_of_an_output_whose_shape_depends_on_the_data(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = counting(tmp_path / "m.onnx", onnx_models, "NonZero", [1, "found"])
+def test_one_index_of_an_output_whose_shape_depends_on_the_data(tmp_path: Path) -> None:
+    model = counting(tmp_path / "m.onnx", "NonZero")
     with bound(model) as session:
         for values in ([1, 0, 2, 3], [0, 0, 5, 0], [1, 1, 1, 1]):
             x = np.array(values, np.float32)
@@ -167,54 +157,41 @@ def test_one_index_of_an_output_whose_shape_depends_on_the_data(onnx_models: Sim
 
 
 def test_shapes_that_never_come_again_get_no_buffers_for_outputs(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[tuple[int, ...]] = []
     array = PageableHost.array
     monkeypatch.setattr(
         PageableHost, "array", lambda host, shape, dtype: made.append(shape) or array(host, shape, dtype)
     )
-    with bound(onnx_models.linear(tmp_path / "m.onnx")) as session:
+    with bound(linear(tmp_path / "m.onnx")) as session:
         for size in (1, 2, 3, 3):
             session.run({"x": batch(size)})
     assert made == [(1, 4), (2, 4), (3, 4), (3, 3)]  # the output of the shape that came again, beside the inputs
 
 
-def counting(path: Path, onnx_models: SimpleNamespace, operator: str, dims: list[int | str]) -> Path:
-    """One float input `x` [n], one output whose length the data say, declared as `dims`."""
-    weights = {}
-    kind = TensorProto.FLOAT
-    if operator == "NonZero":
-        nodes, kind = [helper.make_node("NonZero", ["x"], ["y"])], TensorProto.INT64
-    elif operator == "Unique":
-        nodes = [helper.make_node("Unique", ["x"], ["y"])]
-    elif operator == "Compress":
-        nodes = [
-            helper.make_node("Greater", ["x", "zero"], ["positive"]),
-            helper.make_node("Compress", ["x", "positive"], ["y"], axis=0),
-        ]
-        weights = {"zero": np.float32(0)}
-    elif operator == "Range":
-        nodes = [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0)]
-        nodes.append(helper.make_node("Range", ["zero", "most", "one"], ["y"]))
-        weights = {"zero": np.float32(0), "one": np.float32(1)}
-    else:  # the shape of what was counted sets another one
-        nodes = [
-            helper.make_node("Unique", ["x"], ["u"]),
-            helper.make_node("Shape", ["u"], ["shape"]),
-            helper.make_node("ConstantOfShape", ["shape"], ["y"]),
-        ]
-    return Path(onnx_models.save(path, nodes, {"x": ("n",)}, {"y": (kind, dims)}, weights))
+COUNTING = {
+    "NonZero": "y = NonZero(x)",
+    "Unique": "y = Unique(x)",
+    "Compress": "positive = Greater(x, zero) y = Compress<axis = 0>(x, positive)",
+    "Range": "most = ReduceMax<keepdims = 0>(x) y = Range(zero, most, one)",
+    # the shape of what was counted sets another one
+    "ConstantOfShape": "u = Unique(x) shape = Shape(u) y = ConstantOfShape(shape)",
+}
 
 
-@pytest.mark.parametrize("operator", ["NonZero", "Unique", "Compress", "Range", "ConstantOfShape"])
+def counting(path: Path, operator: str, declared: str = "found") -> Path:
+    """One float input `x` [n], one output whose length the data say, `declared` as the name of its dimension."""
+    made = f"int64[1,{declared}]" if operator == "NonZero" else f"float[{declared}]"
+    graph = f"g (float[n] x) => ({made} y) <float zero = {{0}}, float one = {{1}}> {{ {COUNTING[operator]} }}"
+    return write_onnx(path, graph)
+
+
+@pytest.mark.parametrize("operator", COUNTING)
 @pytest.mark.parametrize("declared", ["found", "n"])
-def test_an_output_whose_shape_depends_on_the_data(
-    onnx_models: SimpleNamespace, tmp_path: Path, operator: str, declared: str
-) -> None:
+def test_an_output_whose_shape_depends_on_the_data(tmp_path: Path, operator: str, declared: str) -> None:
     # a name that an input has too promises nothing
-    dims: list[int | str] = [1, declared] if operator == "NonZero" else [declared]
-    model = counting(tmp_path / "m.onnx", onnx_models, operator, dims)
+    model = counting(tmp_path / "m.onnx", operator, declared)
     reference = plain(model)
     rng = np.random.default_rng(0)
     with bound(model) as session:
@@ -232,11 +209,8 @@ def test_an_output_whose_shape_depends_on_the_data(
 
 
 @pytest.mark.parametrize("operator", ["NonZero", "Unique"])
-def test_inputs_that_are_copied_when_they_are_bound_reach_each_run(
-    onnx_models: SimpleNamespace, tmp_path: Path, operator: str
-) -> None:
-    dims: list[int | str] = [1, "found"] if operator == "NonZero" else ["found"]
-    model = counting(tmp_path / "m.onnx", onnx_models, operator, dims)
+def test_inputs_that_are_copied_when_they_are_bound_reach_each_run(tmp_path: Path, operator: str) -> None:
+    model = counting(tmp_path / "m.onnx", operator)
     reference = plain(model)
     with bound(model, session=CopyingSession(model)) as session:
         for values in ([3, 1, 3, 2, 1, 1, 2, 3], [0, 1, 2], [5, 0, 0, 0, 0, 0, 0, 5], [1, 1, 1]):
@@ -244,41 +218,29 @@ def test_inputs_that_are_copied_when_they_are_bound_reach_each_run(
             np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0], strict=True)
 
 
-def test_an_input_that_is_read_on_the_host_is_bound_there(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+def test_an_input_that_is_read_on_the_host_is_bound_there(tmp_path: Path) -> None:
     # every input of this session is read on the CPU, so none needs memory of the device that is not there
-    model = counting(tmp_path / "m.onnx", onnx_models, "Unique", ["found"])
+    model = counting(tmp_path / "m.onnx", "Unique")
     with bound(model, device="cuda") as session:
         assert session.provenance["inputs_read_on_host"] == ["x"]
         for values in ([3, 1, 3], [0, 0, 0], [9, 8, 7]):
             x = np.array(values, np.float32)
             np.testing.assert_array_equal(session.run({"x": x})["y"], np.unique(x))
-    linear = onnx_models.linear(tmp_path / "l.onnx")
     with pytest.raises(UsageProblem, match=r"CUDA graph reads no host memory.*: x\."):
-        bound(linear, device="cuda", cuda_graph=True)
+        bound(linear(tmp_path / "l.onnx"), device="cuda", cuda_graph=True)
 
 
-def test_a_shape_that_is_declared_wrongly_does_no_harm(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_shape_that_is_declared_wrongly_does_no_harm(tmp_path: Path) -> None:
     # [a, b] turned into [b, a] has the size of what is declared
-    nodes = [helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
-    path = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": ("a", "b")}, {"y": (TensorProto.FLOAT, ("b", "a"))})
-    document = onnx.load(path)
-    del document.graph.output[0].type.tensor_type.shape.dim[:]
-    for name in ("a", "b"):
-        document.graph.output[0].type.tensor_type.shape.dim.add(dim_param=name)
-    onnx.save(document, path)
+    path = write_onnx(tmp_path / "m.onnx", "g (float[a,b] x) => (float[a,b] y) { t = Transpose(x) y = Neg(t) }")
     x = np.random.default_rng(0).random((2, 3), np.float32)
     with bound(path) as session:
         for _ in range(3):
             np.testing.assert_array_equal(session.run({"x": x})["y"], -x.T, strict=True)
 
 
-def test_an_output_that_is_an_input_belongs_to_the_caller(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.save(
-        tmp_path / "m.onnx",
-        [helper.make_node("Identity", ["x"], ["y"])],
-        {"x": ("n",)},
-        {"y": (TensorProto.FLOAT, ("n",))},
-    )
+def test_an_output_that_is_an_input_belongs_to_the_caller(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "m.onnx", "g (float[n] x) => (float[n] y) { y = Identity(x) }")
     for device in ("cpu", "cuda"):
         with bound(model, device=device) as session:
             kept = [(session.run({"x": np.full(3, value, np.float32)})["y"], value) for value in range(4)]
@@ -286,28 +248,22 @@ def test_an_output_that_is_an_input_belongs_to_the_caller(onnx_models: SimpleNam
             np.testing.assert_array_equal(found, np.full(3, value, np.float32))
 
 
-def test_runs_from_several_threads(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_runs_from_several_threads(tmp_path: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     reference = plain(model)
-    wrong: list[int] = []
     with bound(model, concurrency=2) as session:
 
         def work(seed: int) -> None:
             for index in range(50):
                 x = batch(1 + (seed + index) % 3, seed * 100 + index)
-                if not np.array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0]):
-                    wrong.append(index)
+                np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
 
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
 
 
-def test_a_closed_session_says_so(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    session = bound(onnx_models.linear(tmp_path / "m.onnx"))
+def test_a_closed_session_says_so(tmp_path: Path) -> None:
+    session = bound(linear(tmp_path / "m.onnx"))
     session.close()
     session.close()
     with pytest.raises(UsageProblem, match="closed"):

@@ -1,13 +1,12 @@
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import write_onnx
+from onnx import helper
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.backends import ort_cpu
 from trt_workbench.backends.base import SessionOptions, TensorSpec
@@ -20,38 +19,23 @@ WEIGHTS = RNG.standard_normal((8, 5)).astype(np.float32)
 BIAS = RNG.standard_normal(5).astype(np.float32)
 
 
-def save(path: Path, nodes: list[onnx.NodeProto], *, batch: int | str = "batch", opset: int = 17, **extra: str) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
-        [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 5]),
-            helper.make_tensor_value_info("positive", TensorProto.BOOL, [batch, 5]),
-        ],
-        [
-            numpy_helper.from_array(WEIGHTS, "weights"),
-            numpy_helper.from_array(BIAS, "bias"),
-            numpy_helper.from_array(np.zeros(1, np.float32), "zero"),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    helper.set_model_props(model, extra)
+LINEAR = "product = MatMul(x, weights) y = Add(product, bias) positive = Greater(y, zero)"
+
+
+def save(
+    path: Path, nodes: str = LINEAR, *, batch: int | str = "batch", opset: int = 17, more: str = "", **properties: str
+) -> Path:
+    graph = f"""graph (float[{batch},8] x) => (float[{batch},5] y, bool[{batch},5] positive {more})
+      <float[1] zero = {{0}}> {{ {nodes} }}"""
+    model = parse_onnx(graph, {"weights": WEIGHTS, "bias": BIAS}, opset)
+    helper.set_model_props(model, properties)
     path.write_bytes(model.SerializeToString())
     return path
 
 
-def linear() -> list[onnx.NodeProto]:
-    return [
-        helper.make_node("MatMul", ["x", "weights"], ["product"]),
-        helper.make_node("Add", ["product", "bias"], ["y"]),
-        helper.make_node("Greater", ["y", "zero"], ["positive"]),
-    ]
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    return save(tmp_path / "linear.onnx", linear(), names="['a', 'b']", stride="32")
+    return save(tmp_path / "linear.onnx", names="['a', 'b']", stride="32")
 
 
 def test_it_is_available_with_its_version() -> None:
@@ -118,7 +102,7 @@ def test_inputs_that_do_not_fit_are_refused(model: Path, inputs: dict[str, np.nd
 
 
 def test_a_fixed_batch_is_part_of_the_shape(tmp_path: Path) -> None:
-    with OrtCpuBackend().load(save(tmp_path / "fixed.onnx", linear(), batch=2)) as session:
+    with OrtCpuBackend().load(save(tmp_path / "fixed.onnx", batch=2)) as session:
         assert session.inputs[0].shape == (2, 8)
         with pytest.raises(UsageProblem, match=r"\[3, 8\]"):
             session.run({"x": np.zeros((3, 8), np.float32)})
@@ -146,21 +130,14 @@ def test_threads_are_shared_between_the_runs(
 
 def test_several_threads_may_run_at_once(model: Path) -> None:
     inputs = [RNG.standard_normal((2, 8)).astype(np.float32) for _ in range(4)]
-    results: dict[int, list[np.ndarray]] = {index: [] for index in range(4)}
     with OrtCpuBackend().load(model, SessionOptions(concurrency=4)) as session:
 
-        def work(index: int) -> None:
-            results[index].extend(session.run({"x": inputs[index]})["y"] for _ in range(25))
+        def work(x: np.ndarray) -> None:
+            for _ in range(25):
+                np.testing.assert_allclose(session.run({"x": x})["y"], x @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
 
-        workers = [threading.Thread(target=work, args=(index,)) for index in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-    for index, found in results.items():
-        assert len(found) == 25
-        for y in found:
-            np.testing.assert_allclose(y, inputs[index] @ WEIGHTS + BIAS, rtol=1e-5, atol=1e-5)
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, inputs))
 
 
 @pytest.mark.parametrize(
@@ -207,25 +184,20 @@ class TestModelsItCannotLoad:
         self.refused(path, r"\.onnx")
 
     def test_with_an_unknown_operator(self, tmp_path: Path) -> None:
-        nodes = [helper.make_node("Frobnicate", ["x"], ["y"]), helper.make_node("Greater", ["y", "zero"], ["positive"])]
+        nodes = "y = Frobnicate(x) positive = Greater(y, zero)"
         self.refused(save(tmp_path / "unknown.onnx", nodes), "Frobnicate")
 
     def test_with_an_operator_set_from_the_future(self, tmp_path: Path) -> None:
-        self.refused(save(tmp_path / "future.onnx", linear(), opset=99), "opset")
+        self.refused(save(tmp_path / "future.onnx", opset=99), "opset")
 
     def test_with_a_graph_that_does_not_join_up(self, tmp_path: Path) -> None:
-        nodes = [helper.make_node("MatMul", ["x", "nowhere"], ["y"]), *linear()[2:]]
+        nodes = "y = MatMul(x, nowhere) positive = Greater(y, zero)"
         self.refused(save(tmp_path / "loose.onnx", nodes), "cannot load")
 
 
 def test_a_run_that_the_model_cannot_do_is_refused(tmp_path: Path) -> None:
-    shape = numpy_helper.from_array(np.array([3, 5]), "value")
-    nodes = [
-        *linear()[:1],
-        helper.make_node("Constant", [], ["shape"], value=shape),
-        helper.make_node("Reshape", ["product", "shape"], ["y"]),
-        *linear()[2:],
-    ]
+    nodes = """product = MatMul(x, weights) shape = Constant<value_ints = [3, 5]>()
+      y = Reshape(product, shape) positive = Greater(y, zero)"""
     with OrtCpuBackend().load(save(tmp_path / "reshape.onnx", nodes)) as session:
         assert session.run({"x": np.zeros((3, 8), np.float32)})["y"].shape == (3, 5)
         with pytest.raises(UsageProblem, match=r"cannot run the model with x \[4, 8\]"):
@@ -233,18 +205,8 @@ def test_a_run_that_the_model_cannot_do_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_allocation_is_a_failure_of_the_device(tmp_path: Path) -> None:
-    # 2^60 bytes
-    shape = numpy_helper.from_array(np.array([2**29, 2**29]), "value")
-    nodes = [
-        *linear(),
-        helper.make_node("Constant", [], ["shape"], value=shape),
-        helper.make_node("ConstantOfShape", ["shape"], ["huge"]),
-        helper.make_node("ReduceMax", ["huge"], ["max"]),
-    ]
-    path = save(tmp_path / "huge.onnx", nodes)
-    model = onnx.load(path)
-    model.graph.output.append(helper.make_tensor_value_info("max", TensorProto.FLOAT, None))
-    path.write_bytes(model.SerializeToString())
+    huge = f"shape = Constant<value_ints = [{2**29}, {2**29}]>() huge = ConstantOfShape(shape) max = ReduceMax(huge)"
+    path = save(tmp_path / "huge.onnx", f"{LINEAR} {huge}", more=", float[] max")  # 2^60 bytes
     options = SessionOptions(extra={"graph_optimization_level": "disable"})
     with OrtCpuBackend().load(path, options) as session, pytest.raises(DeviceFailure, match="Out of memory"):
         session.run({"x": np.zeros((1, 8), np.float32)})

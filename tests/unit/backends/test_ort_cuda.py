@@ -1,11 +1,11 @@
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 import pytest
+from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_backend import LoadRequest
@@ -36,27 +36,25 @@ def cpu_plan(model: Path, accepted: str, **given: Any) -> LoadRequest:
 
 
 @no_cuda
-def test_without_the_provider_loading_is_an_error_and_never_the_cpu(
-    onnx_models: SimpleNamespace, tmp_path: Path, gpus: Callable[..., None]
-) -> None:
+def test_without_the_provider_loading_is_an_error_and_never_the_cpu(tmp_path: Path, gpus: Callable[..., None]) -> None:
     gpus("9.0")
-    model = onnx_models.linear(tmp_path / "m.onnx")
+    model = linear(tmp_path / "m.onnx")
     with pytest.raises(ComponentMissing, match=r"libonnxruntime_providers_cuda\.so") as caught:
         OrtCudaBackend().load(model)
     assert caught.value.exit_code == 3
     assert "onnxruntime-gpu" in str(caught.value)
 
 
-def test_nodes_outside_the_provider_fail_the_load(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_nodes_outside_the_provider_fail_the_load(tmp_path: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     with pytest.raises(CheckFailed, match="not taken by CUDAExecutionProvider"):
         load_gpu_session(cpu_plan(model, CUDA), SessionOptions())
     with load_gpu_session(cpu_plan(model, CUDA, allow_fallback=True), SessionOptions()) as session:
         assert len(session.provenance["fallback_nodes"]) == sum(session.provenance["nodes_by_provider"].values()) > 0
 
 
-def test_a_loaded_session_records_who_runs_what(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_a_loaded_session_records_who_runs_what(tmp_path: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     x = np.ones((2, 4), np.float32)
     with (
         load_gpu_session(cpu_plan(model, CPU), SessionOptions(threads=1)) as session,
@@ -70,8 +68,8 @@ def test_a_loaded_session_records_who_runs_what(onnx_models: SimpleNamespace, tm
         assert session.provenance["host_memory"] == "pageable"
 
 
-def test_options_reach_the_provider_by_its_own_names(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_options_reach_the_provider_by_its_own_names(tmp_path: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     given = {"gpu_mem_limit": "1073741824", "prefer_nhwc": True, "device_id": 1, "cuda_graph": True}
     plan = OrtCudaBackend().request(model, SessionOptions(extra=given, tf32=True))
     assert plan.providers[0] == (
@@ -98,25 +96,19 @@ def test_options_reach_the_provider_by_its_own_names(onnx_models: SimpleNamespac
         (SessionOptions(threads=0), "at least 1"),
     ],
 )
-def test_what_it_cannot_do_is_refused(
-    onnx_models: SimpleNamespace, tmp_path: Path, options: SessionOptions, text: str
-) -> None:
+def test_what_it_cannot_do_is_refused(tmp_path: Path, options: SessionOptions, text: str) -> None:
     with pytest.raises(UsageProblem, match=text):
-        OrtCudaBackend().request(onnx_models.linear(tmp_path / "m.onnx"), options)
+        OrtCudaBackend().request(linear(tmp_path / "m.onnx"), options)
 
 
-def test_tf32_that_the_process_forbids_is_an_error(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tf32_that_the_process_forbids_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     with pytest.raises(UsageProblem, match="NVIDIA_TF32_OVERRIDE"):
-        OrtCudaBackend().request(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(tf32=True))
+        OrtCudaBackend().request(linear(tmp_path / "m.onnx"), SessionOptions(tf32=True))
 
 
-def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
-    onnx_models: SimpleNamespace, tmp_path: Path, output: Path
-) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(tmp_path: Path, output: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     plan = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
     assert plan.model != model
     assert plan.model.is_relative_to(output)
@@ -126,7 +118,7 @@ def test_fp16_of_an_fp32_graph_is_a_recorded_conversion(
     again = OrtCudaBackend().request(model, SessionOptions(precision="fp16"))
     assert again.model == plan.model
     assert plan.model.stat().st_mtime_ns == written  # converted once
-    other = OrtCudaBackend().request(onnx_models.linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
+    other = OrtCudaBackend().request(linear(tmp_path / "o.onnx", scale=2), SessionOptions(precision="fp16"))
     assert other.model != plan.model
 
     x = np.random.default_rng(0).random((3, 4), np.float32)
@@ -160,14 +152,9 @@ ABSENT = "provider_info.cc:71 operator() Invalid device ID: 63, must be between 
     ],
 )
 def test_what_a_provider_says_when_it_starts_is_translated(
-    onnx_models: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    raised: type[Exception],
-    text: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, raised: type[Exception], text: str
 ) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+    model = linear(tmp_path / "m.onnx")
 
     def refuse(*_: Any, **__: Any) -> None:
         raise error

@@ -1,13 +1,13 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
+from tests.unit.backends.small_models import reshaped
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_assignment import RECORD_ENTRY, AssignedGroup, Assignment, read_assignment
@@ -34,24 +34,18 @@ def assignment_of(model: Path, level: str) -> Assignment:
     return read_assignment(ort.InferenceSession(model, config, providers=[CPU]))
 
 
-def transposed(onnx_models: SimpleNamespace, path: Path) -> Path:
+def transposed(path: Path) -> Path:
     """A Shape behind a Transpose, for which ONNX Runtime puts a Gather, and a Gather of data."""
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["t"], "turn", perm=[0, 2, 1]),
-        helper.make_node("Sigmoid", ["t"], ["s"], "data"),
-        helper.make_node("Shape", ["s"], ["shape"], "shape"),
-        helper.make_node("ConstantOfShape", ["shape"], ["zeros"], "zeros"),
-        helper.make_node("Transpose", ["s"], ["back"], "back", perm=[0, 2, 1]),
-        helper.make_node("Gather", ["back", "picked"], ["y"], "pick", axis=1),
-    ]
-    outputs = {"y": (TensorProto.FLOAT, ("a", 2, "c")), "zeros": (TensorProto.FLOAT, ("a", "c", "b"))}
-    return Path(onnx_models.save(path, nodes, {"x": ("a", "b", "c")}, outputs, {"picked": np.array([1, 0])}))
+    graph = """g (float[a,b,c] x) => (float[a,2,c] y, float[a,c,b] zeros) <int64[2] picked = {1, 0}> {
+      [turn] t = Transpose<perm = [0, 2, 1]>(x) [data] s = Sigmoid(t)
+      [shape] shape = Shape(s) [zeros] zeros = ConstantOfShape(shape)
+      [back] back = Transpose<perm = [0, 2, 1]>(s) [pick] y = Gather<axis = 1>(back, picked)
+    }"""
+    return write_onnx(path, graph)
 
 
-def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(
-    onnx_models: SimpleNamespace, tmp_path: Path
-) -> None:
-    model = transposed(onnx_models, tmp_path / "m.onnx")
+def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(tmp_path: Path) -> None:
+    model = transposed(tmp_path / "m.onnx")
     graph = onnx.load(model).graph
     names = {node for group in assignment_of(model, "ORT_ENABLE_ALL").groups for node in group.nodes}
     made = [key for key in names if key[0] == "Gather" and key[1] != "pick"]
@@ -65,38 +59,26 @@ def test_nodes_that_the_runtime_made_are_judged_by_what_they_compute(
     assert f"Gather {made[0][1]} on" not in str(caught.value)
 
 
-def test_names_of_the_file_cost_no_second_load(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = onnx_models.reshaped(tmp_path / "m.onnx")
+def test_names_of_the_file_cost_no_second_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reshaped(tmp_path / "m.onnx")
     monkeypatch.setattr("trt_workbench.backends.ort_gpu.assigned_graph", lambda *_: pytest.fail("loaded again"))
     outside = Assignment((AssignedGroup(CUDA, (("Sigmoid", "data"),)), AssignedGroup(CPU, (("Shape", "shape_of_x"),))))
     assert shape_keys(ort, plan_of(model), onnx.load(model).graph, outside) == shape_nodes(onnx.load(model).graph)
 
 
 @pytest.mark.parametrize("level", ["disable", "all"])
-def test_the_graph_has_the_assignments_names_and_no_large_weights(
-    onnx_models: SimpleNamespace, tmp_path: Path, level: str
-) -> None:
-    weights = {"w": np.zeros((4096, 1024), np.float32)}
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "multiply")]
-    model = onnx_models.save(
-        tmp_path / "m.onnx", nodes, {"x": ("n", 4096)}, {"y": (TensorProto.FLOAT, ("n", 1024))}, weights
-    )
+def test_the_graph_has_the_assignments_names_and_no_large_weights(tmp_path: Path, level: str) -> None:
+    graph = "g (float[n,4096] x) => (float[n,1024] y) { [multiply] y = MatMul(x, w) }"
+    model = write_onnx(tmp_path / "m.onnx", graph, {"w": np.zeros((4096, 1024), np.float32)})
     document = onnx.load(model)
     onnx.save(document, model, save_as_external_data=True, location="m.data", size_threshold=0)
-    graph = assigned_graph(ort, model, level)
-    assert graph is not None
-    assert [node.name for node in graph.node] == ["multiply"]
-    assert graph.ByteSize() < 10_000
+    read = assigned_graph(ort, model, level)
+    assert [node.name for node in read.node] == ["multiply"]
+    assert read.ByteSize() < 10_000
 
 
 def test_a_model_that_the_cpu_cannot_load_has_no_graph(tmp_path: Path) -> None:
-    node = helper.make_node("NoSuchOperator", ["x"], ["y"], domain="com.example")
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph([node], "g", [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])])
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    write_onnx(tmp_path / "m.onnx", "g (float[1] x) => (float[1] y) { y = com.example.NoSuchOperator(x) }")
     assert assigned_graph(ort, tmp_path / "m.onnx", "all") is None
 
 
@@ -112,7 +94,6 @@ def test_shape_nodes_of_language_models_are_known_by_the_runtimes_names(
     settings = dataclasses.replace(ExportSettings(), prove=False)
     model = exported_graph(examine_llm_directory(llm_folder(family)), kind, settings).path  # type: ignore[arg-type]
     graph = assigned_graph(ort, model, "all")
-    assert graph is not None
     written = {(operator_name(node), node.name) for node in graph.node}
     for level in ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL"):
         assigned = {node for group in assignment_of(model, level).groups for node in group.nodes}

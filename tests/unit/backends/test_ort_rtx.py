@@ -6,10 +6,10 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import ort_rtx
 from trt_workbench.backends.base import SessionOptions
@@ -23,9 +23,9 @@ SHAPES = {f"nv_profile_{end}_shapes": f"x:{size}x4" for end, size in (("min", 1)
 
 
 @pytest.fixture
-def model(onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TRTW_TMP", str(tmp_path / "out"))
-    return onnx_models.linear(tmp_path / "m.onnx")
+    return linear(tmp_path / "m.onnx")
 
 
 def request(model: Path, precision: str = "fp32", shapes: Profile | None = None, **extra: Any) -> LoadRequest:

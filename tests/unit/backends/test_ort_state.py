@@ -1,10 +1,10 @@
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
+from tests.onnx_text import write_onnx
 from tests.unit.backends.bound_sessions import CopyingSession, bound, plain
 
 from trt_workbench.backends.base import SessionOptions
@@ -16,31 +16,21 @@ STATE = {"h_next": "h", "count_next": "count"}
 H, COUNT = (2, 3), (1,)
 
 
-def recurrent(
-    path: Path, onnx_models: SimpleNamespace, h: Any = H, h_next: Any = H, kind: int = TensorProto.FLOAT
-) -> Path:
+def recurrent(path: Path, h: str = "2,3", kind: int = TensorProto.FLOAT) -> Path:
     """One step: h/2 + the mean of x's rows and count + 1 go on, with y = x + h_next·count_next between them."""
-    weights = {"half": np.float32(0.5), "one": np.float32(1)}
-    nodes = [
-        helper.make_node("Mul", ["h", "half"], ["halved"]),
-        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0], keepdims=0),
-        helper.make_node("Add", ["halved", "mean"], ["h_float"]),
-        helper.make_node("Cast", ["h_float"], ["h_next"], to=kind),
-        helper.make_node("Add", ["count", "one"], ["count_next"]),
-        helper.make_node("Mul", ["h_float", "count_next"], ["scaled"]),
-        helper.make_node("Add", ["x", "scaled"], ["y"]),
-    ]
-    outputs = {
-        "h_next": (kind, h_next),
-        "y": (TensorProto.FLOAT, ("n", *H)),
-        "count_next": (TensorProto.FLOAT, COUNT),
-    }
-    return Path(onnx_models.save(path, nodes, {"x": ("n", *H), "h": h, "count": COUNT}, outputs, weights))
+    after = "float16" if kind == TensorProto.FLOAT16 else "float"
+    graph = f"""g (float[n,2,3] x, float[{h}] h, float[1] count) =>
+      ({after}[2,3] h_next, float[n,2,3] y, float[1] count_next) <float half = {{0.5}}, float one = {{1}}> {{
+        halved = Mul(h, half) mean = ReduceMean<axes = [0], keepdims = 0>(x) h_float = Add(halved, mean)
+        h_next = Cast<to = {kind}>(h_float) count_next = Add(count, one)
+        scaled = Mul(h_float, count_next) y = Add(x, scaled)
+    }}"""
+    return write_onnx(path, graph)
 
 
 @pytest.fixture
-def model(onnx_models: SimpleNamespace, tmp_path: Path) -> Path:
-    return recurrent(tmp_path / "m.onnx", onnx_models)
+def model(tmp_path: Path) -> Path:
+    return recurrent(tmp_path / "m.onnx")
 
 
 def steps(seed: int = 0) -> list[np.ndarray]:
@@ -129,16 +119,10 @@ def test_a_run_that_fails_keeps_the_state(model: Path) -> None:
             np.testing.assert_array_equal(session.run({"x": x})["y"], expected)
 
 
-def test_a_state_that_passes_through_and_one_that_never_changes(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Add", ["a", "x"], ["s"]),
-        helper.make_node("Add", ["s", "b"], ["y"]),
-        helper.make_node("Identity", ["a"], ["a_next"]),
-        helper.make_node("Identity", ["three"], ["b_next"]),
-    ]
-    outputs = dict.fromkeys(("a_next", "b_next", "y"), (TensorProto.FLOAT, (1,)))
-    inputs = dict.fromkeys(("x", "a", "b"), (1,))
-    model = onnx_models.save(tmp_path / "m.onnx", nodes, inputs, outputs, {"three": np.full(1, 3, np.float32)})
+def test_a_state_that_passes_through_and_one_that_never_changes(tmp_path: Path) -> None:
+    graph = """g (float[1] x, float[1] a, float[1] b) => (float[1] a_next, float[1] b_next, float[1] y)
+      <float[1] three = {3}> { s = Add(a, x) y = Add(s, b) a_next = Identity(a) b_next = Identity(three) }"""
+    model = write_onnx(tmp_path / "m.onnx", graph)
     with bound(model, state={"a_next": "a", "b_next": "b"}) as session:
         found = [float(session.run({"x": np.ones(1, np.float32)})["y"][0]) for _ in range(4)]
     assert found == [1, 4, 4, 4]
@@ -162,35 +146,24 @@ def test_pairs_that_do_not_fit(model: Path, state: dict[str, str], words: str) -
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        ({"h": ("rows", 3)}, r"dimension 0 \('rows', of the input 'h'\) is dynamic"),
+        ({"h": "rows,3"}, r"dimension 0 \('rows', of the input 'h'\) is dynamic"),
         ({"kind": TensorProto.FLOAT16}, r"'h_next' \(tensor\(float16\) .* cannot feed the input 'h'"),
     ],
 )
-def test_shapes_and_types_that_do_not_fit(
-    onnx_models: SimpleNamespace, tmp_path: Path, made: dict[str, Any], words: str
-) -> None:
+def test_shapes_and_types_that_do_not_fit(tmp_path: Path, made: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageProblem, match=words):
-        bound(recurrent(tmp_path / "m.onnx", onnx_models, **made), state={"h_next": "h"})
+        bound(recurrent(tmp_path / "m.onnx", **made), state={"h_next": "h"})
 
 
 def test_an_output_that_no_run_writes(tmp_path: Path) -> None:
-    tensors = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "h", "y")}
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "h"], ["y"])], "test", [tensors["x"], tensors["h"]], [tensors["y"], tensors["h"]]
-    )
-    path = tmp_path / "m.onnx"
-    path.write_bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
-    )
+    path = write_onnx(tmp_path / "m.onnx", "g (float[1] x, float[1] h) => (float[1] y, float[1] h) { y = Add(x, h) }")
     with pytest.raises(UsageProblem, match="'h' is an input of the same name"):
         bound(path, state={"h": "h"})
 
 
-def test_a_shape_that_depends_on_the_data(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [helper.make_node("Unique", ["h"], ["h_next"]), helper.make_node("Add", ["x", "h"], ["y"])]
-    outputs = dict.fromkeys(("h_next", "y"), (TensorProto.FLOAT, (3,)))
-    path = tmp_path / "m.onnx"
-    model = onnx_models.save(path, nodes, dict.fromkeys(("x", "h"), (3,)), outputs)
+def test_a_shape_that_depends_on_the_data(tmp_path: Path) -> None:
+    graph = "g (float[3] x, float[3] h) => (float[3] h_next, float[3] y) { h_next = Unique(h) y = Add(x, h) }"
+    model = write_onnx(tmp_path / "m.onnx", graph)
     with pytest.raises(UsageProblem, match="depends on the data"):
         bound(model, state={"h_next": "h"})
 

@@ -1,11 +1,11 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnxruntime as ort
 import pytest
+from tests.unit.backends.small_models import linear
 
 from trt_workbench.backends import tf32
 from trt_workbench.backends.base import SessionOptions
@@ -31,8 +31,8 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def model(onnx_models: SimpleNamespace, tmp_path: Path) -> Path:
-    return onnx_models.linear(tmp_path / "m.onnx")
+def model(tmp_path: Path) -> Path:
+    return linear(tmp_path / "m.onnx")
 
 
 def plan(model: Path, precision: str = "fp32", versions: dict[str, str] = V10, **extra: Any) -> LoadRequest:
@@ -90,9 +90,7 @@ def test_precision_is_in_the_graph_from_tensorrt_11_on(model: Path) -> None:
             plan(model, "fp16", V11)
 
 
-def test_one_cache_folder_for_everything_that_changes_an_engine(
-    model: Path, onnx_models: SimpleNamespace, tmp_path: Path, output: Path
-) -> None:
+def test_one_cache_folder_for_everything_that_changes_an_engine(model: Path, tmp_path: Path, output: Path) -> None:
     def folder(made: LoadRequest) -> str:
         options = made.providers[0][1]
         assert options["trt_engine_cache_enable"] == options["trt_timing_cache_enable"] == "1"
@@ -104,8 +102,8 @@ def test_one_cache_folder_for_everything_that_changes_an_engine(
     table.write_bytes(b"1")
     different = [
         plan(model),
-        plan(onnx_models.linear(tmp_path / "w.onnx", scale=3)),  # the same graph, other weights
-        plan(onnx_models.linear(tmp_path / "s.onnx", batch=2)),  # another static shape
+        plan(linear(tmp_path / "w.onnx", scale=3)),  # the same graph, other weights
+        plan(linear(tmp_path / "s.onnx", batch=2)),  # another static shape
         plan(model, "fp16"),
         plan(model, **SHAPES),
         plan(model, trt_builder_optimization_level=5),

@@ -1,10 +1,10 @@
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.onnx_text import write_onnx
+from tests.unit.backends.small_models import reshaped
 
 from trt_workbench.backends import partitions
 from trt_workbench.backends.base import Availability
@@ -57,10 +57,8 @@ def test_strings_are_not_predicted_as_tensorrts(tmp_path: Path) -> None:
     assert found.subgraphs[0].inputs == ({"name": "x", "dtype": "string", "shape": [4], "size_bytes": None},)
 
 
-def test_what_the_runtime_says_counts_and_reasons_are_added(
-    onnx_models: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = onnx_models.reshaped(tmp_path / "r.onnx")
+def test_what_the_runtime_says_counts_and_reasons_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reshaped(tmp_path / "r.onnx")
     groups = (
         AssignedGroup(TRT, (("Sigmoid", "data"), ("Reshape", "flatten"))),
         AssignedGroup(CUDA, (("Unsqueeze", "as_vector"), ("Concat", "new_shape"))),

@@ -1,11 +1,11 @@
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
+from tests.unit.backends.small_models import linear, reshaped
 
 from trt_workbench.backends import torch as backend_module
 from trt_workbench.backends.base import SessionOptions
@@ -31,8 +31,8 @@ def program(tmp_path: Path) -> Path:
     return tmp_path / "m.pt2"
 
 
-def test_an_onnx_file_gives_what_onnx_runtime_gives_at_any_batch(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    for make in (onnx_models.linear, onnx_models.reshaped):
+def test_an_onnx_file_gives_what_onnx_runtime_gives_at_any_batch(tmp_path: Path) -> None:
+    for make in (linear, reshaped):
         model = make(tmp_path / f"{make.__name__}.onnx")
         with TorchBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
             assert session.inputs == reference.inputs
@@ -47,10 +47,8 @@ def test_an_onnx_file_gives_what_onnx_runtime_gives_at_any_batch(onnx_models: Si
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 3e-3), ("bf16", 2e-2)])
-def test_half_precision_keeps_the_types_of_the_file(
-    onnx_models: SimpleNamespace, tmp_path: Path, precision: str, tolerance: float
-) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
+def test_half_precision_keeps_the_types_of_the_file(tmp_path: Path, precision: str, tolerance: float) -> None:
+    model = linear(tmp_path / "m.onnx")
     x = np.random.default_rng(0).random((8, 4), np.float32)
     with TorchBackend().load(model, options()) as full, TorchBackend().load(model, options(precision)) as half:
         exact, rounded = full.run({"x": x})["y"], half.run({"x": x})["y"]
@@ -59,22 +57,18 @@ def test_half_precision_keeps_the_types_of_the_file(
     assert not np.array_equal(rounded, exact)
 
 
-def test_a_finite_mask_stays_finite_in_half_precision(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Add", ["x", "mask"], ["masked"]),
-        helper.make_node("Softmax", ["masked"], ["y"], axis=-1),
-    ]
+def test_a_finite_mask_stays_finite_in_half_precision(tmp_path: Path) -> None:
+    graph = "g (float[1,3] x) => (float[1,3] y) { masked = Add(x, mask) y = Softmax<axis = -1>(masked) }"
     mask = {"mask": np.full((1, 3), np.finfo(np.float32).min, np.float32)}
-    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": (1, 3)}, {"y": (TensorProto.FLOAT, (1, 3))}, mask)
+    model = write_onnx(tmp_path / "m.onnx", graph, mask)
     with TorchBackend().load(model, options("fp16")) as session:
         result = session.run({"x": np.zeros((1, 3), np.float32)})["y"]
     np.testing.assert_allclose(result, np.full((1, 3), 1 / 3), atol=1e-3)
 
 
-def test_outputs_belong_to_the_caller(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Identity", ["w"], ["weight"])]
-    outputs = {"same": (TensorProto.FLOAT, (2,)), "weight": (TensorProto.FLOAT, (2,))}
-    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": (2,)}, outputs, {"w": np.ones(2, np.float32)})
+def test_outputs_belong_to_the_caller(tmp_path: Path) -> None:
+    graph = "g (float[2] x) => (float[2] same, float[2] weight) { same = Identity(x) weight = Identity(w) }"
+    model = write_onnx(tmp_path / "m.onnx", graph, {"w": np.ones(2, np.float32)})
     x = np.arange(2, dtype=np.float32)
     x.flags.writeable = False
     with TorchBackend().load(model, options()) as session:
@@ -85,24 +79,18 @@ def test_outputs_belong_to_the_caller(onnx_models: SimpleNamespace, tmp_path: Pa
     np.testing.assert_array_equal(second["weight"], [1, 1])
 
 
-def test_runs_from_several_threads(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.linear(tmp_path / "m.onnx")
-    wrong = []
+def test_runs_from_several_threads(tmp_path: Path) -> None:
+    model = linear(tmp_path / "m.onnx")
     with TorchBackend().load(model, SessionOptions(concurrency=2, extra=CPU)) as session:
         inputs = [np.random.default_rng(i).random((1 + i % 3, 4), np.float32) for i in range(12)]
         expected = [session.run({"x": x})["y"] for x in inputs]
 
-        def work() -> None:
+        def work(_: int) -> None:
             for x, y in zip(inputs, expected, strict=True):
-                if not np.array_equal(session.run({"x": x})["y"], y):
-                    wrong.append(x.shape)
+                np.testing.assert_array_equal(session.run({"x": x})["y"], y)
 
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(work, range(3)))
     with pytest.raises(UsageProblem, match="closed"):
         session.run({"x": inputs[0]})
 
@@ -133,17 +121,15 @@ def test_an_exported_program_needs_trust_and_runs_with_it(program: Path) -> None
         (SessionOptions(concurrency=0, extra=CPU), "at least 1"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    onnx_models: SimpleNamespace, tmp_path: Path, given: SessionOptions, text: str
-) -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path, given: SessionOptions, text: str) -> None:
     with pytest.raises(UsageProblem, match=text):
-        TorchBackend().load(onnx_models.linear(tmp_path / "m.onnx"), given)
+        TorchBackend().load(linear(tmp_path / "m.onnx"), given)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
+def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(tmp_path: Path) -> None:
     with pytest.raises(ComponentMissing, match="has no CUDA device"):
-        TorchBackend().load(onnx_models.linear(tmp_path / "m.onnx"), SessionOptions(extra={"device": "cuda"}))
+        TorchBackend().load(linear(tmp_path / "m.onnx"), SessionOptions(extra={"device": "cuda"}))
 
 
 def test_without_a_compiler_torch_compile_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +147,8 @@ def test_without_a_compiler_torch_compile_says_so(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own parts
-def test_compiled_agrees_with_onnx_runtime(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    model = onnx_models.reshaped(tmp_path / "m.onnx")
+def test_compiled_agrees_with_onnx_runtime(tmp_path: Path) -> None:
+    model = reshaped(tmp_path / "m.onnx")
     with TorchCompileBackend().load(model, options()) as session, OrtCpuBackend().load(model) as reference:
         assert session.provenance["compile"] == {"mode": "default", "dynamic": None, "fullgraph": True}
         for batch in (2, 5):
@@ -170,10 +156,9 @@ def test_compiled_agrees_with_onnx_runtime(onnx_models: SimpleNamespace, tmp_pat
             np.testing.assert_allclose(session.run({"x": x})["y"], reference.run({"x": x})["y"], rtol=1e-5, atol=1e-6)
 
 
-def test_one_index_of_an_output(onnx_models: SimpleNamespace, tmp_path: Path) -> None:
-    nodes = [helper.make_node("Identity", ["x"], ["same"]), helper.make_node("Neg", ["x"], ["y"])]
-    outputs = dict.fromkeys(("same", "y"), (TensorProto.FLOAT, ("batch", 3, 2)))
-    model = onnx_models.save(tmp_path / "m.onnx", nodes, {"x": ("batch", 3, 2)}, outputs)
+def test_one_index_of_an_output(tmp_path: Path) -> None:
+    graph = "g (float[batch,3,2] x) => (float[batch,3,2] same, float[batch,3,2] y) { same = Identity(x) y = Neg(x) }"
+    model = write_onnx(tmp_path / "m.onnx", graph)
     x = np.random.default_rng(0).random((2, 3, 2), np.float32)
     with TorchBackend().load(model, options()) as session:
         for name, whole in session.run({"x": x}).items():

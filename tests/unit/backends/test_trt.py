@@ -3,15 +3,15 @@
 import dataclasses
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import write_onnx
+from onnx import helper
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.images import ImageSession, ImageTransform
@@ -31,16 +31,10 @@ pytestmark = pytest.mark.usefixtures("doubled_core")
 
 def write_model(path: Path, batch: int | str = "N") -> Path:
     """The mean of every channel of images [batch, 3, 8, 8]."""
-    axes = numpy_helper.from_array(np.array([2, 3], np.int64), "axes")
-    node = helper.make_node("ReduceMean", ["images", "axes"], ["means"], keepdims=0)
-    graph = helper.make_graph(
-        [node],
-        "means",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, [batch, 3, 8, 8])],
-        [helper.make_tensor_value_info("means", TensorProto.FLOAT, [batch, 3])],
-        [axes],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    graph = f"""means (float[{batch},3,8,8] images) => (float[{batch},3] means) <int64[2] axes = {{2, 3}}> {{
+      means = ReduceMean<keepdims = 0>(images, axes)
+    }}"""
+    model = parse_onnx(graph, opset=18)
     helper.set_model_props(model, {"names": "{0: 'cube'}"})
     onnx.save(model, path)
     return path
@@ -207,22 +201,16 @@ def test_a_fixed_batch_is_filled_up(tmp_path: Path, images: list[Any]) -> None:
 
 
 def test_many_threads_get_their_own_answers(model: Path) -> None:
-    failures: list[int] = []
     with TrtBackend().load(model, SessionOptions(concurrency=4)) as session:
         assert session.concurrency == 4
 
         def work(number: int) -> None:
             for _ in range(20):
                 value = np.full((1, 3, 8, 8), number, np.float32)
-                if not np.allclose(session.run({"images": value})["means"], number):
-                    failures.append(number)
+                np.testing.assert_allclose(session.run({"images": value})["means"], number, rtol=1e-5, atol=1e-8)
 
-        threads = [Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert failures == []
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
 
 
 def test_calls_are_measured_in_the_core(model: Path) -> None:

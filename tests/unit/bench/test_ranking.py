@@ -1,23 +1,16 @@
 """Ranks are shared where runtimes cannot be told apart; regressions are found between runs."""
 
-from collections.abc import Callable
-
 import pytest
+from tests.records import record, repetitions
 
 from trt_workbench.bench.ranking import kept_records, rank, round_ratios
 from trt_workbench.bench.regression import changes
 from trt_workbench.errors import UsageProblem
 from trt_workbench.runs.records import Record
 
-Make = Callable[..., Record]
 
-
-def repetitions(record: Make, runtime: str, base: float, **changes: object) -> list[Record]:
-    return [record(runtime, index, base * (1 + 0.001 * index), **changes) for index in range(9)]
-
-
-def test_clear_differences_are_ranked(record: Make) -> None:
-    records = [*repetitions(record, "slow", 3.0), *repetitions(record, "fast", 1.0), *repetitions(record, "mid", 2.0)]
+def test_clear_differences_are_ranked() -> None:
+    records = [*repetitions("slow", 3.0), *repetitions("fast", 1.0), *repetitions("mid", 2.0)]
     standings = rank(records)
     assert [(one.runtime, one.rank) for one in standings] == [("fast", 1), ("mid", 2), ("slow", 3)]
     assert standings[0].against_best is None
@@ -25,37 +18,37 @@ def test_clear_differences_are_ranked(record: Make) -> None:
     assert standings[2].against_best.ratio == pytest.approx(3.0)
 
 
-def test_ties_share_a_rank(record: Make) -> None:
-    records = [*repetitions(record, "a", 1.0), *repetitions(record, "b", 1.005), *repetitions(record, "c", 1.5)]
+def test_ties_share_a_rank() -> None:
+    records = [*repetitions("a", 1.0), *repetitions("b", 1.005), *repetitions("c", 1.5)]
     assert [(one.runtime, one.rank) for one in rank(records)] == [("a", 1), ("b", 1), ("c", 3)]
 
 
-def test_unstable_repetitions_are_left_out_where_stable_ones_remain(record: Make) -> None:
-    records = [*repetitions(record, "a", 1.0), record("a", 9, 50.0, unstable=["throttled"])]
+def test_unstable_repetitions_are_left_out_where_stable_ones_remain() -> None:
+    records = [*repetitions("a", 1.0), record("a", 9, 50.0, unstable=["throttled"])]
     (standing,) = rank(records)
     assert standing.latency_ms.high < 2
     assert (standing.repetitions, standing.unstable) == (10, 1)
 
 
-def test_throughput_and_latency_are_of_the_same_repetitions(record: Make) -> None:
+def test_throughput_and_latency_are_of_the_same_repetitions() -> None:
     stable = [record("a", index, 2.0) for index in range(2)]
     (standing,) = rank([*stable, *(record("a", 2 + index, 1.0, unstable=["throttled"]) for index in range(7))])
     assert standing.latency_ms.median == 2.0
     assert standing.items_per_s == 500.0
 
 
-def test_only_unstable_repetitions_still_count(record: Make) -> None:
+def test_only_unstable_repetitions_still_count() -> None:
     (standing,) = rank([record("a", 0, 2.0, unstable=["throttled"])])
     assert standing.latency_ms.median == 2.0
 
 
-def test_failed_runtimes_have_no_rank(record: Make) -> None:
-    failed = record("b", 0, status="failed", latency_ms=None, items_per_s=None, error="boom")
-    assert [one.runtime for one in rank([*repetitions(record, "a", 1.0), failed])] == ["a"]
+def test_failed_runtimes_have_no_rank() -> None:
+    failed = record("b", 0, None, error="boom")
+    assert [one.runtime for one in rank([*repetitions("a", 1.0), failed])] == ["a"]
 
 
-def test_nothing_measured(record: Make) -> None:
-    assert rank([record("b", 0, status="failed", latency_ms=None, items_per_s=None)]) == []
+def test_nothing_measured() -> None:
+    assert rank([record("b", 0, None)]) == []
 
 
 @pytest.mark.parametrize(
@@ -67,27 +60,27 @@ def test_nothing_measured(record: Make) -> None:
         (0.9, 0.02, "improvement"),
     ],
 )
-def test_changes_between_runs(record: Make, factor: float, tolerance: float, outcome: str) -> None:
-    (change,) = changes(repetitions(record, "a", 1.0), repetitions(record, "a", factor), tolerance)
+def test_changes_between_runs(factor: float, tolerance: float, outcome: str) -> None:
+    (change,) = changes(repetitions("a", 1.0), repetitions("a", factor), tolerance)
     assert change.outcome == outcome
     assert not change.model_changed
 
 
-def test_a_point_of_one_run_alone_and_another_model(record: Make) -> None:
-    a = [*repetitions(record, "both", 1.0), *repetitions(record, "gone", 1.0)]
-    b = [*repetitions(record, "both", 1.0, model_sha256="1" * 64), *repetitions(record, "new", 1.0)]
+def test_a_point_of_one_run_alone_and_another_model() -> None:
+    a = [*repetitions("both", 1.0), *repetitions("gone", 1.0)]
+    b = [*repetitions("both", 1.0, model_sha256="1" * 64), *repetitions("new", 1.0)]
     found = {change.runtime: change for change in changes(a, b, 0.02)}
     assert found["both"].model_changed
     assert found["gone"].outcome == "only in A"
     assert found["new"].outcome == "only in B"
 
 
-def test_runs_without_a_common_point_are_not_compared(record: Make) -> None:
-    with pytest.raises(UsageProblem, match=r"no point in common; one has arrays / detector b1 / a, the other .* / b\."):
-        changes(repetitions(record, "a", 1.0), repetitions(record, "b", 1.0), 0.02)
+def test_runs_without_a_common_point_are_not_compared() -> None:
+    with pytest.raises(UsageProblem, match=r"no point in common; one has arrays / m b1 / a, the other .* / b\."):
+        changes(repetitions("a", 1.0), repetitions("b", 1.0), 0.02)
 
 
-def test_turns_of_one_group_are_compared_with_one_another(record: Make) -> None:
+def test_turns_of_one_group_are_compared_with_one_another() -> None:
     def runtime(name: str, factor: float, group: str) -> list[Record]:
         # the machine halves its speed in every other round, and within a round in every other turn
         shared = [[1.0, 2.0] if number % 2 else [2.0, 4.0] for number in range(10)]
@@ -103,14 +96,14 @@ def test_turns_of_one_group_are_compared_with_one_another(record: Make) -> None:
     assert round_ratios(a, other) == []
 
 
-def test_repetitions_without_turns_are_one_turn(record: Make) -> None:
+def test_repetitions_without_turns_are_one_turn() -> None:
     a, b = ({0: record(name, 0, p50)} for name, p50 in (("a", 2.0), ("b", 3.0)))
     assert round_ratios(a, b) == [[1.5]]
 
 
-def test_a_point_that_fails_in_the_second_run_is_named(record: Make) -> None:
-    failed = record("a", 0, status="failed", latency_ms=None, items_per_s=None, error="boom")
-    (change,) = changes(repetitions(record, "a", 1.0), [failed], 0.02)
+def test_a_point_that_fails_in_the_second_run_is_named() -> None:
+    failed = record("a", 0, None, error="boom")
+    (change,) = changes(repetitions("a", 1.0), [failed], 0.02)
     assert change.outcome == "failed in B"
-    (change,) = changes([failed], repetitions(record, "a", 1.0), 0.02)
+    (change,) = changes([failed], repetitions("a", 1.0), 0.02)
     assert change.outcome == "only in B"

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.bench import run
 from trt_workbench.bench.config import BenchConfig
@@ -49,9 +48,7 @@ class TimedWorker:
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the sweep with runtimes of these rates, and return the records."""
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    write_onnx(tmp_path / "m.onnx", "g (float[batch,4] x) => (float[batch,4] y) { y = Relu(x) }")
 
     def bench(
         rates: Rates, unavailable: dict[str, str] | None = None, kept: Sequence[Record] = (), **changes: Any

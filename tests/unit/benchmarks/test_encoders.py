@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.in_app import trtw
+from tests.in_app import json_of, stderr_of, trtw
+from tests.scripts import load_script
 
 from trt_workbench.backends.trt_options import split_options
 from trt_workbench.bench.config import load_config
@@ -31,12 +31,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The script, whose commands run in this process."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
-    spec = importlib.util.spec_from_file_location("encoders", FILE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "encoders", module)
-    spec.loader.exec_module(module)
+    module = load_script(FILE, monkeypatch)
 
     def run(line: list[str], **_: Any) -> Any:
         done = trtw(*line[1:])
@@ -100,18 +95,15 @@ def test_the_engines_that_are_built_are_those_that_are_measured(
     assert len(plans) == len(builds) == 8  # four forms in two precisions
     built = []
     for words in builds:
-        done = trtw(*words, "--dry-run", "--json")
-        assert done.exit_code == 0, done.output
-        built.append((Path(words[1]), json.loads(done.stdout)["options"]))
+        built.append((Path(words[1]), json_of(*words, "--dry-run")["options"]))
     called(script, monkeypatch, tmp_path, "check")
     called(script, monkeypatch, tmp_path, "measure")
     targets = {words[1] for words in asked[8:] if words[1].endswith(".plan")}
     assert targets == plans
     for words in asked[8:]:
         if words[1] in targets:
-            done = trtw(*words)
-            assert done.exit_code == 2
-            assert "does not exist" in done.stderr, done.stderr
+            said = stderr_of(*words)
+            assert "does not exist" in said, said
     benches = [words for words in asked if words[0] == "bench"]
     assert len(benches) == 3
     for words in benches:

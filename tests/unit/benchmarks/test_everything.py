@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.scripts import load_script
 
 from trt_workbench.bench.config import load_config
 from trt_workbench.bench.matrix import expand
@@ -21,19 +21,9 @@ from trt_workbench.bench.matrix import expand
 FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
 
 
-def script(file: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, file.stem, module)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return script(FILE, monkeypatch)
+    return load_script(FILE, monkeypatch)
 
 
 def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path: Path) -> None:
@@ -59,7 +49,7 @@ def test_what_ended_well_is_not_done_again(everything: Any, tmp_path: Path) -> N
 
 
 def test_what_was_interrupted_is_not_done(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure = script(everything.LLM, monkeypatch)
+    measure = load_script(everything.LLM, monkeypatch)
     run = tmp_path / "run.json"
     whole, bench = everything.Step("llm", ["measure.py"], run), everything.Step("bench", ["bench"], tmp_path)
     assert everything.remaining(whole) == ["measure.py"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "docs" / "benchmarks" / "first-hour" / "measure.py"
@@ -16,12 +16,7 @@ FILE = ROOT / "docs" / "benchmarks" / "first-hour" / "measure.py"
 
 @pytest.fixture
 def script() -> Any:
-    spec = importlib.util.spec_from_file_location("first_hour", FILE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(FILE)
 
 
 def test_the_commands_are_readmes(script: Any) -> None:

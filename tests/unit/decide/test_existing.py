@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.records import repetitions
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import append_lines, write_json
-from trt_workbench.runs.records import Record
-from trt_workbench.runs.statistics import summarize
 
 Make = Callable[..., Path]
 SETTINGS = {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": None}
@@ -23,15 +22,6 @@ def label(name: str) -> dict[str, Any]:
 def evaluation(make: Make, name: str, precision: str, sha256: str, lost: float = 0.0) -> Path:
     model = {"path": f"/models/{name}.onnx", "sha256": sha256, "family": "yolov10", "class_count": 4}
     return make(name, lost, model=model, precision_ran=label(precision), settings={**SETTINGS, "precision": "fp32"})
-
-
-def record(runtime: str, sha256: str, ms: float, repetition: int) -> Record:
-    return Record(
-        key=runtime, scenario="s", kind="arrays", model="m", model_sha256=sha256, work="m b1", batch=1, dims={},
-        runtime=runtime, backend="ort-cpu", precision="fp32", repetition=repetition, status="ok", group="g",
-        latency_ms=summarize([ms + 0.01 * repetition]), items_per_s=1000 / ms, telemetry={},
-        outputs={"state": "matched"},
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -48,22 +38,19 @@ def bench(tmp_path: Path) -> Path:
     write_json(folder / "env.json", {"schema_version": 1, "command_line": ["trtw"]})
     write_json(folder / "config.json", {"schema_version": 1, "title": "t", "repetitions": 9})
     times = {"whole": ("a" * 64, 10.0), "small": ("b" * 64, 5.0), "stranger": ("c" * 64, 1.0)}
-    append_lines(
-        folder / "records.jsonl",
-        [record(name, sha256, ms, number) for number in range(9) for name, (sha256, ms) in times.items()],
-    )
+    for name, (sha256, ms) in times.items():
+        measured = repetitions(name, ms, model_sha256=sha256, group="g", outputs={"state": "matched"})
+        append_lines(folder / "records.jsonl", measured)
     return folder
 
 
 def test_evaluations_and_a_bench_make_a_decision(evaluated: Make, bench: Path, tmp_path: Path) -> None:
     runs = [evaluation(evaluated, "float", "fp32", "a" * 64), evaluation(evaluated, "low", "int8", "b" * 64, 0.02)]
     made = decision_about(runs, [bench], 0.1, tmp_path)
-    assert made is not None
     base, low = made.rows
     assert (base.precision, low.precision) == ("fp32", "int8")
     assert low.directory == "low"
-    assert low.speed is not None
-    assert low.speed.latency_ms == pytest.approx(5.04)
+    assert low.speed.latency_ms == pytest.approx(5.02)
     assert low.speed.speed_up == pytest.approx(2, abs=0.01)
     assert low.speed.rank == 1  # the model that nobody evaluated is not among them
     assert made.recommended == low
@@ -73,7 +60,6 @@ def test_evaluations_and_a_bench_make_a_decision(evaluated: Make, bench: Path, t
 def test_without_a_bench_there_are_scores_alone(evaluated: Make, tmp_path: Path) -> None:
     runs = [evaluation(evaluated, "float", "fp32", "a" * 64), evaluation(evaluated, "low", "int8", "b" * 64, 0.02)]
     made = decision_about(runs, [], 0.1, tmp_path)
-    assert made is not None
     assert [row.state for row in made.rows] == ["scored", "scored"]
     assert made.recommended is None
     assert decision_about(runs[1:], [], 0.1, tmp_path) is None
@@ -85,7 +71,6 @@ def test_what_is_not_calibrated_is_not_recommended(evaluated: Make, bench: Path,
     metrics["precision_ran"]["calibrated"] = False
     (noise / "metrics.json").write_text(json.dumps(metrics))
     made = decision_about([evaluation(evaluated, "float", "fp32", "a" * 64), noise], [bench], 0.1, tmp_path)
-    assert made is not None
     assert not made.rows[1].calibrated
     assert made.rows[1].label == "int8 (not calibrated) on ort-cpu"
     assert made.recommended == made.rows[0]
@@ -97,5 +82,4 @@ def test_two_files_of_one_precision_keep_their_names(evaluated: Make, tmp_path: 
         for name, precision, sha256 in (("float", "fp32", "a"), ("x", "int8", "b"), ("y", "int8", "c"))
     ]
     made = decision_about(runs, [], 0.1, tmp_path)
-    assert made is not None
     assert [row.precision for row in made.rows] == ["fp32", "int8 x", "int8 y"]

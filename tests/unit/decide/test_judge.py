@@ -1,14 +1,11 @@
 """Latencies of a decision: ranks, and where there can be none."""
 
-from collections.abc import Callable
-
 import pytest
+from tests.records import record
 
 from trt_workbench.decide.judge import _speeds
 from trt_workbench.decide.tried import Tried
-from trt_workbench.runs.records import Record
 
-Make = Callable[..., Record]
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
 FOUND = {
     ("fp16", "trt"): ([0.8935, 0.9073, 0.9010], 2),
@@ -20,7 +17,7 @@ FOUND = {
 }
 
 
-def ranks(record: Make, repetitions: int) -> dict[tuple[str, str], int | None]:
+def ranks(repetitions: int) -> dict[tuple[str, str], int | None]:
     tried = [Tried(precision, backend) for precision, backend in FOUND]
     records = []
     for one in tried:
@@ -34,11 +31,11 @@ def ranks(record: Make, repetitions: int) -> dict[tuple[str, str], int | None]:
     return {(one.precision, one.backend): speeds[one.runtime].rank for one in tried}
 
 
-def test_of_three_repetitions_of_six_rows_there_are_no_ranks(record: Make) -> None:
-    assert set(ranks(record, 3).values()) == {None}
+def test_of_three_repetitions_of_six_rows_there_are_no_ranks() -> None:
+    assert set(ranks(3).values()) == {None}
 
 
-def test_a_repetition_that_one_row_has_alone_tells_nothing(record: Make) -> None:
+def test_a_repetition_that_one_row_has_alone_tells_nothing() -> None:
     """After an interruption: ranks would say that rows could have been told apart."""
     tried = [Tried(precision, backend) for precision, backend in FOUND]
     records = [
@@ -52,13 +49,13 @@ def test_a_repetition_that_one_row_has_alone_tells_nothing(record: Make) -> None
     assert [one.rank for one in _speeds(tried[:3], few).values()] == [1, 2, 3]
 
 
-def test_unstable_repetitions_count_where_too_few_others_are_left(record: Make) -> None:
-    found = ranks(record, 5)
+def test_unstable_repetitions_count_where_too_few_others_are_left() -> None:
+    found = ranks(5)
     assert (found["fp16", "trt"], found["fp32", "trt"], found["fp32", "ort-cuda"]) == (1, 2, 3)
     assert found["fp32", "torch"] == 5
 
 
 @pytest.mark.parametrize("repetitions", [1, 3])
-def test_a_row_alone_has_a_rank(record: Make, repetitions: int) -> None:
+def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     records = [record("trt-fp32", number) for number in range(repetitions)]
     assert _speeds([Tried("fp32", "trt")], records)["trt-fp32"].rank == 1

@@ -48,13 +48,11 @@ def test_the_planted_group_is_left_alone_and_the_bound_holds(tmp_path: Path) -> 
     assert evidence.kept == {PLANTED: "chosen by the score"}
     assert evidence.search == found.document.evidence
     chosen = found.document.evidence.chosen
-    assert chosen is not None
     assert chosen.kept == 1
     assert found.document.evidence.curve[0].kept == 0
     assert found.document.evidence.curve[0].loss > 0.01
     # by hand, on the half that gave no ranges
     held_out = np.stack([sample["x"] for sample in calibration_data(one.model, one.calibration, 1).read()])
-    assert evidence.calibration is not None
     assert evidence.calibration.samples == len(held_out) == found.document.evidence.samples == 12
     outputs = []
     for path in (one.model, found.candidate.path):

@@ -83,6 +83,5 @@ def test_the_worst_is_scored_on_the_other_half(model: Path, data: CalibrationSet
     assert [group.score is not None for group in scored.groups] == [True, True, False, False]
     worst, second = (group.score for group in scored.groups[:2])
     assert worst is not None
-    assert second is not None
     assert worst.loss > 0.01 > second.loss > 0
     assert (scored.figure, scored.scored, scored.baseline) == ("cosine", 12, 1.0)

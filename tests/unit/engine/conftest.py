@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.engine import native
 
@@ -18,16 +19,10 @@ from trt_workbench.engine import native
 @pytest.fixture
 def quantized_model(tmp_path: Path) -> Path:
     """Write y = x [1, 4], rounded to quarters by a QuantizeLinear and a DequantizeLinear node."""
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
-    ]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
-    scales = [numpy_helper.from_array(np.float32(0.25), "scale"), numpy_helper.from_array(np.int8(0), "zero")]
-    graph = helper.make_graph(nodes, "g", [x], [y], scales)
-    path = tmp_path / "quantized.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
-    return path
+    graph = """g (float[1,4] x) => (float[1,4] y) <float scale = {0.25}, int8 zero = {0}> {
+      q = QuantizeLinear(x, scale, zero) y = DequantizeLinear(q, scale, zero)
+    }"""
+    return write_onnx(tmp_path / "quantized.onnx", graph, opset=13)
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +35,8 @@ def make_model(tmp_path: Path) -> Callable[..., Path]:
     """Write y = x @ w; `batch` is a number or a symbol, `external` puts the weights into a file of their own."""
 
     def make(name: str = "model.onnx", batch: int | str = 1, *, external: bool = False, scale: float = 1.0) -> Path:
-        weights = numpy_helper.from_array(np.eye(4, dtype=np.float32) * scale, "w")
-        graph = helper.make_graph(
-            [helper.make_node("MatMul", ["x", "w"], ["y"])],
-            "g",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 4])],
-            [weights],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        graph = f"g (float[{batch},4] x) => (float[{batch},4] y) {{ y = MatMul(x, w) }}"
+        model = parse_onnx(graph, {"w": np.eye(4, dtype=np.float32) * scale})
         helper.set_model_props(model, {"names": "{0: 'cube'}", "imgsz": "[4, 4]"})
         path = tmp_path / "models" / name
         path.parent.mkdir(exist_ok=True)

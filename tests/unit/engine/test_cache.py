@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.manifests import manifest_of
 
 from trt_workbench.engine import cache
-from trt_workbench.engine.manifest import EngineFile, GpuIdentity, Manifest, ModelFile, manifest_path
+from trt_workbench.engine.manifest import manifest_path
 from trt_workbench.engine.options import BuildSettings
 
 KEY = cache.CacheKey(
@@ -26,28 +27,6 @@ KEY = cache.CacheKey(
     calibration_sha256=None,
     plugins_sha256=(),
 )
-
-
-def manifest(data: bytes, key: str = "k") -> Manifest:
-    from trt_workbench.engine.hashing import hash_bytes
-
-    return Manifest(
-        created_at="2026-01-01T00:00:00+00:00",
-        cache_key=key,
-        engine=EngineFile(sha256=hash_bytes(data), size_bytes=len(data)),
-        model=ModelFile(file="m.onnx", sha256="aa", size_bytes=3),
-        tensorrt_version="10.16.1",
-        cuda_version="13.0",
-        driver_version="580.1",
-        workbench_version="0.1.0",
-        native_version="0.1.0",
-        gpu=GpuIdentity(name="NVIDIA Test", uuid="GPU-1", compute_capability="9.0"),
-        options={},
-        inputs=(),
-        outputs=(),
-        layer_count=1,
-        build_s=0.1,
-    )
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(cache.CacheKey)])
@@ -152,29 +131,28 @@ def test_the_folder_is_private() -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.binary(min_size=1, max_size=100))
 def test_what_is_stored_is_found(data: bytes) -> None:
-    path = cache.store("k", data, manifest(data))
+    path = cache.store("k", data, manifest_of(data))
     assert cache.cached_plan("k") == path
     assert path.read_bytes() == data
     assert sorted(entry.name for entry in cache.engines_dir().iterdir()) == ["k"]
 
 
 def test_a_plan_without_manifest_is_no_engine() -> None:
-    path = cache.store("k", b"1", manifest(b"1"))
+    path = cache.store("k", b"1", manifest_of(b"1"))
     manifest_path(path).unlink()
     assert cache.cached_plan("k") is None
 
 
 def test_a_failure_leaves_the_older_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache.store("k", b"old", manifest(b"old"))
+    cache.store("k", b"old", manifest_of(b"old"))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache, "write_manifest", full)
     with pytest.raises(OSError, match="No space"):
-        cache.store("k", b"new", manifest(b"new"))
+        cache.store("k", b"new", manifest_of(b"new"))
     found = cache.cached_plan("k")
-    assert found is not None
     assert found.read_bytes() == b"old"
     assert sorted(entry.name for entry in cache.engines_dir().iterdir()) == ["k"]
 
@@ -186,7 +164,7 @@ def _build_once(out: str, log: str, barrier: Any) -> None:
         if cache.cached_plan("k") is None:
             Path(log, f"built-{os.getpid()}").touch()
             time.sleep(0.3)
-            cache.store("k", b"plan", manifest(b"plan"))
+            cache.store("k", b"plan", manifest_of(b"plan"))
 
 
 def test_two_processes_give_one_build(tmp_path: Path) -> None:
@@ -223,5 +201,5 @@ def test_a_killed_build_leaves_no_engine_and_no_lock() -> None:
     worker.join(30)
     assert cache.cached_plan("k") is None
     with cache.build_lock("k", lambda: pytest.fail("the lock of a dead process still holds")):
-        cache.store("k", b"plan", manifest(b"plan"))
+        cache.store("k", b"plan", manifest_of(b"plan"))
     assert not staging.exists()

@@ -7,18 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.manifests import manifest_of
 
-from trt_workbench.engine.hashing import hash_bytes, hash_file
+from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.loading import check_target, load_engine, plugin_libraries, read_plan
-from trt_workbench.engine.manifest import (
-    EngineFile,
-    GpuIdentity,
-    Manifest,
-    ModelFile,
-    manifest_path,
-    read_manifest,
-    write_manifest,
-)
+from trt_workbench.engine.manifest import manifest_path, read_manifest, write_manifest
 from trt_workbench.engine.target import Target
 from trt_workbench.errors import UsageProblem
 
@@ -26,39 +19,18 @@ DATA = b"a plan of some length"
 TARGET = Target("10.16.1", "13.0", "580.1", "0.1.0", "NVIDIA Test", "GPU-1", "9.0")
 
 
-def manifest(**changes: object) -> Manifest:
-    fields: dict[str, object] = {
-        "created_at": "2026-01-01T00:00:00+00:00",
-        "cache_key": "k",
-        "engine": EngineFile(sha256=hash_bytes(DATA), size_bytes=len(DATA)),
-        "model": ModelFile(file="m.onnx", sha256="aa", size_bytes=3, metadata={"names": "{}"}),
-        "tensorrt_version": "10.16.1",
-        "cuda_version": "13.0",
-        "driver_version": "580.1",
-        "workbench_version": "0.1.0",
-        "native_version": "0.1.0",
-        "gpu": GpuIdentity(name="NVIDIA Test", uuid="GPU-1", compute_capability="9.0"),
-        "options": {},
-        "inputs": (),
-        "outputs": (),
-        "layer_count": 1,
-        "build_s": 0.1,
-    }
-    return Manifest.model_validate(fields | changes)
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
     path = tmp_path / "m.plan"
     path.write_bytes(DATA)
-    write_manifest(path, manifest())
+    write_manifest(path, manifest_of(DATA))
     return path
 
 
 def test_a_whole_plan_is_accepted(plan: Path) -> None:
     found = read_plan(plan)
     assert found.data == DATA
-    assert found.manifest == manifest() == read_manifest(plan)
+    assert found.manifest == manifest_of(DATA) == read_manifest(plan)
     assert check_target(found, TARGET) == ()
 
 
@@ -132,7 +104,9 @@ def test_another_model_of_gpu_is_a_note(plan: Path) -> None:
 
 
 def test_compatible_plans_are_let_through(plan: Path) -> None:
-    write_manifest(plan, manifest(options={"version_compatible": True, "hardware_compatibility": "ampere_plus"}))
+    write_manifest(
+        plan, manifest_of(DATA, options={"version_compatible": True, "hardware_compatibility": "ampere_plus"})
+    )
     other = dataclasses.replace(TARGET, tensorrt_version="11.1.0", compute_capability="12.0")
     assert check_target(read_plan(plan), other) == ()
 
@@ -146,7 +120,7 @@ def library(tmp_path: Path) -> Path:
 
 def with_plugin(plan: Path, library: Path, **options: object) -> None:
     plugins = [{"path": str(library), "sha256": hash_file(library)}]
-    write_manifest(plan, manifest(plugins=plugins, options=options))
+    write_manifest(plan, manifest_of(DATA, plugins=plugins, options=options))
 
 
 def test_the_libraries_of_the_manifest_are_loaded_with_the_plan(plan: Path, library: Path, tmp_path: Path) -> None:

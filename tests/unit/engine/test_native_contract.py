@@ -105,7 +105,6 @@ def test_members_exist(owner: str, members: list[str]) -> None:
 def test_the_file_double_offers_nothing_that_the_core_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "tests" / "doubles" / "trt_workbench_native" / "__init__.py"
     spec = importlib.util.spec_from_file_location("native_double", path)
-    assert spec
     assert spec.loader
     double = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, double)  # its own parts import it

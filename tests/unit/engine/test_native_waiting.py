@@ -1,13 +1,13 @@
 """How tickets of the native core are waited for from asyncio and concurrent.futures; the ticket is a double."""
 
 import asyncio
-import importlib.util
 import threading
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scripts import load_script
 
 PATH = Path(__file__).parents[3] / "cpp" / "python" / "trt_workbench_native" / "_waiting.py"
 
@@ -30,12 +30,7 @@ class Ticket:
 
 @pytest.fixture
 def waiting() -> Any:
-    spec = importlib.util.spec_from_file_location("native_waiting", PATH)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(PATH)
 
 
 def test_tickets_are_awaited_side_by_side(waiting: Any) -> None:

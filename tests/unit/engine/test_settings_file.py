@@ -37,7 +37,6 @@ plugins: [plugins/a.so]
         "images:1x3x64x64/8x3x64x64/16x3x64x64",
         "images:1x3x32x32",
     ]
-    assert settings.calibration is not None
     assert settings.calibration.data == tmp_path / "calib"
     assert settings.timing_cache == tmp_path / "my.timing"
     assert settings.plugins == (tmp_path / "plugins" / "a.so",)

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,26 +52,22 @@ def test_a_hit_a_miss_and_a_phantom() -> None:
     assert result.document()["labels"] == ["cat", "dog", "background"]
 
 
-def test_the_wrong_class_is_a_false_positive_and_a_false_negative() -> None:
-    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found((1, DOG, BOX)))
-    assert cells(result.matrix) == {(CAT, DOG): 1}
-    assert result.counts.tolist() == [[1, 1, 0, 1, 1]]
-
-
-def test_the_right_class_goes_before_the_better_box() -> None:
-    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found((1, DOG, BOX), (1, CAT, SHIFTED)))
-    assert cells(result.matrix) == {(CAT, CAT): 1, (BACKGROUND, DOG): 1}
-
-
-def test_an_object_is_found_once() -> None:
-    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found((1, CAT, SHIFTED), (1, CAT, BOX)))
-    assert cells(result.matrix) == {(CAT, CAT): 1, (BACKGROUND, CAT): 1}
-
-
-def test_low_scores_are_counted_as_detections_and_nothing_else() -> None:
-    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found((1, CAT, BOX), scores=[0.24]))
-    assert cells(result.matrix) == {(CAT, BACKGROUND): 1}
-    assert result.counts.tolist() == [[1, 1, 0, 0, 1]]
+@pytest.mark.parametrize(
+    ("guesses", "scores", "expected", "counts"),
+    [
+        ([(1, DOG, BOX)], [0.9], {(CAT, DOG): 1}, [1, 1, 0, 1, 1]),
+        ([(1, DOG, BOX), (1, CAT, SHIFTED)], [0.9, 0.9], {(CAT, CAT): 1, (BACKGROUND, DOG): 1}, [2, 1, 1, 1, 0]),
+        ([(1, CAT, SHIFTED), (1, CAT, BOX)], [0.9, 0.9], {(CAT, CAT): 1, (BACKGROUND, CAT): 1}, [2, 1, 1, 1, 0]),
+        ([(1, CAT, BOX)], [0.24], {(CAT, BACKGROUND): 1}, [1, 1, 0, 0, 1]),
+    ],
+    ids=["the wrong class", "the right class before the better box", "found once", "a low score is a detection alone"],
+)
+def test_one_object(
+    guesses: list[Row], scores: list[float], expected: dict[tuple[int, int], int], counts: list[int]
+) -> None:
+    result = confuse(ONE, CATEGORIES, truth((1, CAT, BOX)), found(*guesses, scores=scores))
+    assert cells(result.matrix) == expected
+    assert result.counts.tolist() == [counts]
 
 
 def test_a_detection_in_a_crowd_of_its_class_is_ignored() -> None:

@@ -1,6 +1,5 @@
 """The embedded streaming encoder: it answers the code, in chunks of any size as in one pass."""
 
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from types import ModuleType
 import numpy as np
 import onnx
 import pytest
+from tests.scripts import load_script
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
@@ -99,12 +99,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     folder = embedded_model(ENCODER).parent
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "model", raising=False)
-    spec = importlib.util.spec_from_file_location("streaming_export", folder / "export.py")
-    assert spec
-    assert spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    yield found
+    yield load_script(folder / "export.py")
     sys.modules.pop("model", None)
 
 

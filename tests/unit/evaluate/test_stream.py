@@ -57,7 +57,6 @@ def test_a_model_equals_itself_in_both_modes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["attention", "lstm", "convolution"])
 def test_every_fault_that_can_be_planted_is_caught(name: str, tmp_path: Path) -> None:
     found = evaluated(settings(tmp_path, name, faults=True), tmp_path / "run").faults
-    assert found is not None
     assert found.healthy.passed
     assert found.missed == []
     planted = [one for one in found.planted if one.lane]
@@ -71,7 +70,6 @@ def test_a_fault_that_no_gate_catches_fails_the_self_test(tmp_path: Path) -> Non
     document["gates"] = {"fp32": {"rel_l2_max": 1e9}, "integers": None, "finite": False, "head_agreement_min": None}
     document["gates"]["drift_exponent_lower_max"] = None
     found = evaluated(settings(tmp_path, document=document, faults=True), tmp_path / "run")
-    assert found.faults is not None
     assert "stale state" in found.faults.missed
     assert not found.passed
     assert any("no gate catches the fault 'stale state'" in text for text in found.failures)

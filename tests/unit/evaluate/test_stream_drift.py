@@ -33,7 +33,6 @@ def test_spikes_do_not_move_it() -> None:
     spiked = errors(300, 0.0, 0)
     spiked[250:270] *= 1000
     fit = drift(spiked, 35)
-    assert fit is not None
     assert abs(fit.exponent) < 0.1
 
 
@@ -41,11 +40,9 @@ def test_the_warm_up_is_left_out() -> None:
     filling = errors(300, 0.0, 0)
     filling[:60] *= np.linspace(0.01, 1, 60)
     fit = drift(filling, 60)
-    assert fit is not None
     assert (fit.from_chunk, fit.points) == (60, 240)
     assert fit.low <= LIMIT
     whole = drift(filling, 0)
-    assert whole is not None
     assert whole.exponent > fit.exponent
 
 
@@ -53,11 +50,9 @@ def test_a_plateau_is_no_growth() -> None:
     numbers = np.arange(10_000)
     plateau = (1 - np.exp(-numbers / 800)) * errors(10_000, 0.0, 0)
     fit = drift(plateau[1:], 0, recurrent=True)
-    assert fit is not None
     assert fit.low <= LIMIT
     assert fit.last_quarter_ratio == pytest.approx(1, abs=0.1)
     still_growing = drift(errors(10_000, 0.5, 0), 0, recurrent=True)
-    assert still_growing is not None
     assert still_growing.low > LIMIT
 
 

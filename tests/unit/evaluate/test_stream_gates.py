@@ -70,7 +70,6 @@ def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
     wrong = attention(tmp_path, ("both = Add(new, context)", "both = Sub(new, context)"), name="wrong")
     asked = replace(settings(tmp_path, document=document, faults=True), target=wrong, model=attention(tmp_path))
     found = evaluated(asked, tmp_path / "run").faults
-    assert found is not None
     assert failing(found.healthy).keys() == {"rel_l2_max"}
     assert {one.fault for one in found.planted if one.lane} == set(found.missed)
 

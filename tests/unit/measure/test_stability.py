@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.records import record
 
 from trt_workbench.bench.ranking import rank
 from trt_workbench.measure.contention import Contention, ContentionWatch
@@ -24,9 +24,7 @@ from trt_workbench.measure.stability import (
 )
 from trt_workbench.measure.telemetry import Telemetry, _Gpu
 from trt_workbench.runs.comparison import Interval
-from trt_workbench.runs.records import Record
 
-Make = Callable[..., Record]
 SPIN = "import time; end = time.monotonic() + 4\nwhile time.monotonic() < end: pass"
 
 
@@ -77,7 +75,7 @@ def test_the_noise_within_a_repetition_covers_what_is_shared_by_neighbours() -> 
     assert (one.median, one.low, one.high, one.coverage) == (3.0, 3.0, 3.0, 0.0)
 
 
-def test_a_point_whose_repetitions_differ_is_unstable(record: Make) -> None:
+def test_a_point_whose_repetitions_differ_is_unstable() -> None:
     noisy = [
         record("a", number, ms, p50_interval_ms=(ms * 0.98, ms * 1.02)) for number, ms in enumerate((31.6, 50, 74))
     ]
@@ -136,11 +134,9 @@ def test_a_busy_machine_is_seen() -> None:
     ("low", "high", "found"), [(975, 1025, 0), (974, 1026, 1), (970, 1035, 1), (None, 1100, 0), (900, None, 0)]
 )
 def test_a_clock_may_move_by_a_twentieth(low: int | None, high: int | None, found: int) -> None:
-    assert (
-        len(instabilities([1.0] * 30, telemetry(sm_clock_mhz=1000, sm_clock_min_mhz=low, sm_clock_max_mhz=high)))
-        == found
-    )
-    assert instabilities([1.0] * 30, telemetry(sm_clock_min_mhz=low, sm_clock_max_mhz=high)) == []
+    clocks = {"sm_clock_min_mhz": low, "sm_clock_max_mhz": high}
+    assert len(instabilities([1.0] * 30, telemetry(sm_clock_mhz=1000, **clocks))) == found
+    assert instabilities([1.0] * 30, telemetry(**clocks)) == []
 
 
 def test_windows_are_equal_and_cover_what_they_can() -> None:

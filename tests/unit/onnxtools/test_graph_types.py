@@ -1,6 +1,5 @@
 """What an ONNX graph computes in, read from real files made with onnxruntime's own converters."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
+from tests.onnx_text import write_onnx
 
 from trt_workbench.decide.candidates import make_candidate
 from trt_workbench.decide.settings import PlacementSettings
@@ -20,40 +20,20 @@ from trt_workbench.onnxtools.graph_types import read_precision
 RNG = np.random.default_rng(0)
 
 
-def weights(name: str, *shape: int) -> onnx.TensorProto:
-    return numpy_helper.from_array(RNG.normal(0, 0.3, shape).astype(np.float32), name)
+def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    return {name: RNG.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-def save(
-    path: Path,
-    nodes: Sequence[onnx.NodeProto],
-    initial: Sequence[onnx.TensorProto],
-    shape: Sequence[int] = (1, 3, 8, 8),
-) -> Path:
-    graph = helper.make_graph(
-        list(nodes),
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        list(initial),
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    onnx.save(model, path)
-    return path
+def save(path: Path, nodes: str, initial: dict[str, Any] | None = None, shape: str = "1,3,8,8") -> Path:
+    return write_onnx(path, f"g (float[{shape}] x) => (float[] y) {nodes}", initial, 21)
 
 
 @pytest.fixture
 def network(tmp_path: Path) -> Path:
     """Two convolutions and a product of matrices."""
-    nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["a"], name="first"),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("Conv", ["b", "w2"], ["c"], name="second"),
-        helper.make_node("Flatten", ["c"], ["d"]),
-        helper.make_node("MatMul", ["d", "w3"], ["y"], name="last"),
-    ]
-    initial = [weights("w1", 4, 3, 3, 3), weights("w2", 4, 4, 3, 3), weights("w3", 64, 5)]
-    return save(tmp_path / "network.onnx", nodes, initial)
+    nodes = """{ [first] a = Conv(x, w1) b = Relu(a) [second] c = Conv(b, w2) d = Flatten(c)
+      [last] y = MatMul(d, w3) }"""
+    return save(tmp_path / "network.onnx", nodes, weights(w1=(4, 3, 3, 3), w2=(4, 4, 3, 3), w3=(64, 5)))
 
 
 class Samples(CalibrationDataReader):
@@ -109,70 +89,40 @@ def test_quantised_while_it_runs(network: Path, tmp_path: Path) -> None:
 
 def test_weights_that_are_widened_before_they_are_used(tmp_path: Path) -> None:
     """Quantised weights alone: fp32 is what is multiplied."""
-    for kind, name in ((TensorProto.INT8, "int8"), (TensorProto.INT4, "int4"), (TensorProto.FLOAT8E4M3FN, "fp8")):
-        tensor = helper.make_tensor("w", kind, [8, 4], [1] * 32)
-        nodes = [
-            helper.make_node("DequantizeLinear", ["w", "scale"], ["wide"]),
-            helper.make_node("Transpose", ["wide"], ["turned"]),
-            helper.make_node("MatMul", ["x", "turned"], ["y"]),
-        ]
-        scale = numpy_helper.from_array(np.array(0.5, np.float32), "scale")
-        found = read_precision(save(tmp_path / f"{name}.onnx", nodes, [tensor, scale], (2, 4)))
+    for kind, name in (("int8", "int8"), ("int4", "int4"), ("float8e4m3fn", "fp8")):
+        values = ", ".join(["17"] * 16 if kind == "int4" else ["1"] * 32)  # two of 4 bits are a byte
+        nodes = f"""<{kind}[8,4] w = {{{values}}}, float scale = {{0.5}}> {{
+          wide = DequantizeLinear(w, scale) turned = Transpose(wide) y = MatMul(x, turned) }}"""
+        found = read_precision(save(tmp_path / f"{name}.onnx", nodes, shape="2,4"))
         assert found.label == f"fp32, {name} weights"
         assert found.weight_shares == {name: 1.0}
 
 
 def test_fp8_values_and_weights(tmp_path: Path) -> None:
-    kind = TensorProto.FLOAT8E4M3FN
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "scale"], ["wide"]),
-        helper.make_node("DequantizeLinear", ["w", "scale"], ["weights"]),
-        helper.make_node("MatMul", ["wide", "weights"], ["y"]),
-    ]
-    initial = [
-        helper.make_tensor("w", kind, [4, 8], [1.0] * 32),
-        helper.make_tensor("zero", kind, [], [0.0]),
-        numpy_helper.from_array(np.array(0.5, np.float32), "scale"),
-    ]
-    assert read_precision(save(tmp_path / "fp8.onnx", nodes, initial, (2, 4))).label == "fp8"
+    nodes = f"""<float8e4m3fn[4,8] w = {{{", ".join("1" * 32)}}}, float8e4m3fn zero = {{0}}, float scale = {{0.5}}> {{
+      q = QuantizeLinear(x, scale, zero) wide = DequantizeLinear(q, scale) weights = DequantizeLinear(w, scale)
+      y = MatMul(wide, weights) }}"""
+    assert read_precision(save(tmp_path / "fp8.onnx", nodes, shape="2,4")).label == "fp8"
 
 
 def test_a_graph_inside_an_if_and_shapes_that_are_multiplied(tmp_path: Path) -> None:
-    def branch(name: str, kind: int) -> onnx.GraphProto:
-        nodes = [
-            helper.make_node("Cast", ["x"], [f"{name}_x"], to=kind),
-            helper.make_node("Cast", ["w"], [f"{name}_w"], to=kind),
-            helper.make_node("MatMul", [f"{name}_x", f"{name}_w"], [f"{name}_y"]),
-            helper.make_node("Cast", [f"{name}_y"], [f"{name}_out"], to=TensorProto.FLOAT),
-        ]
-        return helper.make_graph(
-            nodes, name, [], [helper.make_tensor_value_info(f"{name}_out", TensorProto.FLOAT, None)]
-        )
+    def branch(name: str, kind: int) -> str:
+        return f"""{name} () => (float[] {name}_out) {{
+          {name}_x = Cast<to = {kind}>(x) {name}_w = Cast<to = {kind}>(w) {name}_y = MatMul({name}_x, {name}_w)
+          {name}_out = Cast<to = {TensorProto.FLOAT}>({name}_y) }}"""
 
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node("MatMul", ["shape", "shape"], ["product"]),
-        helper.make_node("Cast", ["product"], ["yes"], to=TensorProto.BOOL),
-        helper.make_node(
-            "If",
-            ["yes"],
-            ["y"],
-            then_branch=branch("a", TensorProto.FLOAT16),
-            else_branch=branch("b", TensorProto.BFLOAT16),
-        ),
-    ]
-    found = read_precision(save(tmp_path / "if.onnx", nodes, [weights("w", 4, 4)], (2, 4)))
+    nodes = f"""{{ shape = Shape(x) product = MatMul(shape, shape) yes = Cast<to = {TensorProto.BOOL}>(product)
+      y = If (yes) <then_branch = {branch("a", TensorProto.FLOAT16)},
+                    else_branch = {branch("b", TensorProto.BFLOAT16)}> }}"""
+    found = read_precision(save(tmp_path / "if.onnx", nodes, weights(w=(4, 4)), "2,4"))
     assert found.shares == {"bf16": 0.5, "fp16": 0.5}
     assert found.label == "bf16+fp16"
 
 
 def test_without_arithmetic_every_node_on_floats_counts(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Sigmoid", ["a"], ["y"])]
-    found = read_precision(save(tmp_path / "m.onnx", nodes, []))
+    found = read_precision(save(tmp_path / "m.onnx", "{ a = Relu(x) y = Sigmoid(a) }"))
     assert (found.label, found.unit, found.counted) == ("fp32", "nodes", 2)
-    nodes = [helper.make_node("Identity", ["x"], ["y"])]
-    assert read_precision(save(tmp_path / "m.onnx", nodes, [])).label == "unknown"
+    assert read_precision(save(tmp_path / "m.onnx", "{ y = Identity(x) }")).label == "unknown"
 
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
@@ -189,11 +139,8 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     ],
 )
 def test_formats_in_blocks_have_their_own_names(tmp_path: Path, to: Any, label: str, shares: dict[str, float]) -> None:
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"], name="one"),
-        helper.make_node("Gemm", ["a", "w2"], ["y"], name="two"),
-    ]
-    model = save(tmp_path / "a.onnx", nodes, [weights("w1", 32, 64), weights("w2", 64, 32)], (1, 32))
+    nodes = "{ [one] a = MatMul(x, w1) [two] y = Gemm(a, w2) }"
+    model = save(tmp_path / "a.onnx", nodes, weights(w1=(32, 64), w2=(64, 32)), "1,32")
     placement = PlacementSettings(keep_sensitive=False)
     found = read_precision(make_candidate(model, to, tmp_path / "b.onnx", placement=placement).path)
     assert (found.label, found.weight_shares, found.counted) == (label, shares, 2)

@@ -3,8 +3,7 @@ from pathlib import Path
 import onnx
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
-from tests.onnx_text import write_onnx
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, read_index
 from trt_workbench.onnxtools.partitions import make_partitions, split_small
@@ -17,13 +16,10 @@ def chain(edges: list[tuple[str, str]], count: int) -> GraphIndex:
     sources: dict[str, list[str]] = {f"n{place}": [] for place in range(count)}
     for start, end in edges:
         sources[end].append(start)
-    nodes = [
-        helper.make_node("Sum", [f"{s}_out" for s in up] or ["x"], [f"{name}_out"], name)
-        for name, up in sources.items()
-    ]
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
-    outputs = [helper.make_tensor_value_info(f"n{count - 1}_out", TensorProto.FLOAT, None)]
-    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs))
+    nodes = " ".join(
+        f"[{name}] {name}_out = Sum({', '.join(f'{s}_out' for s in up) or 'x'})" for name, up in sources.items()
+    )
+    model = parse_onnx(f"g (float[2,3] x) => (float[] n{count - 1}_out) {{ {nodes} }}")
     return GraphIndex(onnx.shape_inference.infer_shapes(model))
 
 

@@ -4,21 +4,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import parse_onnx, write_onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
 
-
-def model(weights: onnx.TensorProto | None = None, nodes: list[onnx.NodeProto] | None = None) -> onnx.ModelProto:
-    weights = weights or numpy_helper.from_array(np.ones(4, np.float32), "weights")
-    graph = helper.make_graph(
-        nodes or [helper.make_node("Add", ["x", "weights"], ["y"])],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
-        [weights],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+WEIGHTS = numpy_helper.from_array(np.ones(4, np.float32), "weights")
 
 
 def external(location: str, name: str = "weights", **place: int | str) -> onnx.TensorProto:
@@ -28,10 +19,13 @@ def external(location: str, name: str = "weights", **place: int | str) -> onnx.T
     return tensor
 
 
-def saved(folder: Path, weights: onnx.TensorProto | None = None, nodes: list[onnx.NodeProto] | None = None) -> Path:
+def saved(folder: Path, weights: onnx.TensorProto = WEIGHTS, *more: onnx.NodeProto) -> Path:
     folder.mkdir(exist_ok=True)
+    model = parse_onnx("g (float[4] x) => (float[4] y) { y = Add(x, weights) }")
+    model.graph.initializer.append(weights)
+    model.graph.node.extend(more)
     path = folder / "model.onnx"
-    path.write_bytes(model(weights, nodes).SerializeToString())
+    path.write_bytes(model.SerializeToString())
     return path
 
 
@@ -120,33 +114,26 @@ class TestExternalData:
     @pytest.mark.parametrize("kind", ["attribute", "subgraph", "sparse"])
     def test_every_tensor_is_looked_at(self, tmp_path: Path, kind: str) -> None:
         tensor = external("../secret")
-        nodes = [helper.make_node("Add", ["x", "weights"], ["y"])]
         if kind == "attribute":
-            nodes.append(helper.make_node("Constant", [], ["c"], value=tensor))
+            node = helper.make_node("Constant", [], ["c"], value=tensor)
         elif kind == "subgraph":
             inner = helper.make_graph([], "inner", [], [], [tensor])
-            nodes.append(helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner))
+            node = helper.make_node("If", ["x"], ["z"], then_branch=inner, else_branch=inner)
         else:
             indices = numpy_helper.from_array(np.arange(4), "indices")
             sparse = helper.make_sparse_tensor(external("../secret"), indices, [9])
-            nodes.append(helper.make_node("Constant", [], ["c"], sparse_value=sparse))
-        refused(saved(tmp_path, nodes=nodes), "external data")
+            node = helper.make_node("Constant", [], ["c"], sparse_value=sparse)
+        refused(saved(tmp_path, WEIGHTS, node), "external data")
 
 
 def test_an_engine_in_disguise_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("EPContext", ["x"], ["y"], domain="com.microsoft", ep_cache_context=b"engine")
-    refused(saved(tmp_path, nodes=[node]), "EPContext")
+    refused(saved(tmp_path, WEIGHTS, node), "EPContext")
 
 
 def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["batch", 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)],
-        [numpy_helper.from_array(np.eye(4, dtype=np.float16), "w")],
-    )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    graph = "g (float16[batch,4] x) => (float16[] y) { y = MatMul(x, w) }"
+    made = parse_onnx(graph, {"w": np.eye(4, dtype=np.float16)})
     helper.set_model_props(made, {"task": "detect"})
     onnx.save(made, tmp_path / "model.onnx")
     facts = examine_model(tmp_path / "model.onnx")
@@ -158,14 +145,8 @@ def test_what_the_model_asks_for_is_listed(tmp_path: Path) -> None:
 
 
 def test_operators_inside_subgraphs_are_seen(tmp_path: Path) -> None:
-    inner = helper.make_graph(
-        [helper.make_node("QuantizeLinear", ["a", "s"], ["b"])],
-        "then",
-        [],
-        [helper.make_tensor_value_info("b", TensorProto.INT8, None)],
-        [numpy_helper.from_array(np.float32(1), "a"), numpy_helper.from_array(np.float32(1), "s")],
-    )
-    branching = helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
-    facts = examine_model(saved(tmp_path, nodes=[branching]))
+    inner = "() => (int8[] b) <float a = {1}, float s = {1}> { b = QuantizeLinear(a, s) }"
+    graph = f"g (bool x) => (int8[] y) {{ y = If (x) <then_branch = t {inner}, else_branch = e {inner}> }}"
+    facts = examine_model(write_onnx(tmp_path / "model.onnx", graph))
     assert facts.operators == {"If": 1, "QuantizeLinear": 2}
     assert facts.is_quantized

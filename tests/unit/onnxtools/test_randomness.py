@@ -1,73 +1,56 @@
 """Models that are random by design, wherever the operator stands."""
 
+from typing import Any
+
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from tests.onnx_text import parse_onnx
 
 from trt_workbench.onnxtools.randomness import random_operators
 
-FLOAT = TensorProto.FLOAT
 
-
-def value(name: str, kind: int = FLOAT, shape: tuple[int | str, ...] = ("N", 4)) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def model(*nodes: onnx.NodeProto, constants: tuple[onnx.TensorProto, ...] = (), inputs: tuple = ()) -> onnx.ModelProto:
-    graph = helper.make_graph(nodes, "g", [value("x"), *inputs], [value("y")], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+def found(nodes: str, inputs: str = "float[N,4] x", weights: dict[str, Any] | None = None) -> list[str]:
+    return random_operators(parse_onnx(f"g ({inputs}) => (float[N,4] y) {{ {nodes} }}", weights))
 
 
 @pytest.mark.parametrize(
     "operator",
     ["RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"],
 )
-@pytest.mark.parametrize("seeded", [{}, {"seed": 7.0}])
-def test_random_operators_are_found_with_a_seed_and_without(operator: str, seeded: dict[str, float]) -> None:
-    shape = {"shape": [2, 4]} if operator in ("RandomNormal", "RandomUniform") else {}
-    node = helper.make_node(operator, [] if shape else ["x"], ["y"], **shape, **seeded)
-    assert random_operators(model(node)) == [operator]
+@pytest.mark.parametrize("seed", ["", ", seed = 7.0"])
+def test_random_operators_are_found_with_a_seed_and_without(operator: str, seed: str) -> None:
+    shape, inputs = (", shape = [2, 4]", "") if operator in ("RandomNormal", "RandomUniform") else ("", "x")
+    assert found(f"y = {operator} <dtype = 1{shape}{seed}> ({inputs})") == [operator]
 
 
 def test_in_a_branch() -> None:
-    random = helper.make_graph([helper.make_node("RandomNormalLike", ["x"], ["a"])], "then", [], [value("a")])
-    other = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "else", [], [value("b")])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=random, else_branch=other)
-    assert random_operators(model(node, inputs=(value("c", TensorProto.BOOL, ()),))) == ["RandomNormalLike"]
+    nodes = """y = If (c) <then_branch = then () => (float[N,4] a) { a = RandomNormalLike(x) },
+                           else_branch = other () => (float[N,4] b) { b = Identity(x) }>"""
+    assert found(nodes, "float[N,4] x, bool c") == ["RandomNormalLike"]
 
 
 def test_in_a_loop() -> None:
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["on"], ["still"]), helper.make_node("Bernoulli", ["h"], ["after"])],
-        "body",
-        [value("i", TensorProto.INT64, ()), value("on", TensorProto.BOOL, ()), value("h")],
-        [value("still", TensorProto.BOOL, ()), value("after")],
-    )
-    assert random_operators(model(helper.make_node("Loop", ["n", "", "x"], ["y"], body=body))) == ["Bernoulli"]
+    nodes = """y = Loop <body = body (int64 i, bool on, float[N,4] h) => (bool still, float[N,4] after) {
+      still = Identity(on) after = Bernoulli(h) }> (n, "", x)"""
+    assert found(nodes) == ["Bernoulli"]
 
 
 def test_in_a_function() -> None:
-    made = model(helper.make_node("Noisy", ["x"], ["y"], domain="own"))
+    made = parse_onnx("g (float[N,4] x) => (float[N,4] y) { y = own.Noisy(x) }")
     inner = [helper.make_node("RandomUniformLike", ["a"], ["b"])]
     made.functions.append(helper.make_function("own", "Noisy", ["a"], ["b"], inner, [helper.make_opsetid("", 17)]))
     assert random_operators(made) == ["RandomUniformLike"]
 
 
-def dropout(mode: bool | None, *, by: str = "initializer") -> onnx.ModelProto:
-    inputs = ["x", "", "mode"] if mode is not None or by == "input" else ["x"]
-    node = helper.make_node("Dropout", inputs, ["y"])
-    if by == "input":
-        return model(node, inputs=(value("mode", TensorProto.BOOL, ()),))
-    tensor = numpy_helper.from_array(np.array(bool(mode)), "mode")
-    if by == "node":
-        return model(helper.make_node("Constant", [], ["mode"], value=tensor), node)
-    return model(node, constants=(tensor,))
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_counts_in_training_mode_alone(training: bool) -> None:
+    expected = ["Dropout in training mode"] if training else []
+    assert found('y = Dropout(x, "", mode)', weights={"mode": np.array(training)}) == expected
+    constant = f"mode = Constant <value: tensor = bool {{{int(training)}}}> ()"
+    assert found(f'{constant} y = Dropout(x, "", mode)') == expected
 
 
-def test_dropout_counts_in_training_mode_alone() -> None:
-    for by in ("initializer", "node"):
-        assert random_operators(dropout(True, by=by)) == ["Dropout in training mode"]
-        assert random_operators(dropout(False, by=by)) == []
-    assert random_operators(dropout(None)) == []
-    assert random_operators(dropout(None, by="input")) == ["Dropout in training mode"]  # a caller decides
+def test_dropout_without_a_mode_or_with_one_that_a_caller_decides() -> None:
+    assert found("y = Dropout(x)") == []
+    assert found('y = Dropout(x, "", mode)', "float[N,4] x, bool mode") == ["Dropout in training mode"]

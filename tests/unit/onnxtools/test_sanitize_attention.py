@@ -9,7 +9,8 @@ import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.onnx_text import parse_onnx
 
 from trt_workbench.onnxtools.attention_pattern import AttentionIndex
 from trt_workbench.onnxtools.sanitize import sanitize
@@ -39,40 +40,23 @@ def attention(
     mask: bool = True,
 ) -> onnx.ModelProto:
     """q [N,H,Q,4], k [N,H,K,4], v [N,H,K,5] and allowed [N,1,Q or 1,K] to y [N,H,Q,5]."""
-    nodes = [helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2])]
-    nodes.append(helper.make_node("MatMul", ["q", "kt"], ["products"]))
-    scores = "products"
-    if scale:
-        nodes.append(helper.make_node(scale, ["products", "scale"], ["scaled"]))
-        scores = "scaled"
-    if where:
-        nodes.append(helper.make_node("Where", ["allowed", "nothing", "much"], ["mask"]))
-    else:
-        nodes.append(helper.make_node("Cast", ["allowed"], ["kept"], to=TensorProto.FLOAT))
-        nodes.append(helper.make_node("Sub", ["kept", "unit"], ["lost"]))
-        nodes.append(helper.make_node("Mul", ["lost", "large"], ["mask"]))
-    if mask:
-        nodes.append(helper.make_node("Add", [scores, "mask"], ["masked"]))
-        scores = "masked"
-    nodes.append(helper.make_node("Softmax", [scores], ["shares"], name="softmax", axis=-1))
-    nodes.append(helper.make_node("Cast", ["shares"], ["same"], to=TensorProto.FLOAT))
-    nodes.append(helper.make_node("MatMul", ["same", "v"], ["y"]))
-    shapes: dict[str, list[int | str]] = {
-        "q": [batch, heads, queries, 4],
-        "k": [batch, heads, "K", 4],
-        "v": [batch, heads, "K", 5],
-        "allowed": [batch, 1, mask_queries or queries, "K"],
-    }
-    inputs = [
-        helper.make_tensor_value_info(name, TensorProto.BOOL if name == "allowed" else TensorProto.FLOAT, shape)
-        for name, shape in shapes.items()
-    ]
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, heads, queries, 5])
-    constants = {"scale": 0.5, "nothing": 0.0, "much": -1e4, "unit": 1.0, "large": 1e4}
-    used = {name for node in nodes for name in node.input}
-    tensors = [numpy_helper.from_array(np.float32(value), name) for name, value in constants.items() if name in used]
-    graph = helper.make_graph(nodes, "attention", inputs, [output], tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    scores = "scaled" if scale else "products"
+    terms = "mask = Where(allowed, nothing, much)"
+    if not where:
+        terms = f"kept = Cast<to = {TensorProto.FLOAT}>(allowed) lost = Sub(kept, unit) mask = Mul(lost, large)"
+    q, k, v = (f"float[{batch},{heads},{shape}]" for shape in (f"{queries},4", "K,4", "K,5"))
+    text = f"""attention ({q} q, {k} k, {v} v, bool[{batch},1,{mask_queries or queries},K] allowed) =>
+      (float[{batch},{heads},{queries},5] y)
+      <float scale = {{0.5}}, float nothing = {{0}}, float much = {{-1e4}}, float unit = {{1}}, float large = {{1e4}}>
+      {{
+        kt = Transpose<perm = [0, 1, 3, 2]>(k) products = MatMul(q, kt)
+        {f"scaled = {scale}(products, scale)" if scale else ""}
+        {terms}
+        {f"masked = Add({scores}, mask)" if mask else ""}
+        [softmax] shares = Softmax<axis = -1>({"masked" if mask else scores})
+        same = Cast<to = {TensorProto.FLOAT}>(shares) y = MatMul(same, v)
+    }}"""
+    model = parse_onnx(text, opset=opset)
     onnx.checker.check_model(model, full_check=True)
     return model
 
@@ -156,10 +140,7 @@ def test_candidates_are_the_rules_that_fit() -> None:
 
 
 def test_a_graph_without_attention_has_no_candidate() -> None:
-    nodes = [helper.make_node("Softmax", ["q"], ["y"], axis=-1)]
-    model = attention()
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
+    model = parse_onnx("g (float[N,2,1,4] q) => (float[N,2,1,4] y) { y = Softmax<axis = -1>(q) }")
     assert AttentionIndex(model).found == []
     assert names(model) == []
 

@@ -40,7 +40,6 @@ def pictures(tmp_path: Path) -> Path:
 
 def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> None:
     images = calibration_images(model, pictures)
-    assert images is not None
     transform = json.loads(images.description)
     assert (transform["height"], transform["width"]) == (32, 32)
     batches = list(calibration_batches(Calibration(data=pictures, batch=2), ["images"], images.read))
@@ -54,7 +53,6 @@ def test_a_batch_is_what_inference_would_see(model: Path, pictures: Path) -> Non
 def test_another_transform_is_another_key(model: Path, pictures: Path) -> None:
     settings = BuildSettings.model_validate({"precision": "int8", "calibration": {"data": pictures}})
     images = calibration_images(model, pictures)
-    assert images is not None
     keys = {prepare_build(model, settings, text, images.read).key.digest() for text in (images.description, "another")}
     assert len(keys) == 2
 

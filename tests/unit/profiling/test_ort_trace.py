@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
@@ -19,27 +19,14 @@ from trt_workbench.profiling.ort_trace import OrtTrace, read_trace
 from trt_workbench.profiling.workload import Workload, feed_for
 
 
-def save(path: Path, nodes: list[Any], shape: list[int], weights: dict[str, Any]) -> Path:
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    initial = [numpy_helper.from_array(array, name) for name, array in weights.items()]
-    graph = helper.make_graph(nodes, "g", inputs, outputs, initial)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
-
-
 @pytest.fixture
 def convolutions(tmp_path: Path) -> Path:
     """Conv and Relu, which ONNX Runtime fuses, an unnamed Softmax, and a Cast to double and back around a Neg."""
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"], name="relu"),
-        helper.make_node("Softmax", ["r"], ["s"]),
-        helper.make_node("Cast", ["s"], ["d"], name="widen", to=TensorProto.DOUBLE),
-        helper.make_node("Neg", ["d"], ["n"], name="neg"),
-        helper.make_node("Cast", ["n"], ["y"], name="narrow", to=TensorProto.FLOAT),
-    ]
-    return save(tmp_path / "m.onnx", nodes, [1, 16, 32, 32], {"w": np.ones((16, 16, 3, 3), np.float32)})
+    graph = f"""g (float[1,16,32,32] x) => (float[] y) {{
+      [conv] c = Conv<pads = [1, 1, 1, 1]>(x, w) [relu] r = Relu(c) s = Softmax(r)
+      [widen] d = Cast<to = {TensorProto.DOUBLE}>(s) [neg] n = Neg(d) [narrow] y = Cast<to = {TensorProto.FLOAT}>(n)
+    }}"""
+    return write_onnx(tmp_path / "m.onnx", graph, {"w": np.ones((16, 16, 3, 3), np.float32)})
 
 
 def traced(model: Path, folder: Path, level: str = "all", runs: int = 5) -> OrtTrace:
@@ -76,25 +63,12 @@ def test_fused_and_reordered_nodes_keep_the_models_names(convolutions: Path, tmp
 
 
 def test_a_loop_does_not_count_the_time_of_its_body_twice(tmp_path: Path) -> None:
-    body = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["state", "w"], ["next"], name="step"),
-            helper.make_node("Identity", ["go"], ["on"], name="go_on"),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("state", TensorProto.FLOAT, None),
-        ],
-        [
-            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
-        ],
-    )
-    loop = helper.make_node("Loop", ["count", "yes", "x"], ["y"], name="loop", body=body)
-    weights = {"w": np.eye(256, dtype=np.float32), "count": np.array(6), "yes": np.array(True)}
-    trace = traced(save(tmp_path / "l.onnx", [loop], [256, 256], weights), tmp_path)
+    graph = """g (float[256,256] x) => (float[] y) <int64 count = {6}, bool yes = {1}> {
+      [loop] y = Loop <body = body (int64 i, bool go, float[] state) => (bool on, float[] next) {
+        [step] next = MatMul(state, w) [go_on] on = Identity(go)
+      }> (count, yes, x)
+    }"""
+    trace = traced(write_onnx(tmp_path / "l.onnx", graph, {"w": np.eye(256, dtype=np.float32)}), tmp_path)
     named = {one.name: one for one in trace.operations}
     assert named["step"].calls == 6
     assert named["step"].onnx_nodes == ["step"]

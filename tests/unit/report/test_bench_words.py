@@ -1,9 +1,9 @@
 """What a bench report says in words and lists, and what each runtime costs."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.records import record, repetitions
 
 from trt_workbench.cli.bench import _show
 from trt_workbench.report.bench_view import tables
@@ -18,39 +18,26 @@ RUN = Run(command="bench", run_id="r", started_at="now", status="complete")
 ENVIRONMENT = Environment(command_line=[])
 
 
-def record(runtime: str, repetition: int, p50: float | None, work: str = "m b1", **changes: Any) -> Record:
-    latency = None if p50 is None else {"p50": p50, "p90": p50, "p95": p50, "p99": p50, "count": 100}
-    values: dict[str, Any] = {
-        "key": f"{work} {runtime}", "scenario": "s", "kind": "arrays", "model": "m", "model_sha256": None, "work": work,
-        "batch": 1, "dims": {}, "runtime": runtime, "backend": "trt", "precision": "fp32", "repetition": repetition,
-        "status": "failed" if p50 is None else "ok", "latency_ms": latency, "items_per_s": p50 and 1000 / p50,
-    }  # fmt: skip
-    return Record(**{**values, **changes})
-
-
 def run_of(records: list[Record]) -> BenchArtefacts:
     return BenchArtefacts(Path(), RUN, ENVIRONMENT, BenchSettings(title="t", repetitions=9), records)
 
 
-def measured(runtime: str, p50: float, work: str = "m b1", **changes: Any) -> list[Record]:
-    return [record(runtime, number, p50 * (1 + number / 1000), work, **changes) for number in range(9)]
-
-
 def test_the_winner_comes_first_and_what_failed_is_said() -> None:
     records = [
-        *(one for work in ("m b1", "m b2") for one in [*measured("fast", 1.0, work), *measured("slow", 2.0, work)]),
-        *measured("fast", 1.0, "m b4"),
-        *measured("like", 1.0, "m b4"),
+        *(one for work in ("m b1", "m b2") for one in repetitions("fast", 1.0, work)),
+        *(one for work in ("m b1", "m b2") for one in repetitions("slow", 2.0, work)),
+        *repetitions("fast", 1.0, "m b4"),
+        *repetitions("like", 1.0, "m b4"),
         *(record("broken", number, None, work, error="boom") for work in ("m b1", "m b2", "m b4") for number in (0, 1)),
         *(record("full", number, None, "m b4", status="skipped", error="no more") for number in (0, 1)),
-        *measured("partly", 3.0, "m b4", provenance={"fallback_nodes": ["a", "b"]}),
+        *repetitions("partly", 3.0, "m b4", provenance={"fallback_nodes": ["a", "b"]}),
     ]
     run = run_of(records)
     words = overall(run, tables(run))
     assert words[1:] == [
         "Fastest: fast at 2 of 3 workloads.",
         "At 1 workload the lowest median cannot be told from the next.",
-        "broken failed at s: m b1, s: m b2 and 1 more: boom",
+        "broken failed at arrays: m b1, arrays: m b2 and 1 more: boom",
         "1 point of sweeps left out, as throughput no longer grew.",
         "partly executed 2 nodes of m on the processor, as it was allowed to.",
     ]
@@ -60,30 +47,31 @@ def test_the_winner_comes_first_and_what_failed_is_said() -> None:
 
 @pytest.mark.parametrize(("runtimes", "told"), [(13, False), (14, True)])
 def test_a_table_of_too_many_runtimes_to_separate(runtimes: int, told: bool) -> None:
-    run = run_of([one for number in range(runtimes) for one in measured(f"r{number}", 1.0 + number)])
+    run = run_of([one for number in range(runtimes) for one in repetitions(f"r{number}", 1.0 + number)])
     assert any("no difference of theirs" in sentence for sentence in overall(run, tables(run))) is told
 
 
 def test_a_run_that_was_cut_off_tells_the_fewest_repetitions() -> None:
-    run = run_of([*measured("a", 1.0), *measured("b", 2.0)[:2]])
+    run = run_of([*repetitions("a", 1.0), *repetitions("b", 2.0)[:2]])
     assert overall(run, tables(run))[0] == "1 workload on 2 runtimes: 11 repetitions measured, 2 to 9 of each point."
 
 
 def test_a_run_of_failures() -> None:
     run = run_of([record("a", 0, None, error="boom")])
-    assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at s: m b1: boom"]
+    assert overall(run, tables(run)) == ["Nothing was measured.", "a failed at arrays: m b1: boom"]
 
 
 def test_one_reason_is_one_row() -> None:
     records = [record("a", number, None, work, error="boom") for work in ("m b1", "m b2") for number in range(3)]
     (row,) = problems(records)
-    assert row == {"runtime": "a", "status": "failed", "error": "boom", "works": ["s: m b1", "s: m b2"], "count": 6}
+    works = ["arrays: m b1", "arrays: m b2"]
+    assert row == {"runtime": "a", "status": "failed", "error": "boom", "works": works, "count": 6}
 
 
 def test_unstable_repetitions_are_one_row_a_point_and_one_reason_a_kind() -> None:
     reasons = [["moved by 15%"], ["moved by 20%", "throttled: power cap"], [], ["moved by 31%"]]
     (row,) = unstable([record("a", number, 1.0, unstable=why) for number, why in enumerate(reasons)])
-    assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("s: m b1", "a", [0, 1, 3], 4)
+    assert (row["work"], row["runtime"], row["repetitions"], row["measured"]) == ("arrays: m b1", "a", [0, 1, 3], 4)
     assert row["reasons"] == ["moved by 15% (and 2 alike)", "throttled: power cap"]
 
 
@@ -93,13 +81,13 @@ def test_what_cannot_be_relied_on_is_the_first_line(capsys: pytest.CaptureFixtur
     run = run_of([*noisy, *(record("b", number, 20.0, p50_interval_ms=(19, 21)) for number in range(3))])
     words = overall(run, tables(run))
     assert words[0] == "Unstable: the times of 1 of 2 points are not to be relied on."
-    assert words[1].startswith("The first, s: m b1 on a: its repetitions")
+    assert words[1].startswith("The first, arrays: m b1 on a: its repetitions")
     assert "Unstable: 3 of 6 repetitions" in " ".join(words)
     assert "(75 % interval 31.600 to 74.000)" in tables(run_of(noisy))[0].sentence
     _show(run, as_json=False)
     assert " ".join(capsys.readouterr().out.split()).startswith("Unstable: the times of 1 of 2 points")
     assert unstable(noisy)[0]["repetitions"] == [0, 1, 2]
-    assert not [word for word in overall(run_of(measured("a", 1.0)), []) if "Unstable" in word]
+    assert not [word for word in overall(run_of(repetitions("a", 1.0)), []) if "Unstable" in word]
 
 
 def test_repetitions_that_creep_are_a_warning() -> None:
@@ -124,7 +112,7 @@ def test_what_a_runtime_costs_on_a_gpu() -> None:
 
 def test_a_plan_without_a_manifest_executed_it() -> None:
     provenance = {"tensorrt": "8.6.0", "plan": "a.plan", "manifest": None}
-    assert executed(measured("a", 1.0, provenance=provenance)) == {"a": {"tensorrt": "8.6.0"}}
+    assert executed(repetitions("a", 1.0, provenance=provenance)) == {"a": {"tensorrt": "8.6.0"}}
 
 
 def test_what_executed_and_where() -> None:
@@ -135,11 +123,11 @@ def test_what_executed_and_where() -> None:
         "manifest": {"warnings": ["w"]},
         "tf32": False,
     }
-    facts = executed(measured("a", 1.0, provenance=provenance))
+    facts = executed(repetitions("a", 1.0, provenance=provenance))
     expected = {"tensorrt": "10.16.1", "tf32": "no", "build warnings": "w"}
     assert facts == {"a": expected}
     # of a second session no more than of the first
-    facts = executed(measured("a", 1.0, provenance={**provenance, "prompts": {**provenance, "notes": []}}))
+    facts = executed(repetitions("a", 1.0, provenance={**provenance, "prompts": {**provenance, "notes": []}}))
     assert facts == {"a": {**expected, "prompts": "tensorrt 10.16.1, tf32 no"}}
     cpu = Cpu(model="C", processors_available=4)
     environment = Environment(

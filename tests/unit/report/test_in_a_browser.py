@@ -6,7 +6,6 @@
 import json
 import os
 import re
-import shutil
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +15,14 @@ import numpy as np
 import pytest
 from tests.browser import CHROMIUM, Browser, browser
 from tests.in_app import trtw
+from tests.kept_reports import checked_target, kept
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention, contract_of, write_contract
 from tests.unit.decide.planted import planted_data, planted_model
 from tests.unit.report.test_decide import ROWS, decision
 
 from trt_workbench.engine.documents import write_json
-from trt_workbench.report import decide, targets
+from trt_workbench.report import decide
 from trt_workbench.report.overview import write_overview
 from trt_workbench.report.rewrite import rewrite_report
 
@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (apt install chromium)"),
     pytest.mark.timeout(300),
 ]
-RECORDS = Path(__file__).parents[3] / "docs" / "benchmarks"
 WIDTHS = (390, 1280)
 # What stands beside or below one another in a page, and must not lie on one another.
 FAULTS = """(() => {
@@ -121,26 +120,10 @@ def faults_when(page: Browser, path: Path, name: str, width: int, **shown: Any) 
     return [f"{name}: {fault}" for fault in (*page.ask(FAULTS), *page.ask(FAINT))]
 
 
-def kept(record: str, folder: Path) -> Path:
-    """The report of a committed run, made again."""
-    place = folder / Path(record).name
-    shutil.copytree(RECORDS / record, place)
-    return rewrite_report(place)
-
-
 def run(folder: Path, *words: object, code: int = 0) -> Path:
     done = trtw(*words, "--output", folder)
     assert done.exit_code == code, done.output
     return folder / "report.html"
-
-
-def checked_target(folder: Path) -> Path:
-    """The report of a committed check, which keeps neither the layers nor the environment."""
-    folder.mkdir()
-    shutil.copy(RECORDS / "check-target/records/vit_b_16.mxfp8.json", folder / "check-target.json")
-    write_json(folder / "layers.json", {"schema_version": 1, "layers": {}})
-    write_json(folder / "env.json", {"schema_version": 1, "command_line": ["trtw", "check-target", "m.onnx"]})
-    return targets.write_report(folder)
 
 
 _MADE: dict[str, Path] = {}  # once: they take seconds, and no test changes them
@@ -157,13 +140,13 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
         tmp_path / "a model with a name that is quite long.onnx", text, {"w": np.ones((3, 4), np.float32)}
     )
     verify = ("verify", model, "--backend", "faulty", "--quick", "--dim", "batch=1:2:2")
-    coco, bench = rewrite_report(make_run()), kept("bench-h200/yolov10m", tmp_path)
-    llm = kept("eval-llm/perplexity", tmp_path)
+    coco, bench = rewrite_report(make_run()), kept(tmp_path, "bench-h200/yolov10m")
+    llm = kept(tmp_path, "eval-llm/perplexity")
     made = {
         "eval-coco": coco,
         "bench": bench,
         "eval-llm": llm,
-        "eval-llm, speed": kept("eval-llm/gpt2-generate-b4", tmp_path),
+        "eval-llm, speed": kept(tmp_path, "eval-llm/gpt2-generate-b4"),
         "profile": run(tmp_path / "profiled", "profile", model, "--backend", "ort-cpu", "--iterations", 2),
         "verify, wrong": run(tmp_path / "wrong", *verify, "--option", "fault=stuck", code=1),
         "verify": run(tmp_path / "right", *verify),
@@ -175,7 +158,7 @@ def pages(tmp_path: Path, make_run: Callable[..., Path], outside_backend: Callab
     command = {"schema_version": 1, "command_line": ["trtw", "decide", "m.onnx"]}
     (place / "env.json").write_text(json.dumps(command), encoding="utf-8")
     made["decide"] = decide.write_report(place)
-    made["eval-stream"] = kept("eval-stream/encoder-ort", tmp_path)
+    made["eval-stream"] = kept(tmp_path, "eval-stream/encoder-ort")
     made["check-target"] = checked_target(tmp_path / "target")
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
     words = [planted_model(tmp_path / "p.onnx"), "--calibration", planted_data(tmp_path).calibration, "--seed", 3]

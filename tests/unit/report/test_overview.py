@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from tests.records import record
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.report.bench import write_report
 from trt_workbench.report.overview import write_overview
-from trt_workbench.runs.records import Record
 
 REPOSITORY = Path(__file__).parents[3]
 TAGS = {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "a", "pre", "code", "img"}
@@ -44,13 +44,8 @@ def write_bench(folder: Path) -> Path:
     with (run / "records.jsonl").open("w", encoding="utf-8") as file:
         for repetition in range(9):
             for runtime, base in {"slow <b>": 2.0, "fast": 1.0}.items():
-                p50 = base * draw.gauss(1, 0.001)
-                record = Record(
-                    key=runtime, scenario="arrays", kind="arrays", model="m", model_sha256=None, work="m b1", batch=1,
-                    dims={}, runtime=runtime, backend="trt", precision="fp32", repetition=repetition, status="ok",
-                    latency_ms={"p50": p50, "count": 1, "p90": p50, "p95": p50, "p99": p50}, items_per_s=1 / p50,
-                )  # fmt: skip
-                file.write(record.model_dump_json() + "\n")
+                made = record(runtime, repetition, base * draw.gauss(1, 0.001), model_sha256=None, work="m b1")
+                file.write(made.model_dump_json() + "\n")
     return run
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.records import record
 
 from trt_workbench.engine.documents import append_lines
 from trt_workbench.errors import UsageProblem
-from trt_workbench.runs.records import Record, by_work, read_records, read_samples, write_samples
-
-Make = Callable[..., Record]
+from trt_workbench.runs.records import by_work, read_records, read_samples, write_samples
 
 
-def test_records_come_back(tmp_path: Path, record: Make) -> None:
+def test_records_come_back(tmp_path: Path) -> None:
     written = [record("a", 0), record("b", 1, unstable=["hot"]), record("c", 0, work="detector b2", batch=2)]
     append_lines(tmp_path / "records.jsonl", written)
     assert read_records(tmp_path / "records.jsonl") == written
@@ -32,7 +31,7 @@ def test_records_come_back(tmp_path: Path, record: Make) -> None:
         (lambda text: re.sub('"p50":[^,]*', '"p50":0', text), r"at latency_ms \(a latency is above 0.*:1"),
     ],
 )
-def test_damage_is_named(tmp_path: Path, record: Make, change: Callable[[str], str], message: str) -> None:
+def test_damage_is_named(tmp_path: Path, change: Callable[[str], str], message: str) -> None:
     path = tmp_path / "records.jsonl"
     path.write_text(change(record("a", 0).model_dump_json() + "\n"))
     with pytest.raises(UsageProblem, match=message):
@@ -48,7 +47,7 @@ def test_samples_come_back_and_damage_is_named(tmp_path: Path) -> None:
         read_samples(path)
 
 
-def test_json_of_a_record_names_units(record: Make) -> None:
+def test_json_of_a_record_names_units() -> None:
     document = json.loads(record("a", 0).model_dump_json())
     assert document["latency_ms"]["count"] == 1000
     assert document["schema_version"] == 1

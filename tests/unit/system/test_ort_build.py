@@ -99,7 +99,6 @@ esac
 
 def words(plan: BuildSteps, name: str) -> tuple[str, ...]:
     step = plan.step(name)  # type: ignore[arg-type]
-    assert step is not None
     return step.words
 
 

@@ -121,7 +121,6 @@ def test_known_layouts(tmp_path: Path, libraries: str, headers: str, tool: str, 
     (tmp_path / tool / "trtexec").write_text("#!/bin/sh\n")
     (tmp_path / tool / "trtexec").chmod(0o755)
     found = source_in(tmp_path)
-    assert found is not None
     assert found.libraries == tmp_path / libraries
     assert found.headers == tmp_path / headers
     assert found.trtexec == tmp_path / tool / "trtexec"

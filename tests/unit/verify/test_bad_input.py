@@ -4,28 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
 from trt_workbench.verify.reference import LiveReference
 from trt_workbench.verify.run import Verified, verify
 from trt_workbench.verify.settings import Range
-
-FLOAT = TensorProto.FLOAT
-
-
-def model(
-    path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], outputs: dict[str, Any], constants: Any = ()
-) -> Path:
-    values = [
-        [helper.make_tensor_value_info(name, *kind) for name, kind in several.items()] for several in (inputs, outputs)
-    ]
-    graph = helper.make_graph(nodes, "small", *values, list(constants))
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
 
 
 def found(target: Path, **more: Any) -> Verified:
@@ -36,15 +22,14 @@ def found(target: Path, **more: Any) -> Verified:
 
 
 def test_a_model_that_is_random_by_design_is_refused(tmp_path: Path) -> None:
-    nodes = [helper.make_node("RandomNormalLike", ["x"], ["n"]), helper.make_node("Add", ["x", "n"], ["y"])]
-    path = model(tmp_path / "m.onnx", nodes, {"x": (FLOAT, ["N", 4])}, {"y": (FLOAT, ["N", 4])})
+    graph = "g (float[N,4] x) => (float[N,4] y) { n = RandomNormalLike(x) y = Add(x, n) }"
+    path = write_onnx(tmp_path / "m.onnx", graph)
     with pytest.raises(UsageProblem, match=r"random by design \(RandomNormalLike\)"):
         found(path)
 
 
 def test_an_output_whose_shape_depends_on_data(tmp_path: Path) -> None:
-    nodes = [helper.make_node("NonZero", ["x"], ["y"])]
-    path = model(tmp_path / "m.onnx", nodes, {"x": (FLOAT, ["N", 4])}, {"y": (TensorProto.INT64, [2, "K"])})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (int64[2,K] y) { y = NonZero(x) }")
     document = found(path, quick=True).document
     assert document["verdict"] == "right"
     # with zeros there is none, and 2 is not the batch
@@ -52,26 +37,22 @@ def test_an_output_whose_shape_depends_on_data(tmp_path: Path) -> None:
 
 
 def test_a_model_without_inputs(tmp_path: Path) -> None:
-    value = numpy_helper.from_array(np.ones(3, np.float32))
-    path = model(tmp_path / "m.onnx", [helper.make_node("Constant", [], ["y"], value=value)], {}, {"y": (FLOAT, [3])})
+    path = write_onnx(tmp_path / "m.onnx", "g () => (float[3] y) { y = Constant<value = float[3] {1, 1, 1}>() }")
     assert found(path).document["verdict"] == "right"
 
 
 def test_a_constant_output_beside_another(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Sub", ["x", "x"], ["z"])]
-    kind = (FLOAT, ["N", 4])
-    assert found(model(tmp_path / "m.onnx", nodes, {"x": kind}, {"y": kind, "z": kind})).failures == ()
+    graph = "g (float[N,4] x) => (float[N,4] y, float[N,4] z) { y = Relu(x) z = Sub(x, x) }"
+    assert found(write_onnx(tmp_path / "m.onnx", graph)).failures == ()
 
 
 def test_a_dimension_of_no_elements(tmp_path: Path) -> None:
-    kind = (FLOAT, ["N", 0])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,0] x) => (float[N,0] y) { y = Relu(x) }")
     assert found(path).document["verdict"] == "right"
 
 
 def test_strings_are_named(tmp_path: Path) -> None:
-    kind = (TensorProto.STRING, ["N"])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (string[N] x) => (string[N] y) { y = Identity(x) }")
     with pytest.raises(UsageProblem, match=r"x .*no values can be drawn"):
         found(path)
 
@@ -80,8 +61,7 @@ def test_gigabytes_are_sampled_by_a_smaller_batch_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 20)
-    kind = (FLOAT, ["N", 1024])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,1024] x) => (float[N,1024] y) { y = Relu(x) }")
     result = found(path, quick=True, ranges={"N": Range(1, 2, 1 << 20)})
     huge, instead = result.document["cases"][-2:]
     assert (huge["label"], huge["verdict"]) == ("N=1048576", "unverified")
@@ -95,8 +75,7 @@ def test_gigabytes_without_a_batch_are_sampled_by_smaller_dimensions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 1 << 16)
-    kind = (FLOAT, [1, 3, "H", "W"])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[1,3,H,W] x) => (float[1,3,H,W] y) { y = Relu(x) }")
     cases = found(path, quick=True, ranges={"H": Range(8, 8, 1008), "W": Range(8, 8, 2008)}).document["cases"]
     huge = next(case for case in cases if case["label"] == "H=1008 W=2008")
     assert huge["reason"].endswith("H=54 W=101 stands for it")
@@ -107,17 +86,15 @@ def test_inputs_that_are_too_large_at_their_smallest_are_not_proven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trt_workbench.verify.calls.MOST_BYTES", 8)
-    kind = (FLOAT, ["N", 4])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     with pytest.raises(UsageProblem, match="no smaller shape is offered that fits"):
         found(path)
 
 
 def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:
-    reshape = helper.make_node("Reshape", ["x", "shape"], ["y"])
-    shape = numpy_helper.from_array(np.array([2, -1]), "shape")  # rows of an odd number of elements do not fit
-    path = model(tmp_path / "m.onnx", [reshape], {"x": (FLOAT, ["N", 3])}, {"y": (FLOAT, [2, "K"])}, [shape])
-    document = found(path, quick=True).document
+    # rows of an odd number of elements do not fit
+    graph = "g (float[N,3] x) => (float[2,K] y) <int64[2] shape = {2, -1}> { y = Reshape(x, shape) }"
+    document = found(write_onnx(tmp_path / "m.onnx", graph), quick=True).document
     assert {case["label"]: case["verdict"] for case in document["cases"]} == {
         "N=1": "unverified",
         "N=2": "right",
@@ -128,31 +105,27 @@ def test_a_shape_that_the_model_refuses_is_not_verified(tmp_path: Path) -> None:
 
 
 def test_ranges_that_no_input_fits(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)]
-    inputs = {"x": (FLOAT, ["N", 3]), "z": (FLOAT, ["M", 3])}
-    path = model(tmp_path / "m.onnx", nodes, inputs, {"y": (FLOAT, ["N", 6])})
+    graph = "g (float[N,3] x, float[M,3] z) => (float[N,6] y) { y = Concat<axis = 1>(x, z) }"
+    path = write_onnx(tmp_path / "m.onnx", graph)
     with pytest.raises(UsageProblem, match="No shape could be run; the first answer was: the reference"):
         found(path, ranges={"N": Range(2, 2, 2), "M": Range(3, 3, 3)})
 
 
 def test_a_range_of_nothing(tmp_path: Path) -> None:
-    kind = (FLOAT, ["N", 4])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     with pytest.raises(UsageProblem, match="no dynamic dimension 'batch'; the model has: N"):
         found(path, ranges={"batch": Range(1, 2, 3)})
 
 
 def test_a_reference_that_cannot_open_the_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    kind = (FLOAT, ["N", 4, 4])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Det", ["x"], ["y"])], {"x": kind}, {"y": (FLOAT, ["N"])})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,4,4] x) => (float[N] y) { y = Det(x) }")
     with pytest.raises(UsageProblem, match="reference torch cannot be opened; choose another with --reference"):
         found(path, reference="torch")
 
 
 def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -> None:
-    kind = (FLOAT, ["N", "T"])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Softmax", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,T] x) => (float[N,T] y) { y = Softmax(x) }")
     samples = tmp_path / "samples"
     samples.mkdir()
     for number, length in enumerate((5, 5, 9)):
@@ -168,13 +141,9 @@ def test_rows_of_the_users_own_are_put_together_to_every_batch(tmp_path: Path) -
 
 
 def test_an_input_whose_values_are_sizes_is_tried_at_its_ends(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Concat", ["rows", "size"], ["shape"], axis=0),
-        helper.make_node("Expand", ["x", "shape"], ["y"]),
-    ]
-    inputs = {"x": (FLOAT, ["N", 1]), "size": (TensorProto.INT64, [1])}
-    shape = [helper.make_node("Shape", ["x"], ["rows"], start=0, end=1)]
-    path = model(tmp_path / "m.onnx", [*shape, *nodes], inputs, {"y": (FLOAT, ["N", "K"])})
+    graph = """g (float[N,1] x, int64[1] size) => (float[N,K] y) {
+      rows = Shape<start = 0, end = 1>(x) shape = Concat<axis = 0>(rows, size) y = Expand(x, shape) }"""
+    path = write_onnx(tmp_path / "m.onnx", graph)
     document = found(path, quick=True, ranges={"N": Range(1, 2, 3), "size": Range(1, 4, 9)}).document
     assert document["verdict"] == "right"
     assert document["cases_unverified"] == 0
@@ -184,17 +153,10 @@ def test_an_input_whose_values_are_sizes_is_tried_at_its_ends(tmp_path: Path) ->
 
 def test_boxes_whose_number_depends_on_data(tmp_path: Path) -> None:
     """Non-maximum suppression: rounding may change how many there are, which is no fault."""
-    nodes = [
-        helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["chosen"]),
-    ]
-    constants = [
-        numpy_helper.from_array(np.array([20]), "most"),
-        numpy_helper.from_array(np.array([0.5], np.float32), "overlap"),
-        numpy_helper.from_array(np.array([0.1], np.float32), "least"),
-    ]
-    inputs = {"boxes": (FLOAT, ["N", 30, 4]), "scores": (FLOAT, ["N", 2, 30])}
-    path = model(tmp_path / "m.onnx", nodes, inputs, {"chosen": (TensorProto.INT64, ["K", 3])}, constants)
-    result = found(path, quick=True)
+    graph = """g (float[N,30,4] boxes, float[N,2,30] scores) => (int64[K,3] chosen)
+      <int64[1] most = {20}, float[1] overlap = {0.5}, float[1] least = {0.1}>
+      { chosen = NonMaxSuppression(boxes, scores, most, overlap, least) }"""
+    result = found(write_onnx(tmp_path / "m.onnx", graph), quick=True)
     assert result.failures == ()
     assert {row["verdict"] for case in result.document["cases"] for row in case["outputs"]} <= {"right", "undecided"}
     assert len({row["shape"][0] for case in result.document["cases"] for row in case["outputs"]}) > 1
@@ -211,8 +173,7 @@ def test_a_reference_that_fails_at_one_shape_leaves_the_others_verified(
         return running(self, inputs)
 
     monkeypatch.setattr(LiveReference, "_run", fails)
-    kind = (FLOAT, ["N", 4])
-    path = model(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind})
+    path = write_onnx(tmp_path / "m.onnx", "g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     result = found(path, quick=True)
     assert {case["label"]: case["verdict"] for case in result.document["cases"]} == {
         "N=1": "right",

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.engine.verification import Shapes, Verification, VerifiedShapes
 from trt_workbench.verify import run as running
@@ -31,9 +30,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    node = helper.make_node("Tanh", ["x"], ["y"])
-    tensor = (TensorProto.FLOAT, ["N", 8])
-    return save(tmp_path / "tanh.onnx", [node], {"x": tensor}, {"y": tensor}, [])
+    return write_onnx(tmp_path / "tanh.onnx", "tanh (float[N,8] x) => (float[N,8] y) { y = Tanh(x) }")
 
 
 def tried(

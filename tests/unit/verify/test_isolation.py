@@ -89,7 +89,6 @@ def test_a_worker_that_failed_is_replaced_and_one_that_is_sound_lives_on(model: 
     with Isolated(tmp_path / "log") as worker:
 
         def pid() -> int:
-            assert worker._worker is not None
             return worker._worker.pid
 
         def time(crash: str) -> Any:
@@ -154,7 +153,6 @@ def test_ways_that_crash_are_failed_and_the_next_is_tried(
     assert "it crashed: " in reasons["way-sticky"][1]
     assert reasons["way-hang"][0] == "failed"
     assert "no answer within" in reasons["way-hang"][1]
-    assert found.chosen is not None
     assert found.chosen.name == "way-"
     assert found.chosen.milliseconds
     assert (found.left, found.time_over) == (("way-never",), False)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import DeviceFailure
 from trt_workbench.verify import other_ways
@@ -37,9 +36,8 @@ pytestmark = pytest.mark.usefixtures("doubled_core")
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """x and h [2,4] to y = x + h and h_next = tanh(y)."""
-    nodes = [helper.make_node("Add", ["x", "h"], ["y"]), helper.make_node("Tanh", ["y"], ["h_next"])]
-    kind = (TensorProto.FLOAT, [2, 4])
-    return save(tmp_path / "loop.onnx", nodes, {"x": kind, "h": kind}, {"y": kind, "h_next": kind}, [])
+    graph = "loop (float[2,4] x, float[2,4] h) => (float[2,4] y, float[2,4] h_next) { y = Add(x, h) h_next = Tanh(y) }"
+    return write_onnx(tmp_path / "loop.onnx", graph)
 
 
 def found(model: Path, **more: Any) -> Verified:
@@ -111,9 +109,8 @@ def test_state_that_the_engine_does_not_have_is_said(model: Path) -> None:
 
 
 def test_a_profile_that_no_input_fits_is_named_and_the_others_are_verified(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Add", ["x", "z"], ["y"])]
-    inputs = {"x": (TensorProto.FLOAT, ["N", 4]), "z": (TensorProto.FLOAT, ["M", 4])}
-    path = save(tmp_path / "two.onnx", nodes, inputs, {"y": (TensorProto.FLOAT, ["K", 4])}, [])
+    graph = "two (float[N,4] x, float[M,4] z) => (float[K,4] y) { y = Add(x, z) }"
+    path = write_onnx(tmp_path / "two.onnx", graph)
     ranges = {"N": Range(2, 2, 3), "M": Range(3, 3, 3)}
     result = found(path, options={}, ranges=ranges, quick=True)
     verdicts = {case["label"]: case["verdict"] for case in result.document["cases"]}
@@ -124,8 +121,7 @@ def test_a_profile_that_no_input_fits_is_named_and_the_others_are_verified(tmp_p
 def test_a_fault_of_one_profile_is_found_at_the_shapes_that_another_offers_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = (TensorProto.FLOAT, ["N", 4])
-    path = save(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": kind}, {"y": kind}, [])
+    path = write_onnx(tmp_path / "relu.onnx", "relu (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
     profiles = ["x:1x4/1x4/2x4", "x:2x4/3x4/3x4"]
     monkeypatch.setenv("TRTW_DOUBLE_FAULT", "profile 1")
     result = found(path, options={"profiles": profiles}, quick=True)

@@ -1,13 +1,13 @@
 """The record of a run as the reference of another: what it holds counts, and what was changed is refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.verify.opening import VerifyRequest
@@ -49,9 +49,8 @@ def test_faults_are_found_beside_a_record(
 
 
 def test_what_the_model_lacks_by_design_is_in_the_record(tmp_path: Path) -> None:
-    kind = (TensorProto.FLOAT, ["N", 4])
-    node = helper.make_node("Softmax", ["x"], ["y"], axis=0)  # over the batch
-    path = save(tmp_path / "rows.onnx", [node], {"x": kind}, {"y": kind}, [])
+    over_the_batch = "rows (float[N,4] x) => (float[N,4] y) { y = Softmax<axis = 0>(x) }"
+    path = write_onnx(tmp_path / "rows.onnx", over_the_batch)
     assert run(tmp_path / "first", path, record=True, ranges=RANGES).failures == ()
     assert run(tmp_path / "second", path, reference=str(tmp_path / "first")).failures == ()
 
@@ -63,27 +62,30 @@ def test_a_shape_of_the_record_that_the_target_does_not_offer_is_named(
     assert result.unproven == ("x=[3, 6, 6] mask=[3, 6]: the target does not take these shapes of the record",)
 
 
-def test_an_array_that_was_changed_is_refused(record: Path, masked_model: Path, tmp_path: Path) -> None:
-    path = record / "reference" / "0001.npz"
-    arrays = dict(np.load(path, allow_pickle=False))
-    arrays["expected/y"] = arrays["expected/y"] + 1
-    np.savez(path, **arrays)
-    with pytest.raises(UsageProblem, match=r"damaged or changed after it was made; record it again: .*0001\.npz"):
-        run(tmp_path / "second", masked_model, reference=str(record))
+def change_an_array(folder: Path) -> None:
+    arrays = dict(np.load(folder / "0001.npz", allow_pickle=False))
+    np.savez(folder / "0001.npz", **{**arrays, "expected/y": arrays["expected/y"] + 1})
 
 
-def test_an_index_that_was_changed_is_refused(record: Path, masked_model: Path, tmp_path: Path) -> None:
-    path = record / "reference" / "record.json"
-    document = json.loads(path.read_text())
+def change_the_index(folder: Path) -> None:
+    document = json.loads((folder / "record.json").read_text())
     document["calls"][0]["lacks"] = {"calls_repeat": ["y"]}
-    path.write_text(json.dumps(document))
-    with pytest.raises(UsageProblem, match="was changed after it was made"):
-        run(tmp_path / "second", masked_model, reference=str(record))
+    (folder / "record.json").write_text(json.dumps(document))
 
 
-def test_a_file_that_is_gone_is_named(record: Path, masked_model: Path, tmp_path: Path) -> None:
-    (record / "reference" / "0002.npz").unlink()
-    with pytest.raises(UsageProblem, match=r"cannot be read .*0002\.npz"):
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [
+        (change_an_array, r"damaged or changed after it was made; record it again: .*0001\.npz"),
+        (change_the_index, "was changed after it was made"),
+        (lambda folder: (folder / "0002.npz").unlink(), r"cannot be read .*0002\.npz"),
+    ],
+)
+def test_damage_is_named(
+    damage: Callable[[Path], None], text: str, record: Path, masked_model: Path, tmp_path: Path
+) -> None:
+    damage(record / "reference")
+    with pytest.raises(UsageProblem, match=text):
         run(tmp_path / "second", masked_model, reference=str(record))
 
 

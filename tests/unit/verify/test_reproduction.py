@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
+from tests.onnx_text import parse_onnx
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.verify.bisect import Bisected
@@ -21,9 +20,7 @@ X = np.ones((2, 3), np.float32)
 
 
 def of(backend: str, precision: str = "fp32", provenance: Any = None, profile: str = "", **options: Any) -> str:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "part", values[:1], values[1:])
-    model: onnx.ModelProto = helper.make_model(graph)
+    model = parse_onnx("part (float[2,3] x) => (float[2,3] y) { y = Exp(x) }")
     cut = Cut(model, {"x": X}, {"y": X}, Profile.model_validate(profile) if profile else None)
     limits = {"y": Limit("fp32", 1e-6, 2e-6, 0.0, 1e-7)}
     verdict = Verdict("wrong", ("y",), 10.0)

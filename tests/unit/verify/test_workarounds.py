@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-from tests.unit.verify.conftest import save
+from onnx import numpy_helper
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import SessionOptions
 from trt_workbench.backends.trt import TrtBackend
@@ -79,17 +79,11 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fault], None]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """q [N,2,1,4], k [N,2,4,5], v [N,2,5,4], bias [N,1,1,5] to y [N,2,1,4]."""
-    nodes = [
-        helper.make_node("MatMul", ["q", "k"], ["products"], "qk"),
-        helper.make_node("Mul", ["products", "half"], ["scores"], "scale"),
-        helper.make_node("Add", ["scores", "bias"], ["masked"], "add"),
-        helper.make_node("Softmax", ["masked"], ["shares"], "softmax", axis=-1),
-        helper.make_node("MatMul", ["shares", "v"], ["y"], "mix"),
-    ]
-    shapes: dict[str, list[int | str]] = {"q": ["N", 2, 1, 4], "k": ["N", 2, 4, 5], "v": ["N", 2, 5, 4]}
-    inputs = {name: (TensorProto.FLOAT, shape) for name, shape in {**shapes, "bias": ["N", 1, 1, 5]}.items()}
-    half = [numpy_helper.from_array(np.float32(0.5), "half")]
-    return save(tmp_path / "attention.onnx", nodes, inputs, {"y": (TensorProto.FLOAT, ["N", 2, 1, 4])}, half)
+    graph = """g (float[N,2,1,4] q, float[N,2,4,5] k, float[N,2,5,4] v, float[N,1,1,5] bias) => (float[N,2,1,4] y) {
+      [qk] products = MatMul(q, k) [scale] scores = Mul(products, half) [add] masked = Add(scores, bias)
+      [softmax] shares = Softmax<axis = -1>(masked) [mix] y = MatMul(shares, v)
+    }"""
+    return write_onnx(tmp_path / "attention.onnx", graph, {"half": np.float32(0.5)})
 
 
 @pytest.fixture
@@ -143,7 +137,6 @@ def test_all_are_tried_on_demand_and_the_models_of_the_others_are_gone(
     found = fixed(request(model), tmp_path, every=True)
     verdicts = tried(found)
     assert found.left == ()
-    assert found.chosen is not None
     assert found.chosen.name == "attention-mask-in-keys"
     assert verdicts["attention-softmax-spelled"] == "wrong"
     assert verdicts["attention-mask-in-keys"] == "right"
@@ -224,7 +217,6 @@ def test_a_plan_is_run_as_its_manifest_says(model: Path, tmp_path: Path) -> None
     taken = fixed(request(model), tmp_path).tried[0]
     assert taken.plan is not None
     manifest = read_manifest(taken.plan)
-    assert manifest is not None
     assert manifest.way_around is None
     around = WayAround(name="rows-1", model_sha256="0", verdict="right", latency_ms=1, plain_latency_ms=None, rows=1)
     plan = tmp_path / "fixed.plan"
@@ -280,7 +272,6 @@ def test_a_plan_is_built_anew_as_its_manifest_says(model: Path, tmp_path: Path, 
     taken = require_chosen(fixed(VerifyRequest(target=copy, quick=True), tmp_path), copy)
     assert taken.name == "attention-mask-in-keys"
     made = read_manifest(taken.plan or Path())
-    assert made is not None
     assert made.options["optimization_level"] == 1
     assert made.profiles == manifest.profiles
     model.unlink()
@@ -293,8 +284,6 @@ def test_what_is_taken_is_written_with_its_cost(model: Path, tmp_path: Path, pla
     found = fixed(request(model), tmp_path)
     plan = write_fixed(found, request(model), tmp_path / "fixed.plan")
     manifest = read_manifest(plan)
-    assert manifest is not None
-    assert manifest.way_around is not None
     assert manifest.way_around.name == "attention-mask-in-keys"
     assert manifest.way_around.model_sha256 == hash_model(model)
     assert manifest.way_around.plain_latency_ms == found.plain_milliseconds

@@ -12,8 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
-from tests.unit.verify.conftest import save
+from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
@@ -36,15 +35,12 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
         def make(*operators: str) -> Yardstick:
             names = ["x", *(f"t{number}" for number in range(1, len(operators))), "y"]
-            nodes = [
-                helper.make_node(
-                    operator, [names[place], *(["step"] if "Linear" in operator else [])], [names[place + 1]]
-                )
-                for place, operator in enumerate(operators)
-            ]
-            value: tuple[int, list[int | str]] = (TensorProto.FLOAT, ["N", "K"])
-            step = numpy_helper.from_array(np.float32(10), "step")
-            model = save(tmp_path / "m.onnx", nodes, {"x": value}, {"y": value}, [step])
+            nodes = " ".join(
+                f"{after} = {operator}({before}{', step' if 'Linear' in operator else ''})"
+                for operator, before, after in zip(operators, names, names[1:], strict=False)
+            )
+            graph = f"g (float[N,K] x) => (float[N,K] y) <float step = {{10}}> {{ {nodes} }}"
+            model = write_onnx(tmp_path / "m.onnx", graph)
             yardstick = Yardstick(model, tmp_path, seed=7)
             stack.callback(yardstick.close)
             return yardstick

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from tests.onnx_text import write_onnx
 
 from trt_workbench.errors import UsageProblem
 
@@ -79,14 +80,10 @@ def test_every_supported_operator_agrees_with_onnx(tmp_path: Path) -> None:
 
 
 def test_an_operator_without_counterpart_is_named(tmp_path: Path) -> None:
-    nodes = [
-        onnx.helper.make_node("NonMaxSuppression", ["b", "s"], ["k"], "suppress"),
-        onnx.helper.make_node("MyOp", ["b"], ["m"], domain="me"),
-    ]
-    values = {name: onnx.helper.make_tensor_value_info(name, 1, [1, 2, 4]) for name in ("b", "s")}
-    graph = onnx.helper.make_graph(nodes, "g", [*values.values()], [onnx.helper.make_tensor_value_info("k", 7, [2, 3])])
-    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("me", 1)]
-    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
+    graph = """g (float[1,2,4] b, float[1,2,4] s) => (int64[2,3] k) {
+      [suppress] k = NonMaxSuppression(b, s) m = me.MyOp(b)
+    }"""
+    write_onnx(tmp_path / "m.onnx", graph)
     with pytest.raises(UsageProblem, match=r"NonMaxSuppression \(node suppress\), me::MyOp") as caught:
         convert(tmp_path / "m.onnx")
     assert "ort-cpu" in str(caught.value)

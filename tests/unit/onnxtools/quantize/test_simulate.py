@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
-from tests.onnx_text import write_onnx
+from tests.onnx_text import parse_onnx, write_onnx
 from tests.unit.onnxtools.quantize.test_formats import mxfp8_values, nvfp4_values
 
 from trt_workbench.errors import UsageProblem
@@ -38,34 +38,22 @@ def bits(values: np.ndarray) -> np.ndarray:
     return values.astype(np.float32).view(np.uint32)
 
 
-def model_of(
-    nodes: list[onnx.NodeProto], tensors: dict[str, Any], shape: tuple[int | str, ...] = ("N", 64), opset: int = 23
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(value, name) for name, value in tensors.items()],
-    )
-    sets = [helper.make_opsetid("", opset), helper.make_opsetid("trt", 1)]
-    return helper.make_model(graph, opset_imports=sets, ir_version=11)
+def model_of(nodes: str, tensors: dict[str, Any] | None = None, opset: int = 23) -> onnx.ModelProto:
+    model = parse_onnx(f"g (float[N,64] x) => (float[] y) {{ {nodes} }}", tensors, opset)
+    if "trt." in nodes:
+        model.opset_import.add(domain="trt", version=1)
+    return model
 
 
 def widened(to: str) -> onnx.ModelProto:
     """Return a model that quantises its input in blocks and widens it again."""
-    block = {"axis": -1, "block_size": 32 if to == "mxfp8" else 16}
     if to == "mxfp8":
-        nodes = [
-            helper.make_node("TRT_MXFP8DynamicQuantize", ["x"], ["q", "s"], domain="trt", **block),
-            helper.make_node("TRT_MXFP8DequantizeLinear", ["q", "s"], ["y"], domain="trt", **block),
-        ]
-        return model_of(nodes, {})
-    nodes = [
-        helper.make_node("TRT_FP4DynamicQuantize", ["x", "one"], ["q", "s"], domain="trt", **block),
-        helper.make_node("DequantizeLinear", ["s", "one"], ["t"]),
-        helper.make_node("DequantizeLinear", ["q", "t"], ["y"], **block),
-    ]
+        block = "<axis = -1, block_size = 32>"
+        nodes = f"q, s = trt.TRT_MXFP8DynamicQuantize{block}(x) y = trt.TRT_MXFP8DequantizeLinear{block}(q, s)"
+        return model_of(nodes)
+    block = "<axis = -1, block_size = 16>"
+    nodes = f"""q, s = trt.TRT_FP4DynamicQuantize{block}(x, one) t = DequantizeLinear(s, one)
+      y = DequantizeLinear{block}(q, t)"""
     return model_of(nodes, {"one": np.float32(1)})
 
 
@@ -129,9 +117,9 @@ def test_nan_is_seen(to: str) -> None:
     "kind", [TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2, TensorProto.BFLOAT16, TensorProto.FLOAT4E2M1]
 )
 def test_casts_there_and_back(kind: int, level: str) -> None:
-    nodes = [helper.make_node("Cast", ["x"], ["q"], to=kind), helper.make_node("Cast", ["q"], ["y"], to=1)]
+    nodes = f"q = Cast<to = {kind}>(x) y = Cast<to = 1>(q)"
     values = every(np.float16)
-    (found,) = session(simulated(model_of(nodes, {})), level).run(None, {"x": values})
+    (found,) = session(simulated(model_of(nodes)), level).run(None, {"x": values})
     dtype: Any = helper.tensor_dtype_to_np_dtype(kind)
     largest = float(ml_dtypes.finfo(dtype).max)
     assert np.array_equal(bits(found), bits(np.clip(values, -largest, largest).astype(dtype).astype(np.float32)))
@@ -141,18 +129,13 @@ def test_casts_there_and_back(kind: int, level: str) -> None:
 def test_fp8_pairs_give_what_onnx_runtime_gives_where_it_can(axis: int | None) -> None:
     # at the level basic, with the Q and DQ nodes themselves; with more it fails
     scales = np.float32(0.02) if axis is None else RNG.uniform(0.01, 0.03, 64).astype(np.float32)
-    pair = {} if axis is None else {"axis": axis}
+    pair = "" if axis is None else f"<axis = {axis}>"
     codes = RNG.standard_normal((64, 8)).astype(ml_dtypes.float8_e4m3fn)
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **pair),
-        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], **pair),
-        helper.make_node("DequantizeLinear", ["w", "t"], ["v"], axis=1),
-        helper.make_node("MatMul", ["d", "v"], ["y"]),
-    ]
+    nodes = f"""q = QuantizeLinear{pair}(x, s, z) d = DequantizeLinear{pair}(q, s, z)
+      v = DequantizeLinear<axis = 1>(w, t) y = MatMul(d, v)"""
     zeros = np.zeros(scales.shape, ml_dtypes.float8_e4m3fn)
     more = {"w": codes, "t": RNG.uniform(0.1, 0.2, 8).astype(np.float32)}
     model = model_of(nodes, {"s": scales, "z": zeros, **more}, opset=21)
-    del model.opset_import[1]
     x = RNG.standard_normal((5, 64)).astype(np.float32)
     (theirs,) = session(model, "ORT_ENABLE_BASIC").run(None, {"x": x})
     with pytest.raises(Exception, match="float8e4m3fn"):
@@ -189,14 +172,10 @@ def test_a_quantised_model_multiplies_the_formats_values(tmp_path: Path, to: Any
 
 def test_the_nodes_that_model_optimizer_writes() -> None:
     codes = RNG.standard_normal((64, 4)).astype(ml_dtypes.float8_e4m3fn)
-    nodes = [
-        helper.make_node("TRT_FP8QuantizeLinear", ["x", "s"], ["q"], domain="trt"),
-        helper.make_node("TRT_FP8DequantizeLinear", ["q", "s"], ["d"], domain="trt"),
-        helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(codes)),
-        helper.make_node("TRT_FP8DequantizeLinear", ["w", "s"], ["v"], domain="trt"),
-        helper.make_node("MatMul", ["d", "v"], ["y"]),
-    ]
+    nodes = """q = trt.TRT_FP8QuantizeLinear(x, s) d = trt.TRT_FP8DequantizeLinear(q, s)
+      w = Constant() v = trt.TRT_FP8DequantizeLinear(w, s) y = MatMul(d, v)"""
     model = model_of(nodes, {"s": np.float32(0.25)}, opset=17)
+    model.graph.node[2].attribute.append(helper.make_attribute("value", numpy_helper.from_array(codes)))
     assert narrow_formats(model) == ("fp8",)
     x = RNG.standard_normal((3, 64)).astype(np.float32)
     (found,) = session(simulated(model)).run(None, {"x": x})
@@ -215,31 +194,23 @@ def test_the_given_model_is_unchanged() -> None:
     ("nodes", "message"),
     [
         (
-            [
-                helper.make_node("Cast", ["x"], ["q"], to=TensorProto.FLOAT8E4M3FN),
-                helper.make_node("Relu", ["q"], ["r"], name="active"),
-                helper.make_node("Cast", ["r"], ["y"], to=1),
-            ],
+            f"q = Cast<to = {TensorProto.FLOAT8E4M3FN}>(x) [active] r = Relu(q) y = Cast<to = 1>(r)",
             "Relu active computes with fp8 codes themselves",
         ),
         (
-            [
-                helper.make_node(
-                    "TRT_MXFP8DynamicQuantize", ["x"], ["q", "s"], "n", domain="trt", axis=0, block_size=32
-                ),
-                helper.make_node("TRT_MXFP8DequantizeLinear", ["q", "s"], ["y"], domain="trt", axis=0, block_size=32),
-            ],
+            "[n] q, s = trt.TRT_MXFP8DynamicQuantize<axis = 0, block_size = 32>(x)"
+            " y = trt.TRT_MXFP8DequantizeLinear<axis = 0, block_size = 32>(q, s)",
             "TRT_MXFP8DynamicQuantize n has blocks along axis 0; the simulation takes the last",
         ),
     ],
 )
-def test_what_has_no_simulation_is_named(nodes: list[onnx.NodeProto], message: str) -> None:
+def test_what_has_no_simulation_is_named(nodes: str, message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
-        simulated(model_of(nodes, {}))
+        simulated(model_of(nodes))
 
 
 def test_inputs_in_such_a_format_are_refused() -> None:
-    model = model_of([helper.make_node("Cast", ["x"], ["y"], to=1)], {})
+    model = model_of("y = Cast<to = 1>(x)")
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
     with pytest.raises(UsageProblem, match="x is in bf16, which cannot be exchanged with numpy"):
         simulated(model)

@@ -1,0 +1,25 @@
+"""Reports of committed records, drawn again."""
+
+import shutil
+from pathlib import Path
+
+from trt_workbench.engine.documents import write_json
+from trt_workbench.report import targets
+from trt_workbench.report.rewrite import rewrite_report
+
+RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks"
+
+
+def kept(folder: Path, record: str) -> Path:
+    """Draw the report of a committed run again."""
+    return rewrite_report(Path(shutil.copytree(RECORDS / record, folder / "kept" / record)))
+
+
+def checked_target(folder: Path) -> Path:
+    """Draw the report of a committed check, which keeps neither the layers nor the environment."""
+    folder.mkdir()
+    shutil.copy(RECORDS / "check-target/records/vit_b_16.mxfp8.json", folder / "check-target.json")
+    write_json(folder / "layers.json", {"schema_version": 1, "layers": {}})
+    words = ["trtw", "check-target", "vit_b_16.mxfp8.onnx"]
+    write_json(folder / "env.json", {"schema_version": 1, "command_line": words})
+    return targets.write_report(folder)
