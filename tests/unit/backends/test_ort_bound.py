@@ -50,6 +50,20 @@ def test_large_outputs_and_small_memory(tmp_path: Path, monkeypatch: pytest.Monk
             np.testing.assert_array_equal(session.run({"x": x})["y"], reference.run(None, {"x": x})[0])
 
 
+def test_large_outputs_are_not_copied_out_of_page_locked_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort_slot, "_LARGEST_PINNED", 100)
+    asked, given = [], PageableHost.array
+    monkeypatch.setattr(PageableHost, "array", lambda *words: asked.append(words[1]) or given(*words))
+    with bound(linear(tmp_path / "m.onnx")) as session:
+        for size in [3, 3, 20, 20]:
+            session.run({"x": batch(size)})
+    assert (3, 3) in asked
+    assert (20, 4) in asked
+    assert (20, 3) not in asked
+
+
 @pytest.mark.parametrize("cuda_graph", [False, True])
 def test_one_index_of_an_output_among_runs_of_every_shape(tmp_path: Path, cuda_graph: bool) -> None:
     model = linear(tmp_path / "m.onnx")
