@@ -80,7 +80,7 @@ def _require_a_lower_one(decision: Decision, *, accept_simulated: bool) -> None:
     from trt_workbench.runs.decision import BASELINE
 
     lower = [row for row in decision.rows if row.precision != BASELINE and row.calibrated]
-    if not any(row.meets and (accept_simulated or not row.simulated) for row in lower):
+    if not any(row.meets and row.tells and (accept_simulated or not row.simulated) for row in lower):
         real = "" if accept_simulated else " that ran for real"
         raise CheckFailed(
             f"No lower precision{real} keeps {decision.figure} within {decision.max_loss:g} of {BASELINE}."

@@ -12,8 +12,6 @@ from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
 _MOST = 2
-# Of the arithmetic; of less in a format nothing is said.
-_LEAST_SHARE = 0.01
 
 
 def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
@@ -142,9 +140,7 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     measured = {row.backend for row in rows if row.speed}
     if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
-    # a format that hardly anything of the model is in keeps every score
-    in_it = [row for row in rows if row.simulated and (row.low_macs is None or row.low_macs >= _LEAST_SHARE)]
-    simulated = list(dict.fromkeys(row.precision for row in in_it if row.meets))
+    simulated = list(dict.fromkeys(row.precision for row in rows if row.simulated and row.tells and row.meets))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
         keeps = "keep" if len(simulated) > 1 else "keeps"

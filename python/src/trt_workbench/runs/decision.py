@@ -15,6 +15,8 @@ State = Literal["measured", "scored", "failed", "unavailable", "left out"]
 """Whether a row has a score and a latency; a score alone; or why it has neither."""
 
 BASELINE = "fp32"
+# Of the arithmetic: what a simulated precision has at least, so that its score says anything.
+_LEAST_SHARE = 0.01
 
 
 class ClassLoss(Strict):
@@ -136,6 +138,11 @@ class Row(Strict):
         """Its name in sentences, such as "int8 on ort-cpu"."""
         told = self.calibrated or "not calibrated" in self.precision  # as runs name it
         return f"{self.precision}{'' if told else ' (not calibrated)'} on {self.backend}"
+
+    @property
+    def tells(self) -> bool:
+        """Whether its score says anything of its precision: in simulation, what little is in it keeps every score."""
+        return not self.simulated or self.low_macs is None or self.low_macs >= _LEAST_SHARE
 
 
 class Recommendation(Strict):
