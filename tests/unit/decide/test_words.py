@@ -194,6 +194,14 @@ def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> 
     ]
 
 
+def test_an_interval_without_width_certifies_little() -> None:
+    same, moved = (row("fp16", 0.0, half, speed(5, 1)) for half in (0.0, 0.001))
+    assert recommendation([BASE, same], task(), 0.005, 20).doubts[0] == (
+        "The interval has no width: 20 images are alike in this, and of others up to 15 % may not be."
+    )
+    assert not any("no width" in one for one in recommendation([BASE, moved], task(), 0.005, 20).doubts)
+
+
 def test_without_a_baseline_nothing_is_recommended() -> None:
     failed = Row(precision="fp32", backend="trt", state="failed", reason="the process was killed")
     found = recommendation([failed, FP16], task(), 0.005, 100)

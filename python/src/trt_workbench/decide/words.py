@@ -110,6 +110,12 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
+    elif chosen and chosen.precision != BASELINE and chosen.score and len(set(chosen.score.loss_ci95 or (0, 1))) == 1:
+        # the rule of three: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983
+        doubts.append(
+            f"The interval has no width: {samples} {task.unit} are alike in this, and of others up to "
+            f"{100 * min(1, 3 / samples):.2g} % may not be."
+        )
     if chosen and chosen.precision != BASELINE and task.overlap:
         doubts.append(
             f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
