@@ -92,7 +92,9 @@ def test_samples_that_all_agree_leave_room_for_others(model: Path) -> None:
     assert made.loss == 0
     assert made.loss_ci95 == pytest.approx((0, wilson), abs=1e-4)
     assert made.ci95 == pytest.approx((1 - wilson, 1), abs=1e-4)
+    assert made.counted
     assert same.against(None).ci95 == (1, 1)
+    assert not same.against(None).counted
 
 
 @pytest.mark.parametrize("shape", ["[batch,10,1,1]", "[batch,1]", "[batch]"])

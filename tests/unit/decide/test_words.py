@@ -56,7 +56,7 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
 def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:
     fp16 = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert fp16.score is not None
-    score = fp16.score.model_copy(update={"loss_ci95": share_interval(0.0, 128)})
+    score = fp16.score.model_copy(update={"loss_ci95": share_interval(0.0, 128), "counted": True})
     found = recommendation([BASE, fp16.model_copy(update={"score": score})], task(), 0.005, 128)
     assert found.doubts == [  # 1.96 squared, over 0.005
         "128 images cannot certify a loss of at most 0.005: the interval reaches 0.0291; about 770 would, if the loss "
@@ -192,6 +192,14 @@ def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> 
     assert recommendation([BASE, *made], task(), 0.005, 100).doubts == [
         "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in it can tell its speed."
     ]
+
+
+def test_a_gain_with_a_wide_interval_is_a_doubt_like_any_other() -> None:
+    gain = row("fp16", -0.05, 0.2, speed(5, 1))
+    assert recommendation([BASE, gain], task(), 0.005, 100).doubts[0] == (
+        "100 images cannot certify a loss of at most 0.005: the interval reaches 0.1500; about 1,400 would, if the "
+        "loss stays as it is."
+    )
 
 
 def test_an_interval_without_width_certifies_little() -> None:

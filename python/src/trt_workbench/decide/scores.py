@@ -57,17 +57,19 @@ class Scores:
         """
         ends, loss_ends = interval(self.resampled), None
         reference = self if baseline is None else baseline
+        counted = self.counts and reference is not self and reference.value == 1  # the baseline agrees with itself
         if reference is not self:
             if self.samples != reference.samples:
                 raise UsageProblem("The scores are of different samples, so that their difference says nothing.")
             loss_ends = interval(self._loss(reference.resampled, self.resampled))
-            if self.counts and reference.value == 1:  # the baseline agrees with itself
+            if counted:
                 ends, loss_ends = (share_interval(share, self.count) for share in (self.value, 1 - self.value))
         return RowScore(
             value=self.value,
             ci95=ends,
             loss=float(self._loss(np.array(reference.value), np.array(self.value))),
             loss_ci95=loss_ends,
+            counted=counted,
             figures=dict(self.figures),
             classes=self._classes(reference),
         )

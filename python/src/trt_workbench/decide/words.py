@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
-from trt_workbench.runs.bootstrap import share_interval, units_to_show
+from trt_workbench.runs.bootstrap import units_to_show
 from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
@@ -165,7 +165,7 @@ def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
     text += f": the interval reaches {_signed(ends[1])}"
     room = max_loss - row.score.loss
     if room > 0:
-        if math.isclose(ends[1], share_interval(row.score.loss, samples)[1]):  # of a share it is not symmetric
+        if row.score.counted:  # of a share the interval is not symmetric
             needed = units_to_show(row.score.loss, max_loss)
         else:
             needed = samples * ((ends[1] - row.score.loss) / room) ** 2

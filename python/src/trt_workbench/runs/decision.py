@@ -45,6 +45,7 @@ class RowScore(Strict):
         ci95: its 95 % interval over resamples.
         loss: the baseline's value less this one.
         loss_ci95: 95 % interval of the loss over the same resamples of both (paired); None of the baseline itself.
+        counted: whether every sample counts whole or not at all: then the intervals are Wilson's, not over resamples.
         figures: further figures by name.
         classes: of a detector, those that have annotations.
     """
@@ -53,6 +54,7 @@ class RowScore(Strict):
     ci95: Ends | None
     loss: FiniteFloat
     loss_ci95: Ends | None
+    counted: bool = False
     figures: dict[str, FiniteFloat | None] = {}
     classes: list[ClassLoss] = []
 
