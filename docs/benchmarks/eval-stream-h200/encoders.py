@@ -23,8 +23,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "precision"), str(HERE.parents[2] / "models" / "streaming-encoder")]
 
 from encoders_report import kept, report  # type: ignore[import-not-found]  # noqa: E402
-from engines import Work, read  # type: ignore[import-not-found]  # noqa: E402
+from engines import Work, read, together  # type: ignore[import-not-found]  # noqa: E402
 
 EMBEDDED = "embedded"
 SIZES = (EMBEDDED, "17x512", "24x1024")
@@ -222,13 +221,6 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(bench(options, one, backends, batches), indent=1) + "\n", encoding="utf-8")
             step("bench", f"{one.name}.{name}", ["bench", file, "--skip-unavailable"])
-
-
-def together(jobs: int, step: Callable[..., Any], steps: Iterable[tuple[str, str, list[str | Path]]]) -> None:
-    """Run steps, `jobs` at a time."""
-    with ThreadPoolExecutor(jobs) as pool:
-        for future in [pool.submit(step, *one) for one in steps]:
-            future.result()
 
 
 def on(stream: Sequence[str | Path], target: Path, backend: str, precision: str) -> list[str | Path]:

@@ -21,7 +21,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,12 @@ def kept(document: dict[str, Any]) -> dict[str, Any]:
     """Return a command's document without its long tables."""
     flat = {**document, **document.pop("manifest", {})}
     return {key: value for key, value in flat.items() if len(json.dumps(value)) < _LONG}
+
+
+def together(jobs: int, call: Callable[..., Any], arguments: Iterable[Sequence[Any]]) -> list[Any]:
+    """Call with each of the arguments, `jobs` at a time; return the results in their order."""
+    with ThreadPoolExecutor(jobs) as pool:
+        return [begun.result() for begun in [pool.submit(call, *one) for one in arguments]]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -252,20 +258,17 @@ def main() -> None:
         measure(work, made, options.seconds)
     elif options.verb == "score":
         scored = [(work, one, kind, plan) for one in made if one.data for kind, plan in plans(work, one).items()]
-        with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(lambda one: score(*one), scored))
+        together(options.jobs, score, scored)
     else:
-        with ThreadPoolExecutor(options.jobs) as pool:
-            quantized = dict(zip(made, pool.map(lambda one: quantize(work, one), made), strict=True))
-            asked = PRECISIONS if options.verb == "build" else ()
-            begun = [
-                pool.submit(build, work, one, kind, quantized[one] if kind == "int8-qdq" else one.model, options.level)
-                for kind in asked
-                for one in made
-                if kind != "int8-qdq" or quantized[one].is_file()
-            ]
-            for future in begun:
-                future.result()
+        quantized = dict(zip(made, together(options.jobs, quantize, [(work, one) for one in made]), strict=True))
+        asked = PRECISIONS if options.verb == "build" else ()
+        builds = [
+            (work, one, kind, quantized[one] if kind == "int8-qdq" else one.model, options.level)
+            for kind in asked
+            for one in made
+            if kind != "int8-qdq" or quantized[one].is_file()
+        ]
+        together(options.jobs, build, builds)
     sys.stdout.write(report(options.output))
 
 
