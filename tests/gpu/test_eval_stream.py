@@ -1,5 +1,6 @@
 """`eval-stream` on a GPU: the embedded encoder passes, and state on the device equals state through the host."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from trt_workbench.evaluate.stream_settings import MODES, StreamSettings
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.pool import StreamPool
 from trt_workbench.runs.stream import StreamMetrics
+from trt_workbench.system.embedded import ENCODER, embedded_contract, embedded_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("own_output")]
 
@@ -77,6 +79,28 @@ def test_streams_of_a_runtime_without_a_pool_equal_each_alone(tmp_path: Path) ->
     assert not paced.on_device
     assert paced.check.passed
     assert all(level.within_hop for level in paced.levels), paced.model_dump_json(indent=1)
+
+
+def test_first_and_later_chunks_have_a_profile_each(tmp_path: Path) -> None:
+    """Chunks of 7 frames, then of 14: batches of streams equal each alone, and the switch of profiles is timed."""
+    document = json.loads(embedded_contract().read_text(encoding="utf-8"))
+    document["chunking"]["later"]["size"] = 121
+    profiles = {"A": (65, 65, 65), "B": (121, 121, 121)}
+    document["profiles"] = [{"name": one, "symbols": {"B": [1, 4, 8], "T": time}} for one, time in profiles.items()]
+    contract = tmp_path / "contract.json"
+    contract.write_text(json.dumps(document), encoding="utf-8")
+    asked = {"target": embedded_model(ENCODER), "contract": contract, "mode": ("closed-loop",), "chunks": 20}
+    found = evaluated(tmp_path, "trt", "fp32", **asked, streams=(1, 16), seconds=1.0)
+    assert found.failures == []
+    (paced,) = found.streams
+    assert paced.on_device
+    assert paced.check.passed, paced.model_dump_json(indent=1)
+    assert paced.most_streams == 16, paced.model_dump_json(indent=1)
+    assert paced.switch is not None
+    assert paced.switch.rounds >= 5
+    for figures in (paced.switch.again_ms, paced.switch.switched_ms):
+        assert figures.keys() == {"first", "later"}
+        assert all(one["min"] > 0 for one in figures.values())
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +191,7 @@ def test_nothing_that_happens_to_a_stream_reaches_the_others(engine: tuple[Sessi
 def test_streams_that_come_and_go_leave_no_memory_behind(engine: tuple[Session, Contract]) -> None:
     session, contract = engine
     with StreamPool(session, contract, capacity=8, on_device=True) as pool:
-        draw, new, opened, found = np.random.default_rng(0), frames(0, 0), 0, list[tuple[int, int, dict[str, int]]]()
+        draw, new, opened, found = np.random.default_rng(0), frames(0, 0), 0, list[tuple[int, dict[str, int]]]()
         pool.warm_up()
         while opened < 10_000:
             streams = [pool.open() for _ in range(draw.integers(1, 9))]
