@@ -108,7 +108,7 @@ def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
             continue
         document = one["document"] or {"lanes": []}
         if not document["lanes"]:
-            rows.append([name, _ended(one)] + ["-"] * 8)
+            rows.append([name, _ended(one)] + ["-"] * 7)
         for lane in document["lanes"]:
             drift, gates = lane["drift"], [gate["gate"] for gate in lane["gates"]]
             growth = f"{drift['exponent']:+.2f} ({drift['low']:+.2f} to {drift['high']:+.2f})" if drift else "-"
@@ -116,15 +116,14 @@ def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
             verdict = "passed" if lane["passed"] else "**failed**"
             errors = [_number(lane[key], ".1e") for key in ("rel_l2_p50", "rel_l2_max")]
             heads = ", ".join(f"{share:.4f}" for share in lane["head_agreement"].values())
-            call = f"{lane['latency_ms']['inference']['p50']:.2f}"
             verdict += f" ({', '.join(gates)})" if gates else ""
-            rows.append([name, lane["mode"], lane["judged_as"], *errors, growth, heads, equal, call, verdict])
+            rows.append([name, lane["mode"], lane["judged_as"], *errors, growth, heads, equal, verdict])
         notes += [f"- {name}: {text}" for text in document.get("failures", ())]
         chunks, reference = document.get("chunks"), document.get("reference", {}).get("name")
         if chunks:
             notes.append(f"- {name}: {chunks} chunks beside the {reference}")
     head = ["encoder, runtime, precision", "mode", "judged as", "relative L2 p50", "max", "growth exponent", "head"]
-    head += ["device equals closed loop", "call, ms", "gates"]
+    head += ["device equals closed loop", "gates"]
     table = _table("Parity, chunk by chunk", head, rows)
     return [*table, "", *notes] if table else []
 

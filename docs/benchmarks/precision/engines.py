@@ -77,17 +77,21 @@ class Work:
         wall_s = time.monotonic() - began
         (self.work / "logs" / f"{step}-{engine}.log").write_text(ended.stderr, encoding="utf-8")
         document = json.loads(ended.stdout) if ended.returncode in (0, 1) and ended.stdout.strip() else None
-        command = " ".join(map(str, words)).replace(f"{self.work}/", "")
+        command = self._told(" ".join(map(str, words)))
         record = {"step": step, "engine": engine, "command": command, "wall_s": round(wall_s, 2)}
         record |= {"exit_code": ended.returncode, "document": self.keep(document) if document else None}
         if ended.returncode:
-            record["error"] = ended.stderr.strip()[-1500:].replace(f"{self.work}/", "")
+            record["error"] = self._told(ended.stderr.strip()[-1500:])
         with self.records.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         self.done[step, engine] = record
         sys.stdout.write(f"{step} {engine}: exit code {ended.returncode}, {wall_s:.1f} s\n")
         sys.stdout.flush()
         return record
+
+    def _told(self, text: str) -> str:
+        """Return a text with paths relative to the work folder, or else to the repository."""
+        return text.replace(f"{self.work}/", "").replace(f"{HERE.parents[2]}/", "")
 
 
 def kept(document: dict[str, Any]) -> dict[str, Any]:
