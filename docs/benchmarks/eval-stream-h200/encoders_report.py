@@ -110,7 +110,8 @@ def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
         if not document["lanes"]:
             rows.append([name, _ended(one)] + ["-"] * 7)
         for lane in document["lanes"]:
-            drift, gates = lane["drift"], [gate["gate"] for gate in lane["gates"]]
+            drift = lane["drift"]
+            gates = [f"{'warning: ' * (gate['verdict'] == 'warning')}{gate['gate']}" for gate in lane["gates"]]
             growth = f"{drift['exponent']:+.2f} ({drift['low']:+.2f} to {drift['high']:+.2f})" if drift else "-"
             equal = {None: "", True: "yes", False: "**no**"}[lane["bit_equal"]]
             verdict = "passed" if lane["passed"] else "**failed**"
