@@ -4,37 +4,52 @@
                                          [--minilm FOLDER] [--yolox FILE] [--trtexec FILE] [--only 'bench-*' ...]
 
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
-takes a minute or several on one processor core, so engines are built side by side first, through CUDA's Multi-Process
-Service where it is installed: without it the builds' contexts take turns on the GPU, and side by side is no faster than
-one by one. Then every GPU measures one thing at a time, with its own share of the processors. Exit code 1: something
-failed or is left, as the last lines say. What ended well is not done again: DIR/keep/log/STEP.done tells so where a
-step leaves no file of its own.
+takes a minute or several on one processor core, so engines are built side by side first, and the GPU's tests run beside
+them, through CUDA's Multi-Process Service where it is installed: without it the contexts take turns on the GPU, and
+side by side is no faster than one by one. A build takes 3 to 6 GB of memory, a file of tests up to 10; where memory
+ends, everything is slow. Then every GPU measures one thing at a time, with its own share of the processors; --builds-s
+keeps time for that. Exit code 1: something failed or is left, as the last lines say. What ended well is not done again:
+DIR/keep/log/STEP.done tells so where a step leaves no file of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fnmatch
-import functools
 import json
-import os
-import shutil
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from everything_runner import (  # type: ignore[import-not-found]  # noqa: E402
+    Lane,
+    Runner,
+    Step,
+    command,
+    merged,
+    multi_process_service,
+    work_through,
+)
+
 CORE, BENCH, LLM = HERE / "tensorrt-h200" / "measure.py", HERE / "bench-h200", HERE / "eval-llm" / "measure.py"
+ENGINES, ENCODERS = HERE / "precision" / "engines.py", HERE / "eval-stream-h200" / "encoders.py"
 TESTS = HERE.parents[1] / "tests" / "gpu"
+# They count what the whole GPU does (CONTRIBUTING.md).
+ALONE = (
+    "native/test_endurance.py::test_ten_thousand_runs_leak_nothing",
+    "native/test_device_arrays.py::test_a_full_device_leaves_the_runner_usable",
+    "test_profile_command.py::test_every_node_of_the_model_is_in_a_layer_with_a_time",
+)
+_BISECTED = "test_verify.py::test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes"
+# What takes longest begins first.
+_LONGEST = ("eval_llm", "quantized_engines", "predict_command", "engine_commands", "eval_stream", "decide", "verify")
+_ENCODER_SIZES = ("embedded", "17x512", "24x1024")
 SHAPES, TINY_LM = (HERE.parents[1] / "models" / name for name in ("shapes-yolov10", "tiny-lm"))
-_LAST_S = 15.0  # too little for any step
 _IMAGES = {"profiles": ["images:1x3x224x224/32x3x224x224/128x3x224x224"]}
 _YOLO = {
     "profiles": ["images:1x3x640x640/1x3x640x640/8x3x640x640"],
@@ -44,163 +59,6 @@ _YOLO = {
 }
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _TEXT = {"profiles": [",".join(f"{name}:1x1/1x128/1x512" for name in _INPUTS)]}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command.
-
-    Attributes:
-        name: of its log.
-        words: after the interpreter.
-        made: where it is there already, the step is done; of a bench, the run directory. None for a step that is done
-            when it ended well.
-        limit_s: most seconds.
-    """
-
-    name: str
-    words: Sequence[object]
-    made: Path | None = None
-    limit_s: float = 600.0
-
-
-@dataclass
-class Lane:
-    """What one GPU does: builds side by side, beside them what no clock depends on, then measurements in turn."""
-
-    builds: list[Step] = field(default_factory=list)
-    untimed: list[Step] = field(default_factory=list)
-    timed: list[Step] = field(default_factory=list)
-
-
-class Runner:
-    """Runs steps on a GPU within the budget and keeps their outcomes."""
-
-    def __init__(self, work: Path, budget_s: float, gpus: Sequence[str], only: Sequence[str] = ("*",)) -> None:
-        self._only = only
-        self._end = time.monotonic() + budget_s
-        self._processors = shares(gpus)
-        self._log = work / "keep" / "log"
-        self._log.mkdir(parents=True, exist_ok=True)
-        self._environment = {**os.environ, "TRTW_TMP": str(work / "tmp")}
-        self._lock = threading.Lock()
-        self.left: list[str] = []
-
-    def run(self, step: Step, gpu: str, shared: Mapping[str, str] | None = None) -> None:
-        """Run a step unless it is done; a step that is cut off is told to end, so that it keeps what it has.
-
-        Args:
-            step: what to run.
-            gpu: CUDA's number of the GPU.
-            shared: more of the step's environment.
-        """
-        if not any(fnmatch.fnmatch(step.name, pattern) for pattern in self._only):
-            return
-        left_s = self._end - time.monotonic()
-        ended_well = self._log / f"{step.name}.done"
-        words = remaining(step)
-        if not words or ended_well.exists():
-            return
-        if left_s < _LAST_S:
-            self._tell(step, "left for another call", failed=True)
-            return
-        started = time.monotonic()
-        # of this thread, and so of what it starts: builds for one GPU leave the measurements on another alone
-        os.sched_setaffinity(0, self._processors[gpu])
-        with (self._log / f"{step.name}.log").open("a", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                [sys.executable, *map(str, words)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**self._environment, "CUDA_VISIBLE_DEVICES": gpu, **(shared or {})},
-            )
-            try:
-                code = process.wait(timeout=min(step.limit_s, left_s))
-            except subprocess.TimeoutExpired:
-                end(process)
-                code = -1
-        if code == 0 and step.made is None:
-            ended_well.touch()
-        outcome = "cut off" if code == -1 else f"exit code {code}"
-        self._tell(step, f"{outcome} after {time.monotonic() - started:.0f} s", failed=code != 0)
-
-    def _tell(self, step: Step, outcome: str, *, failed: bool) -> None:
-        with self._lock:
-            sys.stdout.write(f"{time.strftime('%T')} {step.name}: {outcome}\n")
-            sys.stdout.flush()
-            if failed:
-                self.left.append(step.name)
-
-
-def shares(gpus: Sequence[str]) -> dict[str, list[int]]:
-    """The processors of each GPU, as many for one as for another."""
-    processors = sorted(os.sched_getaffinity(0))
-    size = len(processors) // len(gpus)
-    return {gpu: processors[place * size : (place + 1) * size] or processors for place, gpu in enumerate(gpus)}
-
-
-@contextlib.contextmanager
-def multi_process_service(folder: Path) -> Iterator[dict[str, str]]:
-    """Run CUDA's Multi-Process Service; yields the environment of its clients, empty where there is none to be had."""
-    control = shutil.which("nvidia-cuda-mps-control")
-    if not control:
-        yield {}
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    client = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
-    ask = functools.partial(subprocess.run, check=False, env={**os.environ, **client})
-    started = ask([control, "-d"])
-    if started.returncode:
-        ask([control], input=b"quit\n")  # a call that was killed leaves one running
-        started = ask([control, "-d"])
-    if started.returncode:
-        sys.stdout.write("CUDA's Multi-Process Service does not start; builds take turns on the GPU.\n")
-        yield {}
-        return
-    try:
-        yield client
-    finally:
-        ask([control], input=b"quit\n")
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started: what it leaves running would disturb whatever is measured next.
-
-    It is told first, as a bench closes its workers itself; a script that waits for a command does not end that one.
-    """
-    import psutil
-
-    try:
-        started = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        started = []
-    process.terminate()
-    try:
-        process.wait(timeout=_LAST_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for one in started:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            one.terminate()
-    for one in psutil.wait_procs(started, timeout=_LAST_S)[1]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
-
-
-def remaining(step: Step) -> Sequence[object]:
-    """The words of a step that is not done; a bench that was interrupted is gone on with. Empty if nothing is left."""
-    if step.made is None or not step.made.exists():
-        return step.words
-    run = step.made if step.made.name == "run.json" else step.made / "run.json"
-    if not run.is_file() or json.loads(run.read_text(encoding="utf-8"))["status"] != "partial":
-        return ()
-    return step.words if run == step.made else command("bench", "--resume", step.made)
-
-
-def command(*words: object) -> list[object]:
-    """A command of the workbench, by its script, so that its reports tell how to repeat it."""
-    return [Path(sys.executable).with_name("trtw"), *words]
 
 
 def core_lane(options: argparse.Namespace) -> Lane:
@@ -238,9 +96,6 @@ def core_lane(options: argparse.Namespace) -> Lane:
         for model in ("minilm", "bert-base"):
             lane.builds += [prepared(f"{model}-{p}", models / f"{model}.onnx", p, _TEXT) for p in ("fp16", "fp32")]
         lane.timed += [benched("encoders", keep, encoders, only) for only in ("minilm", "bert")]
-    # alone on the GPU: some fill its memory, or watch how much of it is in use
-    lane.timed.append(tested("tests-native", TESTS / "native"))
-    lane.timed.append(tested("tests-rest", TESTS, "--ignore", TESTS / "native"))
     return lane
 
 
@@ -289,9 +144,70 @@ def benched(config: str, keep: Path, models: Sequence[object], only: str) -> Ste
     return Step(f"bench-{only}", command(*words), output)
 
 
+def tests_lane() -> Lane:
+    """The tests that need a GPU, a file at a time, and those that need it alone."""
+    files = sorted(TESTS.rglob("test_*.py"), key=lambda path: _place(path.stem.removeprefix("test_")))
+    bisected = [tested(f"tests-bisect-{family}", TESTS / f"{_BISECTED}[{family}]") for family in ("llama", "opt")]
+    left_out = [word for test in (*ALONE, _BISECTED) for word in ("--deselect", f"tests/gpu/{test}")]
+    beside = [tested(f"tests-{path.stem.removeprefix('test_')}", path, *left_out) for path in files]
+    return Lane([*bisected, *beside], [], [tested("tests-alone", *(TESTS / test for test in ALONE))])
+
+
+def _place(name: str) -> int:
+    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
+
+
 def tested(name: str, *words: object) -> Step:
     """Tests that need a GPU."""
-    return Step(name, ["-m", "pytest", "-q", "--timeout", "200", "-p", "no:cacheprovider", *words])
+    return Step(name, ["-m", "pytest", "-v", "--timeout", "900", "-p", "no:cacheprovider", *words], limit_s=1200.0)
+
+
+def precision_lane(options: argparse.Namespace) -> Lane:
+    """Engines of four models in four precisions, and the decision about YOLOX-Nano."""
+    work: Path = options.work
+    lane = Lane(untimed=[precision(options, "score", "--jobs", 4)], timed=[precision(options, "measure")])
+    names = ["yolox-nano"] * bool(options.yolox) + ["shapes-yolov10", "resnet50-b1", "vit_b_16-b1"]
+    for name in names:
+        lane.builds.append(precision(options, "build", "--only", name, "--jobs", 4 if "yolo" in name else 2))
+    if options.yolox:
+        data = work / "precision" / "coco"
+        words = [options.yolox, "--data", options.coco / "val2017", "--annotations", data / "unseen.json"]
+        words += ["--calibration", data / "seen", "--no-search", "--max-loss", "0.01"]
+        words += ["--option", "trt:optimization_level=1"]
+        words += ["--option", f"trt:tactic_sources={json.dumps(_YOLO['tactic_sources'])}"]
+        for kind in ("fp16", "int8", "int8-mixed"):  # the engines that the decision asks for, from then on in the cache
+            few = ["--backends", "trt", "--precisions", f"fp32,{kind}", "--repetitions", 0]
+            target = ["--output", work / f"decide-{kind}"]
+            lane.builds.append(Step(f"build-decide-{kind}", command("decide", *words, *few, *target), fine=(0, 1)))
+        all_of_it = ["--backends", "trt,ort-cuda,torch", "--precisions", "fp32,fp16,int8,int8-mixed"]
+        target = ["--output", work / "keep" / "decide"]
+        lane.timed.insert(0, Step("decide", command("decide", *words, *all_of_it, *target), fine=(0, 1)))
+    return lane
+
+
+def precision(options: argparse.Namespace, verb: str, *words: object) -> Step:
+    """A step of precision/engines.py."""
+    places = ["--work", options.work / "precision", "--output", options.work / "keep" / "precision"]
+    detector = ["--yolox", options.yolox, "--coco", options.coco] if options.yolox else []
+    model = [word for word in words if word in ("yolox-nano", "shapes-yolov10", "resnet50-b1", "vit_b_16-b1")]
+    name = "-".join(["precision", verb, *map(str, model)])
+    return Step(name, [ENGINES, verb, *places, *detector, *words], limit_s=1200.0)
+
+
+def streams_lane(options: argparse.Namespace) -> Lane:
+    """Streaming encoders of three sizes."""
+    lane = Lane()
+    for size in _ENCODER_SIZES:
+        lane.builds.append(encoder(options, "build", size, "--jobs", 4))
+        lane.untimed.append(encoder(options, "check", size, "--jobs", 2))
+        lane.timed.append(encoder(options, "measure", size))
+    return lane
+
+
+def encoder(options: argparse.Namespace, verb: str, size: str, *words: object) -> Step:
+    """A step of eval-stream-h200/encoders.py."""
+    places = ["--work", options.work / "encoders", "--output", options.work / "keep" / "eval-stream-h200"]
+    return Step(f"encoders-{verb}-{size}", [ENCODERS, verb, *places, "--sizes", size, *words], limit_s=1200.0)
 
 
 def prepare(kind: str, words: Sequence[str]) -> None:
@@ -324,19 +240,11 @@ def exported(options: argparse.Namespace) -> list[Step]:
     made = models / ("minilm.onnx" if options.minilm else "resnet18_hw.onnx")
     gpt2 = options.work / "llm" / "models" / "gpt2"
     return [
-        Step("export-models", [BENCH / "models.py", models, *names], made),
         Step("export-gpt2", [LLM, "--output", options.work / "llm", "--runs", "none"], gpt2 / "model.safetensors"),
+        *(encoder(options, "make", size) for size in _ENCODER_SIZES),
+        precision(options, "quantize", "--jobs", 4),
+        Step("export-models", [BENCH / "models.py", models, *names], made),
     ]
-
-
-def work_through(lane: Lane, gpu: str, runner: Runner, builders: int, shared: Mapping[str, str]) -> None:
-    """Build side by side in the environment `shared`, then what needs no quiet, then measure."""
-    with ThreadPoolExecutor(builders) as pool:
-        list(pool.map(lambda step: runner.run(step, gpu, shared), lane.builds))
-    with ThreadPoolExecutor(max(1, len(lane.untimed))) as pool:
-        list(pool.map(lambda step: runner.run(step, gpu), lane.untimed))
-    for step in lane.timed:
-        runner.run(step, gpu)
 
 
 def main() -> int:
@@ -349,7 +257,12 @@ def main() -> int:
     parser.add_argument("--coco", type=Path, required=True, help="folder with val2017/ and annotations/")
     parser.add_argument("--gpus", default="0", help="CUDA's numbers, apart by commas (default: %(default)s)")
     parser.add_argument("--budget-s", type=float, default=3600.0, help="seconds to stay within")
-    parser.add_argument("--builders", type=int, default=5, help="builds at once on a GPU (default: %(default)s)")
+    parser.add_argument(
+        "--builds-s", type=float, default=float("inf"), help="end builds and tests after so many seconds"
+    )
+    parser.add_argument(
+        "--builders", type=int, default=5, help="builds, or tests, at once on a GPU (default: %(default)s)"
+    )
     parser.add_argument("--yolov10m", type=Path, help="ONNX file of YOLOv10m, opset 17, with a dynamic batch")
     parser.add_argument("--yolox", type=Path, help="ONNX file of YOLOX-Nano")
     parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2 in Hugging Face's format")
@@ -361,11 +274,9 @@ def main() -> int:
     inputs = (options.coco, options.yolov10m, options.yolox, options.minilm, options.trtexec)
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
-    lanes = [core_lane(options), runtime_lane(options)]
     gpus = options.gpus.split(",")
-    if len(gpus) == 1:  # every engine first, as builds have the GPU together
-        core, runtime = lanes
-        lanes = [Lane(core.builds + runtime.builds, core.untimed + runtime.untimed, core.timed + runtime.timed)]
+    every = [tests_lane(), precision_lane(options), runtime_lane(options), streams_lane(options), core_lane(options)]
+    lanes = [merged(every[place :: len(gpus)]) for place in range(min(len(gpus), len(every)))]
     steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]
     exports = exported(options)
     names = [step.name for step in (*exports, *steps)]
@@ -379,9 +290,9 @@ def main() -> int:
             (models / name).symlink_to(given.absolute())
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda step: runner.run(step, gpus[0]), exports))
-    places = (gpus * 2)[: len(lanes)]
     with multi_process_service(options.work / "mps") as shared, ThreadPoolExecutor(len(gpus)) as pool:
-        list(pool.map(lambda lane, gpu: work_through(lane, gpu, runner, options.builders, shared), lanes, places))
+        limits = (runner, options.builders, shared, options.builds_s)
+        list(pool.map(lambda lane, gpu: work_through(lane, gpu, *limits), lanes, gpus))
     sys.stdout.write(f"Left: {', '.join(runner.left)}\n" if runner.left else "All done.\n")
     return int(bool(runner.left))
 

@@ -262,8 +262,8 @@ def keep_environment(output: Path, document: Mapping[str, Any]) -> dict[str, Any
     return kept(document)  # type: ignore[no-any-return]
 
 
-def main() -> None:
-    """Run the steps that have no good record, and write the report."""
+def main() -> int:
+    """Run the steps that have no good record, and write the report; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("make", "build", "check", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl, README.md and env.json")
@@ -284,7 +284,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.verb == "report":
         report(options.output, read(options.output / "engines.jsonl"))
-        return
+        return 0
     if options.work is None:
         parser.error(f"{options.verb} needs --work")
     options.work, options.output = options.work.absolute(), options.output.absolute()
@@ -324,7 +324,8 @@ def main() -> None:
     else:
         measure(step, options, found)
     report(options.output, read(options.output / "engines.jsonl"))
+    return int(work.failed())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -89,6 +89,10 @@ class Work:
         sys.stdout.flush()
         return record
 
+    def failed(self) -> bool:
+        """Return whether a step left no document."""
+        return any(one["document"] is None for one in self.done.values())
+
     def _told(self, text: str) -> str:
         """Return a text with paths relative to the work folder, or else to the repository."""
         return text.replace(f"{self.work}/", "").replace(f"{HERE.parents[2]}/", "")
@@ -240,8 +244,8 @@ def _text(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def main() -> None:
-    """Run the steps that have no good record, and print the table."""
+def main() -> int:
+    """Run the steps that have no good record, and print the table; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("quantize", "build", "score", "measure", "report"))
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
@@ -256,7 +260,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.verb == "report":
         sys.stdout.write(report(options.output))
-        return
+        return 0
     work, made = Work(options.work, options.output), subjects(options)
     if options.verb == "measure":
         measure(work, made, options.seconds)
@@ -274,7 +278,8 @@ def main() -> None:
         ]
         together(options.jobs, build, builds)
     sys.stdout.write(report(options.output))
+    return int(work.failed())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

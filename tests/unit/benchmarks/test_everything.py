@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ FILE = Path(__file__).parents[3] / "docs" / "benchmarks" / "everything.py"
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> Any:
     return load_script(FILE, monkeypatch)
+
+
+def steps_of(everything: Any) -> Any:
+    """Return the module of the steps."""
+    return sys.modules[everything.Step.__module__]
 
 
 def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path: Path) -> None:
@@ -49,18 +55,65 @@ def test_what_ended_well_is_not_done_again(everything: Any, tmp_path: Path) -> N
 
 
 def test_what_was_interrupted_is_not_done(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measure = load_script(everything.LLM, monkeypatch)
+    measure, remaining = load_script(everything.LLM, monkeypatch), steps_of(everything).remaining
     run = tmp_path / "run.json"
     whole, bench = everything.Step("llm", ["measure.py"], run), everything.Step("bench", ["bench"], tmp_path)
-    assert everything.remaining(whole) == ["measure.py"]
+    assert remaining(whole) == ["measure.py"]
     assert not measure.is_done(run)
     run.write_text('{"status": "partial"}')
-    assert everything.remaining(whole) == ["measure.py"]
-    assert everything.remaining(bench)[1:] == ["bench", "--resume", tmp_path]
+    assert remaining(whole) == ["measure.py"]
+    assert remaining(bench)[1:] == ["bench", "--resume", tmp_path]
     assert not measure.is_done(run)
     run.write_text('{"status": "complete"}')
-    assert everything.remaining(whole) == everything.remaining(bench) == ()
+    assert remaining(whole) == remaining(bench) == ()
     assert measure.is_done(run)
+
+
+def test_a_verdict_is_a_result(everything: Any, tmp_path: Path) -> None:
+    runner = everything.Runner(tmp_path, 100.0, ["0"])
+    for code in (0, 1, 2):
+        runner.run(everything.Step(f"ends-{code}", ["-c", f"raise SystemExit({code})"], fine=(0, 1)), "0")
+    assert runner.left == ["ends-2"]
+
+
+def test_builds_end_early_enough_for_what_is_measured(
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps_of(everything), "_LAST_S", 1.0)
+    build = everything.Step("build", ["-c", "import time; time.sleep(100)"])
+    timed = everything.Step("timed", ["-c", "import sys; open(sys.argv[1], 'w').close()", tmp_path / "timed.txt"])
+    runner = everything.Runner(tmp_path, 200.0, ["0"])
+    started = time.monotonic()
+    everything.work_through(everything.Lane([build, build], [build], [timed]), "0", runner, 2, {}, builds_s=3.0)
+    assert time.monotonic() - started < 40
+    assert runner.left == ["build"] * 3
+    assert (tmp_path / "timed.txt").exists()
+
+
+def test_every_gpu_test_is_run_once(everything: Any) -> None:
+    lane = everything.tests_lane()
+    files = [step.words[step.words.index("no:cacheprovider") + 1] for step in lane.builds[2:]]
+    first = len(lane.timed[0].words) - len(everything.ALONE)
+    assert sorted(files) == sorted(everything.TESTS.rglob("test_*.py"))
+    # what the files leave out is what has a step of its own
+    alone = [str(path.relative_to(everything.HERE.parents[1])) for path in lane.timed[0].words[first:]]
+    bisected = [str(step.words[first].relative_to(everything.HERE.parents[1])) for step in lane.builds[:2]]
+    for step in lane.builds[2:]:
+        left_out = [word for before, word in pairwise(step.words) if before == "--deselect"]
+        assert sorted({*left_out}) == sorted({*alone, *(name.partition("[")[0] for name in bisected)})
+    for name in (*alone, *bisected):
+        file, _, test = name.partition("::")
+        assert f"def {test.partition('[')[0]}(" in (everything.HERE.parents[1] / file).read_text(encoding="utf-8")
+
+
+def test_lanes_share_the_gpus(everything: Any) -> None:
+    step = everything.Step
+    lanes = [
+        everything.Lane([step(f"build-{n}", ())], [step(f"score-{n}", ())], [step(f"timed-{n}", ())]) for n in "ab"
+    ]
+    found = everything.merged(lanes)
+    parts = [[one.name for one in part] for part in (found.builds, found.untimed, found.timed)]
+    assert parts == [["build-a", "build-b"], ["score-a", "score-b"], ["timed-a", "timed-b"]]
 
 
 def test_every_gpu_has_its_own_processors(everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +135,7 @@ def test_every_gpu_has_its_own_processors(everything: Any, tmp_path: Path, monke
     assert found == [["0", *processors[:half]], ["1", *processors[half : 2 * half]]]
     assert sorted(os.sched_getaffinity(0)) == processors
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    assert everything.shares(["0", "1"]) == {"0": [3], "1": [3]}
+    assert steps_of(everything).shares(["0", "1"]) == {"0": [3], "1": [3]}
 
 
 def test_the_engines_that_are_prepared_are_those_that_the_benches_ask_for(everything: Any, tmp_path: Path) -> None:
@@ -156,5 +209,5 @@ def test_a_pattern_that_fits_no_step_is_refused(
     monkeypatch.setattr(sys, "argv", ["everything.py", *map(str, words)])
     with pytest.raises(SystemExit, match="2"):
         everything.main()
-    assert "no step is called bnech-*; there are: export-models, " in capsys.readouterr().err
+    assert "no step is called bnech-*; there are: export-gpt2, " in capsys.readouterr().err
     assert not (tmp_path / "work").exists()
