@@ -159,7 +159,11 @@ def _place(name: str) -> int:
 
 def tested(name: str, *words: object) -> Step:
     """Tests that need a GPU."""
-    return Step(name, ["-m", "pytest", "-v", "--timeout", "900", "-p", "no:cacheprovider", *words], limit_s=1200.0)
+    return Step(
+        name,
+        ["-m", "pytest", "-v", "--durations", "10", "--timeout", "900", "-p", "no:cacheprovider", *words],
+        limit_s=1200.0,
+    )
 
 
 def precision_lane(options: argparse.Namespace) -> Lane:
