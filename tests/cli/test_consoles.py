@@ -70,6 +70,8 @@ def test_without_a_terminal_every_command_says_what_it_is_at(
             assert re.fullmatch(r"Evaluating: 3 of 40 images, [\d.]+ images/s", said())
             count(0, 2)
             assert said() == "Timing: 0 of 2 tokens"
+            count(0, 2, "loading a model")
+            assert said() == "Timing: 0 of 2 tokens; loading a model"
             count(2, 2)
             assert said().startswith("Evaluating: 3 of 40")
             advance(40, 40)

@@ -107,11 +107,9 @@ class BenchRun:
         together = [one for one in points if not (alone or get_backend(one.backend).times_kernels)]
         loaded = {}
         for batch in [*([one] for one in points if one not in together), together]:
-            begun = []
-            for point in batch:
-                self._say(f"loading {point.label}")
-                begun.append((point, self._begin_loading(point, stack)))
+            begun = [(point, self._begin_loading(point, stack)) for point in batch]
             for point, worker in begun:
+                self._say(f"loading {point.label}")
                 try:
                     loaded[point.key] = _Loaded(point, worker, worker.answer(self.config.timeout_s))
                 except WorkerFailure as failure:

@@ -71,11 +71,10 @@ def bench(
     from trt_workbench.verify.bench_gate import BenchGate
 
     with progress_bar("measurements") as start:
-        advance = start("Measuring")
         outcome = planned.run(
             output,
             skip_unavailable=skip_unavailable,
-            progress=lambda done, total, _: advance(done, total),
+            progress=start("Measuring"),
             gate=BenchGate(allow_unverified),
         )
     drawing = draw(write_report, outcome.directory, debug=debug)

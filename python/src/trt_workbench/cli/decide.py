@@ -47,7 +47,7 @@ def decide(
     precision that ran for real keeps the score within --max-loss, so that CI can gate a precision by one command.
     """
     say_if_allowed(allow_unverified=settings.allow_unverified)
-    from trt_workbench.cli.progress import progress_bar
+    from trt_workbench.cli.progress import Update, progress_bar
     from trt_workbench.decide.run import DecideRun
     from trt_workbench.decide.subject import subject_of
     from trt_workbench.report.decide import write_report
@@ -55,11 +55,12 @@ def decide(
 
     subject = subject_of(model, settings, calibration, say)
     with run_directory("decide", output) as run, progress_bar("steps") as start:
-        bars: dict[str, object] = {}
+        bars: dict[str, Update] = {}
 
-        def progress(what: str, done: int, total: int) -> None:
-            bar = bars.setdefault(what, start(what) if what not in bars else None)
-            bar(done, total)  # type: ignore[operator]
+        def progress(what: str, done: int, total: int, doing: str) -> None:
+            if what not in bars:
+                bars[what] = start(what)
+            bars[what](done, total, doing)
 
         made = DecideRun(subject, settings, run.path, progress, say)
         decision = made.run()

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from trt_workbench.errors import printable
 
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 EVERY_S = 4.0
 """Between two lines, so that no five seconds pass without one."""
 
+# Of a line in a terminal: what all but the last column takes.
+_BAR_WIDTH = 95
+
 Stage = Callable[[], str | None]
 """Says what the command is at; nothing, "", leaves it to the stage around it, None if a terminal shows it already."""
 _stages: list[Stage] = []
+
+
+class Update(Protocol):
+    """How far a bar is."""
+
+    def __call__(self, done: int, total: int, doing: str = "") -> None:
+        """Show the count done, the total, and what is being done."""
 
 
 @contextmanager
@@ -82,28 +92,32 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def progress_bar(unit: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def progress_bar(unit: str) -> Iterator[Callable[[str], Update]]:
     """Show bars while the block runs.
 
     Args:
         unit: what is counted, such as "images".
 
     Yields:
-        A function that starts a bar with a description and returns the function to call with the count done and
-        the total.
+        A function that starts a bar with a description and returns the function to call with the count done, the
+        total and, where one of them takes long, what is being done.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     from trt_workbench.cli.common import stderr_console
 
     console = stderr_console()
-    columns = (
+    columns = [
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-    )
+    ]
+    if (room := console.width - _BAR_WIDTH) > 0:
+        column = Column(no_wrap=True, overflow="ellipsis", max_width=room)
+        columns.append(TextColumn("{task.fields[doing]}", markup=False, table_column=column))
     said = ""
 
     def stage() -> str | None:
@@ -114,15 +128,15 @@ def progress_bar(unit: str) -> Iterator[Callable[[str], Callable[[int, int], Non
         at_stage(stage),
     ):
 
-        def start(description: str) -> Callable[[int, int], None]:
-            task = progress.add_task(description, total=None, rate="")
+        def start(description: str) -> Update:
+            task = progress.add_task(description, total=None, rate="", doing="")
             began = time.perf_counter()
 
-            def update(done: int, total: int) -> None:
+            def update(done: int, total: int, doing: str = "") -> None:
                 nonlocal said
                 rate = f"{done / (time.perf_counter() - began):.1f} {unit}/s" if done else ""
-                progress.update(task, completed=done, total=total, rate=rate)
-                told = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}"
+                progress.update(task, completed=done, total=total, rate=rate, doing=doing)
+                told = f"{description}: {done} of {total} {unit}{rate and f', {rate}'}{doing and f'; {doing}'}"
                 said = told if done < total else ""
 
             return update

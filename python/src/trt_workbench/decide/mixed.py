@@ -40,7 +40,7 @@ class MixedSearch:
     settings: SearchSettings
     seconds: float
     note: Note
-    progress: Callable[[str, int, int], None]
+    progress: Callable[[str, int, int, str], None]
     document: SearchDocument | None = None
     words: list[str] = field(default_factory=list)
 
@@ -84,7 +84,7 @@ class MixedSearch:
 
         def progress(what: str) -> Progress:
             def report(done: int, total: int) -> None:
-                self.progress(f"{MIXED}: {what.lower()}", done, total)
+                self.progress(f"{MIXED}: {what.lower()}", done, total, "")
                 if time.monotonic() > ends and done < total:
                     raise _OutOfTime
 

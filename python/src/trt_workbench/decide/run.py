@@ -35,7 +35,7 @@ from trt_workbench.verify.bench_gate import BenchGate
 
 SCENARIO, MODEL = "latency", "model"
 Note = Callable[[str], None]
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int, str], None]
 
 _TIMEOUT_S = 3600.0
 # Backends that have kernels of their own choosing are asked for fp16 beside the low precision of the candidate.
@@ -52,7 +52,7 @@ class DecideRun:
         subject: the model and its data.
         settings: what is tried.
         folder: where everything goes.
-        progress: called with what is done, the number of it and their total.
+        progress: called with what is done, the number of it, their total and which one comes next.
         note: called with what a person should know.
     """
 
@@ -124,7 +124,7 @@ class DecideRun:
         self._candidates = Candidates(
             self.subject.model,
             self.subject.calibration,
-            lambda done, total: self.progress("Calibrating", done, total),
+            lambda done, total: self.progress("Calibrating", done, total, ""),
             self._search,
         )
         made: dict[str, Candidate | tuple[State, str]] = {}
@@ -213,7 +213,7 @@ class DecideRun:
         )
         baseline: Path | None = None
         for number, one in enumerate(waiting):
-            self.progress("Scoring", number, len(waiting))
+            self.progress("Scoring", number, len(waiting), one.label)
             if one.precision != BASELINE:
                 _require_a_baseline(tried)
             rows = [one, *(row for row in waiting if row.scores and not row.simulated)]
@@ -240,7 +240,7 @@ class DecideRun:
                 except WorkbenchError as error:
                     one.fail("failed", str(error), type(error).__name__)
         _require_a_baseline(tried)
-        self.progress("Scoring", len(waiting), len(waiting))
+        self.progress("Scoring", len(waiting), len(waiting), "")
 
     def _request(self, one: Tried, baseline: Path | None) -> dict[str, Any]:
         """Return what the worker is asked for to score a row. Raises UsageProblem where nothing can be.
@@ -265,7 +265,7 @@ class DecideRun:
             points,
             self.folder,
             {},
-            progress=lambda done, total, _: self.progress("Measuring", done, total),
+            progress=lambda done, total, doing: self.progress("Measuring", done, total, doing),
             gate=BenchGate(self.settings.allow_unverified),
         )
         bench.run()
