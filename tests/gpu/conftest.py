@@ -1,10 +1,12 @@
 """What tests of several files on a GPU share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from trt_workbench.backends.trt import TrtBackend
+from trt_workbench.engine.native import builder_kept
 
 
 @pytest.fixture(scope="session")
@@ -13,6 +15,16 @@ def tensorrt() -> None:
     found = TrtBackend().availability()
     if not found.ok:
         pytest.skip(f"{found.reason} {found.fix}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _builder() -> Iterator[None]:
+    """Keep TensorRT's builder: most tests build engines in this process, each of which would load it anew."""
+    if not TrtBackend().availability().ok:
+        yield
+        return
+    with builder_kept():
+        yield
 
 
 @pytest.fixture

@@ -276,6 +276,21 @@ class BuildResult:
             DeviceFailure: the GPU fails.
         """
 
+class BuilderHold:
+    """Keeps TensorRT's builder loaded until it is closed or freed, for a process that builds several engines."""
+
+    def __init__(self, device: int = 0) -> None:
+        """Load it on a device, which takes seconds.
+
+        Raises:
+            ComponentMissing: TensorRT's library or its builder is absent.
+            UsageProblem: the device does not exist.
+            DeviceFailure: no GPU can be used.
+        """
+
+    def close(self) -> None:
+        """Let it go; calling it again does nothing."""
+
 def build_engine(
     model: str | os.PathLike[str], options: BuildOptions, progress: _ProgressCallback | None = None
 ) -> BuildResult:

@@ -123,6 +123,18 @@ void bind_result(py::module_& m) {
              "    DeviceFailure: The GPU fails.");
 }
 
+void bind_hold(py::module_& m) {
+    py::class_<te::BuilderHold>(m, "BuilderHold",
+                                "Keeps TensorRT's builder loaded until it is closed or freed, for a process that "
+                                "builds several engines: loading it takes seconds each time.")
+        .def(py::init<int>(), py::arg("device") = 0, py::call_guard<py::gil_scoped_release>(),
+             "Loads it on a device.\n\n"
+             "Raises:\n    ComponentMissing: TensorRT's library or its builder is absent.\n"
+             "    UsageProblem: The device does not exist.\n    DeviceFailure: No GPU can be used.")
+        .def("close", &te::BuilderHold::close, py::call_guard<py::gil_scoped_release>(),
+             "Lets it go; calling it again does nothing.");
+}
+
 std::vector<std::string> unsupported_operators(const std::vector<std::string>& op_types) {
     const py::gil_scoped_release unlocked;
     return te::unsupported_operators(op_types);
@@ -145,6 +157,7 @@ void bind_builder(py::module_& m) {
     bind_builder_options(m);
     bind_builder_engine(m);
     bind_result(m);
+    bind_hold(m);
     m.def("build_engine", &build_engine, py::arg("model"), py::arg("options"), py::arg("progress") = py::none(),
           "Builds a plan from an ONNX file. The interpreter lock is free while TensorRT works.\n\n"
           "Args:\n    model: Path of the model; its external data lies beside it.\n    options: What is asked for.\n"

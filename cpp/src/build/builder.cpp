@@ -204,6 +204,20 @@ void check_device(int index) {
 
 } // namespace
 
+BuilderHold::BuilderHold(int device) : device_{device} {
+    load_library();
+    check_device(device);
+    const device::DeviceScope scope{device};
+    builder_ = create_builder();
+}
+
+void BuilderHold::close() {
+    if (builder_) {
+        const device::DeviceScope scope{device_};
+        builder_.reset();
+    }
+}
+
 BuildResult build_engine(const std::string& model_path, const BuildOptions& options, const ProgressCallback& callback) {
     validate(options);
     check_supported(options);

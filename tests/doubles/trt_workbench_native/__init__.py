@@ -108,6 +108,20 @@ def drain_log() -> list[tuple[str, str]]:
     return [("info", "a line of the log")]
 
 
+class BuilderHold:
+    """`held` counts those that are open."""
+
+    held = 0
+
+    def __init__(self, device: int = 0) -> None:
+        self._open = True
+        BuilderHold.held += 1
+
+    def close(self) -> None:
+        BuilderHold.held -= self._open
+        self._open = False
+
+
 def build_engine(model: str, options: BuildOptions, progress: Any) -> SimpleNamespace:
     if log := os.environ.get("TRTW_DOUBLE_LOG"):
         with Path(log).open("a", encoding="utf-8") as file:
