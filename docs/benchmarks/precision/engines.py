@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -94,8 +95,9 @@ class Work:
         return any(one["document"] is None for one in self.done.values())
 
     def _told(self, text: str) -> str:
-        """Return a text with paths relative to the work folder, or else to the repository."""
-        return text.replace(f"{self.work}/", "").replace(f"{HERE.parents[2]}/", "")
+        """Return a text with paths relative to the work folder, or else to the repository; `tmp` is commands' own."""
+        own = os.environ.get("TRTW_TMP", HERE.parents[2] / "tmp")
+        return text.replace(f"{self.work}/", "").replace(f"{own}/", "tmp/").replace(f"{HERE.parents[2]}/", "")
 
 
 def kept(document: dict[str, Any]) -> dict[str, Any]:
