@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trt_workbench.backends.trt import TrtBackend
-from trt_workbench.engine.native import builder_kept
+from trt_workbench.engine.several_builds import several_builds
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +19,8 @@ def tensorrt() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _builder() -> Iterator[None]:
-    """Keep TensorRT's builder: most tests build engines in this process, each of which would load it anew."""
-    if not TrtBackend().availability().ok:
-        yield
-        return
-    with builder_kept():
+    """Keep TensorRT's builder: most tests build engines in this process."""
+    with several_builds():
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def native() -> Any:
+def native() -> Iterator[Any]:
+    """The core, with TensorRT's builder kept: most tests build engines in this process."""
     module = pytest.importorskip("trt_workbench_native", reason="the native core is not installed")
     if not hasattr(module, "Runner"):
         pytest.skip("the native core was built without TensorRT's headers")
@@ -32,7 +33,9 @@ def native() -> Any:
     if not found["available"]:
         pytest.skip(f"no TensorRT: {found['error']}")
     module.load_tensorrt()
-    return module
+    hold = module.BuilderHold()
+    yield module
+    hold.close()
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ from trt_workbench.engine.manifest import (
 from trt_workbench.engine.native_options import to_native
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, batch_profile
+from trt_workbench.engine.several_builds import keep_builder
 from trt_workbench.engine.target import Target, examine_target
 from trt_workbench.errors import CheckFailed, ComponentMissing, UsageProblem
 from trt_workbench.onnxtools.narrow_formats import TENSORRT_FROM
@@ -262,6 +263,7 @@ def _build(
     settings, target = prepared.settings, prepared.target
     native.load_tensorrt()
     native.require("set_log_level")(settings.verbosity)
+    keep_builder(settings.device)
     timings, earlier = _timing_cache(settings, target)
     options = to_native(settings, earlier)
     notes = _add_calibration(options, prepared)

@@ -85,27 +85,6 @@ def translated() -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def builder_kept(device: int = 0) -> Iterator[None]:
-    """Keep TensorRT's builder loaded while the block runs, in which several engines are built on a device.
-
-    Where no builder is alive, making one loads its kernels anew: 2.5 s on an A100 (PaddlePaddle/Paddle#48906), and
-    TensorRT 8.6 gives none of their memory back, up to 1.4 GB each time (NVIDIA/TensorRT#3359).
-
-    Raises:
-        ComponentMissing: the native core or TensorRT is absent.
-        UsageProblem: the device does not exist.
-        DeviceFailure: no GPU can be used.
-    """
-    load_tensorrt()
-    with translated():
-        hold = require("BuilderHold")(device)
-    try:
-        yield
-    finally:
-        hold.close()
-
-
 def translation(error: Exception) -> WorkbenchError | None:
     """Return the workbench's error for one of the native core's; None for any other."""
     for base in type(error).__mro__:

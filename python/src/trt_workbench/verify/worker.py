@@ -6,7 +6,6 @@ bench, its copies and their threads are not in the processes that are measured e
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trt_workbench.backends.registry import get_backend
-from trt_workbench.engine.native import builder_kept
+from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.measure.serving import run_worker
 from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.engine import PlanRequest, verify_plan
@@ -28,11 +26,7 @@ Answer = dict[str, Any]
 
 
 class Verifier:
-    """Answers `verify` with the verdict on a plan, and what `--bisect` and `--fix` ask for."""
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        self._builder, self._kept = contextlib.ExitStack(), False
+    """Answers `verify` with the verdict on a plan, and what `--bisect` and `--fix` ask for; keeps nothing."""
 
     def answer(self, request: dict[str, Any]) -> Answer:
         """Return the answer to one request, with the notes that a person should read.
@@ -46,20 +40,11 @@ class Verifier:
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - into the worker's log: the answer may never come
             notes.append(text)
 
-        if request["verb"] in ("trial", "way"):
-            self._keep_builder(request["request"])
         verbs = {"verify": _verify, "target": _target, "trial": _trial, "way": _way, "time": _time}
         return {**verbs[request["verb"]](request, note), "notes": notes}
 
     def close(self) -> None:
-        """Let TensorRT's builder go."""
-        self._builder.close()
-
-    def _keep_builder(self, request: dict[str, Any]) -> None:
-        """Keep TensorRT's builder from the first trial on: each of them builds an engine, most a small one."""
-        if get_backend(request["backend"]).plans and not self._kept:
-            self._builder.enter_context(builder_kept(request["device"]))
-            self._kept = True
+        """There is nothing to release."""
 
 
 def _verify(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
@@ -95,4 +80,5 @@ def _time(request: dict[str, Any], note: Callable[[str], None]) -> Answer:
 
 
 if __name__ == "__main__":
-    run_worker(Verifier())
+    with several_builds():  # a trial builds an engine, most a small one
+        run_worker(Verifier())

@@ -14,6 +14,7 @@ from trt_workbench.backends.state_session import StateSession
 from trt_workbench.backends.torch import TorchBackend
 from trt_workbench.backends.torch_llm import TorchLlm, load_torch_llm
 from trt_workbench.engine.profiles import Profile, ShapeRange
+from trt_workbench.engine.several_builds import several_builds
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.export_llm import ExportedGraph, GraphKind, state_names
 from trt_workbench.onnxtools.llm_directory import LlmDirectory
@@ -165,7 +166,7 @@ def open_cached(choice: BackendChoice, source: ModelSource, batch: int, prompt: 
     single = source.graph("step", slots=capacity, batch=batch)
     lengths = ShapeRange(min=(batch, 1), opt=(batch, prompt), max=(batch, prompt))
     shapes = Profile(shapes={"input_ids": lengths})
-    with ExitStack() as opened:
+    with several_builds(), ExitStack() as opened:
         prompts = opened.enter_context(backend.load(graph.path, _options(choice, source, shapes, extra)))
         # profiles of the options or their settings file are for prompts: a step has one shape
         fixed = replace(source, options={choice.name: {**source.options.get(choice.name, {}), "profiles": []}})
