@@ -78,6 +78,11 @@ def test_contradictions_are_exit_code_2_all_at_once_and_leave_nothing(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.onnx", "contract.json"]
 
 
+def test_a_contract_that_is_not_there_is_said_to_be_none(tmp_path: Path) -> None:
+    said = stderr_of("check-contract", tmp_path / "c.json", convolution(tmp_path))
+    assert said == f"error: The contract does not exist: {tmp_path / 'c.json'}\n"
+
+
 def test_static_compares_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trt_workbench.evaluate.contract_check.require_backend", None)
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
