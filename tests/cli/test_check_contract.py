@@ -101,6 +101,8 @@ def test_a_signal_of_the_user_s_own_has_to_fit(tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal(shape).astype(dtype))
         result = trtw(*words)
         assert (result.exit_code, said in result.stderr) == (2 if said else 0, True), result.stderr
+    np.save(tmp_path / "x.npy", np.full((F, 40), np.nan, np.float32))
+    assert stderr_of(*words).endswith(f"error: --input holds NaN or infinity: {tmp_path / 'x.npy'}\n")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.array_files import load_arrays
@@ -115,6 +117,8 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
     (array,) = arrays.values()
     if str(array.dtype) != signal.dtype:
         raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
+    if array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).all():
+        raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
     return {name: array}
 
 
