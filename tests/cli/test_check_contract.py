@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.in_app import stderr_of, stdout_of, trtw
-from tests.streaming_models import C, F, attention, contract_of, convolution, degenerate, write_contract
+from tests.streaming_models import C, F, attention, contract_of, convolution, degenerate, lstm, write_contract
 
 from trt_workbench.engine.documents import read_document
 from trt_workbench.runs.contract import ContractCheck
@@ -78,6 +78,24 @@ def test_contradictions_are_exit_code_2_all_at_once_and_leave_nothing(tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.onnx", "contract.json"]
 
 
+def test_a_contract_that_is_not_there_is_said_to_be_none(tmp_path: Path) -> None:
+    said = stderr_of("check-contract", tmp_path / "c.json", convolution(tmp_path))
+    assert said == f"error: The contract does not exist: {tmp_path / 'c.json'}\n"
+
+
+def test_states_that_are_exchanged_against_their_names_are_named(tmp_path: Path) -> None:
+    document = contract_of("lstm")
+    document["state"] = [{"output": "cn", "input": "h"}, {"output": "hn", "input": "c"}]
+    words = ("check-contract", write_contract(tmp_path / "c.json", document), lstm(tmp_path), "--static")
+    said = trtw(*words).stderr
+    for given, by_name, written in (("h", "hn", "cn"), ("c", "cn", "hn")):
+        assert f"note: By its name state {given} takes {by_name}; the contract says {written}." in said
+    assert (
+        "By its name"
+        not in trtw(*words[:1], write_contract(tmp_path / "c.json", contract_of("lstm")), *words[2:]).stderr
+    )
+
+
 def test_static_compares_documents_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trt_workbench.evaluate.contract_check.require_backend", None)
     contract = write_contract(tmp_path / "contract.json", contract_of("attention"))
@@ -96,6 +114,8 @@ def test_a_signal_of_the_user_s_own_has_to_fit(tmp_path: Path) -> None:
         np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal(shape).astype(dtype))
         result = trtw(*words)
         assert (result.exit_code, said in result.stderr) == (2 if said else 0, True), result.stderr
+    np.save(tmp_path / "x.npy", np.full((F, 40), np.nan, np.float32))
+    assert stderr_of(*words).endswith(f"error: --input holds NaN or infinity: {tmp_path / 'x.npy'}\n")
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,10 @@ def test_a_reference_of_another_run_and_of_another_model(model: list[str], tmp_p
     words = (*model, "--chunks", 12, "--no-report")
     assert trtw("eval-stream", *words, "--record", "--output", record).exit_code == 0
     assert trtw("eval-stream", *words, "--reference", record, "--output", tmp_path / "two").exit_code == 0
+    for place in (record, tmp_path):
+        said = stderr_of("eval-stream", *words, "--reference", record, "--output", place)
+        assert f"error: The output would replace the reference; choose another folder with --output: {place}" in said
+    assert (record / "reference" / "record.json").is_file()
     other = lstm(tmp_path)
     contract = write_contract(tmp_path / "lstm.json", contract_of("lstm"))
     words = (other, "--contract", contract, "--reference", record)
@@ -130,6 +134,7 @@ def test_audio_of_another_sample_rate(tmp_path: Path) -> None:
         (["--streams", "1,0"], ["--streams takes numbers of streams from 1 to 4096"]),
         (["--streams", "4"], ["no chunking.frame_seconds", "--hop-ms"]),
         (["--reference", "nowhere"], ["no backend called 'nowhere'"]),
+        (["--reference", "some/where"], ["The reference does not exist", "some/where"]),
         (["--contract", "nowhere.json"], ["nowhere.json"]),
     ],
 )

@@ -189,6 +189,16 @@ def test_a_model_that_runs_at_some_sizes_alone(tmp_path: Path) -> None:
         (lambda one: one["state"][0]["shift"].update(moves="N - 1"), "state shift", "moved by 1"),
         (lambda one: one["state"][0]["shift"].update(valid_at="start", moves=None), "invalid part", "invalid part"),
         (
+            lambda one: one["outputs"]["encoded"]["valid"].update(by="encoded_len + 1"),
+            "invariants",
+            "chunk 0, encoded: has 2 entries in dimension 2, of which encoded_len + 1 = 3 are valid",
+        ),
+        (
+            lambda one: one["state"][0]["shift"].update(by="2 * cache_len"),
+            "invariants",
+            "chunk 2, cache: has 6 entries in dimension 1, of which 2 * cache_len = 12 are valid",
+        ),
+        (
             lambda one: one["invariants"][4].update(check="total(encoded_len) == total(new) // 2 + 1"),
             "whole streams",
             "invariant no_loss: total(encoded_len) == total(new) // 2 + 1 does not hold over 60 frames in 8 chunks: "

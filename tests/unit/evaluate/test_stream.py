@@ -72,7 +72,40 @@ def test_a_fault_that_no_gate_catches_fails_the_self_test(tmp_path: Path) -> Non
     found = evaluated(settings(tmp_path, document=document, faults=True), tmp_path / "run")
     assert "stale state" in found.faults.missed
     assert not found.passed
-    assert any("no gate catches the fault 'stale state'" in text for text in found.failures)
+    said = "self-test: no gate catches the fault 'stale state', whose largest relative L2 is "
+    assert any(text.startswith(said) and text.endswith("; try more --chunks") for text in found.failures)
+
+
+def test_a_fault_without_effect_says_that_the_state_is_dead(tmp_path: Path) -> None:
+    document = contract_of("degenerate")
+    for pair in document["state"]:
+        pair.pop("dead", None)
+    found = evaluated(settings(tmp_path, "degenerate", document=document, faults=True, chunks=8), tmp_path / "run")
+    assert found.faults.missed[:2] == ["lengths stuck", "length one short"]
+    dead = "which changes nothing: a state that is meant to carry nothing is declared dead"
+    assert f"self-test: no gate catches the fault 'lengths stuck', {dead}" in found.failures
+
+
+def test_a_length_one_short_is_no_fault_where_the_oldest_entry_is_never_read(tmp_path: Path) -> None:
+    """As in attention over a window that counts the frame itself."""
+    document = contract_of("attention")
+    document["chunking"] = {kind: {"size": 13, "left_context": 1} for kind in ("first", "later")}
+    window = ("low = Unsqueeze(first_valid, last)", "read = Max(first_valid, one) low = Unsqueeze(read, last)")
+    model = attention(tmp_path, window)
+    found = evaluated(settings(tmp_path, target=model, document=document, faults=True), tmp_path / "run")
+    assert found.passed, found.failures
+    (short,) = [one for one in found.faults.planted if one.fault == "length one short"]
+    assert (short.lane, short.caught_by) == (None, [])
+    assert short.reason == "it changes nothing: the model does not read the oldest valid entry"
+
+
+def test_a_size_that_neither_stream_nor_chunk_decides_is_the_profiles(tmp_path: Path) -> None:
+    document = contract_of("lstm")
+    document["symbols"]["H"] = None
+    document["profiles"][0]["symbols"]["H"] = [5, 5, 5]
+    asked = settings(tmp_path, "lstm", document=document, faults=True, streams=(1, 2), hop_ms=1.0, seconds=0.1)
+    found = evaluated(asked, tmp_path / "run")
+    assert (found.passed, found.streams[0].check.passed) == (True, True)
 
 
 def test_another_model_fails_with_chunk_tensor_and_gate(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_model_of_samples_gets_samples(tmp_path: Path) -> None:
 def test_a_damaged_wav_is_refused(content: bytes, contract: Contract, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(content)
-    with pytest.raises(UsageProblem, match="cannot be read as WAV"):
+    with pytest.raises(UsageProblem, match=r"cannot be read as WAV \(.+\)"):
         open_stream(contract, str(path), 100, 0)
 
 
@@ -119,6 +119,13 @@ def test_a_stream_beyond_all_bounds_is_refused(contract: Contract) -> None:
     for source in ("random", "code"):
         with pytest.raises(UsageProblem, match="fewer --chunks"):
             open_stream(contract, source, 2**30, 0)
+
+
+def test_tokens_are_not_drawn_at_random(contract: Contract) -> None:
+    document = contract.model_dump(mode="json")
+    document["inputs"]["audio_signal"]["dtype"] = "int64"
+    with pytest.raises(UsageProblem, match="one of real numbers, audio_signal is int64; pass one with --input"):
+        open_stream(Contract.model_validate(document), "random", 100, 0)
 
 
 def test_streams_of_seeds_differ_and_repeat(contract: Contract) -> None:

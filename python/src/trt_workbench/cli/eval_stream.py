@@ -73,6 +73,7 @@ def _evaluate(settings: StreamSettings, output: Path | None) -> tuple[StreamMetr
     from trt_workbench.runs.directory import run_directory
 
     with OpenedStream(settings, say) as opened:
+        opened.require_kept(output)
         evaluation = StreamEvaluation(opened)
         if settings.target is None:
             say(f"Model: the embedded streaming encoder {opened.target}")

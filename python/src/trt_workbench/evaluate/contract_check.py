@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.array_files import load_arrays
@@ -23,6 +25,7 @@ from trt_workbench.pipeline.streaming.expressions import Uncomputable
 from trt_workbench.pipeline.streaming.gates import Gate
 from trt_workbench.pipeline.streaming.model_tensors import MODEL_SUFFIX, read_tensors
 from trt_workbench.pipeline.streaming.reading import read_contract
+from trt_workbench.pipeline.streaming.state_names import state_pairs
 from trt_workbench.runs.contract import Check, ContractCheck
 from trt_workbench.system.settings import with_flags
 
@@ -63,7 +66,12 @@ def check_contract(
         DeviceFailure: the device failed or is out of memory.
     """
     say(STATIC)
-    contract = read_contract(settings.contract, read_tensors(settings.target))
+    tensors = read_tensors(settings.target)
+    contract = read_contract(settings.contract, tensors)
+    by_name, _ = state_pairs(tensors.inputs, tensors.outputs)
+    for pair in contract.state:  # states of one shape: no check can tell that they were exchanged
+        if (other := by_name.get(pair.input, pair.output)) != pair.output:
+            note(f"By its name state {pair.input} takes {other}; the contract says {pair.output}.")
     static = Check(name=STATIC, verdict="passed", cases=len(contract.tensors))
     if settings.static:
         return _document(settings, contract, None, None, [static])
@@ -115,6 +123,8 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
     (array,) = arrays.values()
     if str(array.dtype) != signal.dtype:
         raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
+    if array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).all():
+        raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
     return {name: array}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import CannotRun, Step, row_values
+from trt_workbench.evaluate.contract_steps import CannotRun, Step, lengths_by, row_values
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
@@ -124,6 +124,27 @@ def _totals(trial: Trial, steps: list[Step], found: Found) -> None:
             break
 
 
+def _within(trial: Trial, step: Step, found: Found) -> None:
+    """Add valid parts that are longer than what they are a part of."""
+    contract = trial.contract
+    parts = [
+        (name, step.outputs[name], one.valid.axis, one.valid.by) for name, one in contract.outputs.items() if one.valid
+    ]
+    parts += [
+        (pair.input, step.inputs[pair.input], pair.shift.axis, pair.shift.by)
+        for pair in contract.state
+        if pair.shift and pair.shift.by
+    ]
+    for name, array, axis, rule in parts:
+        longest = max(lengths_by(rule, contract, step))
+        if axis < array.ndim and longest > array.shape[axis]:
+            found.add(
+                f"has {array.shape[axis]} entries in dimension {axis}, of which {rule} = {longest} are valid",
+                step.chunk,
+                name,
+            )
+
+
 def _holds(trial: Trial, step: Step, found: Found) -> None:
     """Add what does not hold at one chunk: dtypes are the session's own concern, as its outputs were converted."""
     contract = trial.contract
@@ -134,6 +155,7 @@ def _holds(trial: Trial, step: Step, found: Found) -> None:
             found.add(f"has the shape {list(array.shape)}", step.chunk, name)
         if contract.gates.finite and array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).all():
             found.add("has values that are not finite", step.chunk, name)
+    _within(trial, step, found)
     for problem in contract.solve(shapes)[1]:
         tensor = next((name for name in step.outputs if problem.endswith(name) or f" {name} " in problem), None)
         found.add(problem, step.chunk, tensor)

@@ -54,7 +54,6 @@ class Stepper:
     Attributes:
         contract: it.
         streams: rows of a call, unless another number is asked for: the fewest that a profile takes.
-        others: values of the free symbols besides time and batch.
     """
 
     def __init__(self, contract: Contract, session: Session, folder: Path, seed: int, given: Arrays | None) -> None:
@@ -68,15 +67,14 @@ class Stepper:
             given: a signal of the user's own, by name; None for random ones.
         """
         self.contract, self._session, self._folder, self._seed, self._given = contract, session, folder, seed, given
-        first, later = contract.chunking.first.size, contract.chunking.later.size
-        time, batch = contract.time_symbol, contract.batch_symbol
-        profiles = sorted(contract.profiles, key=lambda one: -one.covers({time: first}) - one.covers({time: later}))
-        fewest = [one.symbols[batch][0] for one in profiles if batch and one.covers({time: later})]
+        time, batch, later = contract.time_symbol, contract.batch_symbol, contract.chunking.later.size
+        fewest = [one.symbols[batch][0] for one in contract.profiles if batch and one.covers({time: later})]
         self.streams = min(fewest, default=1)
-        self.others = {name: best for name, (_, best, _) in profiles[0].symbols.items() if name not in (time, batch)}
         axis = contract.signal[1].batch_axis
         if batch is None and axis is not None:
-            self.streams = contract.signal[1].shape[axis].whole(contract.values({**self.others, time: later}))
+            self.streams = (
+                contract.signal[1].shape[axis].whole(contract.values({**contract.other_symbols, time: later}))
+            )
 
     def signal(self, frames: int, stream: int = 0, streams: int | None = None) -> NDArray[Any]:
         """Return signals of `frames` frames: of each number `stream`, `stream` + 1, … its own, row by row."""
@@ -166,7 +164,7 @@ class Stepper:
 
     def values(self, chunk: Chunk, streams: int | None = None) -> dict[str, int]:
         """Return all symbols' values for a chunk."""
-        return self.contract.chunk_values(chunk, streams or self.streams, **self.others)
+        return self.contract.chunk_values(chunk, streams or self.streams)
 
     def _streams_of(self, signal: NDArray[Any]) -> int | None:
         axis = self.contract.signal[1].batch_axis

@@ -14,7 +14,7 @@ from trt_workbench.engine.documents import append_lines, json_values, write_json
 from trt_workbench.errors import UsageProblem
 from trt_workbench.evaluate.stream_compare import Parts
 from trt_workbench.evaluate.stream_drift import RECURRENT_CHUNKS
-from trt_workbench.evaluate.stream_faults import faults
+from trt_workbench.evaluate.stream_faults import ONE_SHORT, STUCK, faults
 from trt_workbench.evaluate.stream_gates import CHECKLIST, judge, judged_as, tie
 from trt_workbench.evaluate.stream_input import Stream, held_out, open_stream
 from trt_workbench.evaluate.stream_lane import Lane
@@ -289,8 +289,23 @@ class StreamEvaluation:
             found.append(
                 FaultMetrics(fault=fault.name, text=fault.text, reason=fault.reason, caught_by=caught, lane=judged)
             )
+        _leave_out_unread(found, beside)
         missed = [one.fault for one in found if one.lane and not one.caught_by]
         return Faults(input=dict(stream.record), healthy=beside, planted=found, missed=missed)
+
+
+def _changes_nothing(lane: LaneMetrics | None, healthy: LaneMetrics) -> bool:
+    """Return whether a fault left every figure of every tensor as it is without one."""
+    return lane is not None and lane.tensors == healthy.tensors
+
+
+def _leave_out_unread(found: list[FaultMetrics], healthy: LaneMetrics) -> None:
+    """Take a length that is one short for no fault where it changes nothing, and the lengths are alive."""
+    lanes = {one.fault: one.lane for one in found}
+    if _changes_nothing(lanes[ONE_SHORT], healthy) and not _changes_nothing(lanes[STUCK], healthy):
+        place = list(lanes).index(ONE_SHORT)
+        reason = "it changes nothing: the model does not read the oldest valid entry"
+        found[place] = found[place].model_copy(update={"reason": reason, "lane": None})
 
 
 def _device_pairs(lanes: Sequence[Lane]) -> Iterator[tuple[Lane, Lane]]:
@@ -325,10 +340,18 @@ def _failures(lanes: Sequence[LaneMetrics], tested: Faults | None) -> list[str]:
         if gate.verdict == "failed"
     ]
     if tested:
-        found += [f"self-test: no gate catches the fault {name!r}" for name in tested.missed]
+        found += [_missed(one, tested.healthy) for one in tested.planted if one.fault in tested.missed]
         found += [
             f"self-test: the stream without a fault fails gate {gate.gate}: {gate.text}"
             for gate in tested.healthy.gates
             if gate.verdict == "failed"
         ]
     return found
+
+
+def _missed(fault: FaultMetrics, healthy: LaneMetrics) -> str:
+    said = f"self-test: no gate catches the fault {fault.fault!r}"
+    if _changes_nothing(fault.lane, healthy):
+        return f"{said}, which changes nothing: a state that is meant to carry nothing is declared dead"
+    largest = fault.lane.rel_l2_max if fault.lane else None
+    return said if largest is None else f"{said}, whose largest relative L2 is {largest:.2g}; try more --chunks"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trt_workbench.pipeline.streaming.contract import Contract
 
 State = dict[str, NDArray[Any]]
+STUCK, ONE_SHORT = "lengths stuck", "length one short"
 _GAIN = 1 / 30_000
 
 
@@ -62,11 +63,11 @@ def faults(contract: Contract, chunks: int) -> list[Fault]:
     rows: list[tuple[str, str, tuple[Alter | None, str]]] = [
         ("stale state", "the state is never written", where(live, no_state, _stale)),
         ("buffers not swapped", "each chunk reads the state of two chunks ago", where(live, no_state, _late())),
-        ("lengths stuck", "lengths stay what they were at the start", where(lengths, no_lengths, _stuck(lengths))),
-        ("length one short", "lengths are one too small", where(lengths, no_lengths, _short(lengths))),
+        (STUCK, "lengths stay what they were at the start", where(lengths, no_lengths, _stuck(lengths))),
+        (ONE_SHORT, "lengths are one too small", where(lengths, no_lengths, _short(lengths))),
         (
             "off by one",
-            f"{shifted} is moved by one frame",
+            f"{shifted or 'a state'} is moved by one frame",
             where(shifted, "no live state has an axis along which it shifts", _rolled(contract, shifted)),
         ),
         (

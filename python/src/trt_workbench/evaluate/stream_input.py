@@ -55,6 +55,11 @@ def open_stream(contract: Contract, source: str, frames: int, seed: int) -> Stre
     if source in (RANDOM, CODE) and math.prod(_shape(contract, frames)) > _MOST_NUMBERS:
         raise UsageProblem(f"A stream of {frames} frames takes more memory than is drawn; ask for fewer --chunks.")
     if source == RANDOM:
+        if _dtype(contract).kind not in "fV":
+            raise UsageProblem(
+                f"A random signal is one of real numbers, {contract.signal[0]} is {_dtype(contract)}; pass one with "
+                "--input FILE.npy."
+            )
         shape = _shape(contract, frames)
         drawn = np.random.default_rng(seed).standard_normal(shape, np.float32)
         return Stream(drawn.astype(_dtype(contract)), {"kind": RANDOM, "seed": seed})
@@ -125,7 +130,7 @@ def _audio(contract: Contract, path: Path, frames: int) -> NDArray[Any]:
             rate, width, channels = file.getframerate(), file.getsampwidth(), file.getnchannels()
             data = file.readframes(file.getnframes())
     except (wave.Error, EOFError, OSError, RuntimeError) as error:
-        raise UsageProblem(f"The file cannot be read as WAV ({error or 'it ends too early'}): {path}") from error
+        raise UsageProblem(f"The file cannot be read as WAV ({str(error) or 'it ends too early'}): {path}") from error
     if width != 2 or channels != 1:
         raise UsageProblem(f"Audio is 16-bit PCM with one channel, this file has {8 * width} bits, {channels}: {path}")
     samples = np.frombuffer(data[: len(data) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)

@@ -155,6 +155,12 @@ class OpenedStream:
             "chunk": self.settings.chunk,
         }
 
+    def require_kept(self, output: Path | None) -> None:
+        """Raise UsageProblem if a run in `output` would take the place of the record that it is compared with."""
+        record = Path(self.settings.reference).resolve()
+        if self.recorded and output and output.resolve() in (record, *record.parents):
+            raise UsageProblem(f"The output would replace the reference; choose another folder with --output: {output}")
+
     def close(self) -> None:
         """Close every session."""
         while self._sessions:
@@ -217,6 +223,8 @@ class OpenedStream:
         if asked in backend_names():
             return None
         if not Path(asked).is_dir():
+            if len(Path(asked).parts) > 1:
+                raise UsageProblem(f"The reference does not exist; name the run directory of a --record: {asked}")
             require_backend(asked, MODEL_SUFFIX)  # says what there is
         if self.settings.input is not None:
             raise UsageProblem("A record brings its own stream; leave out --input, or name a backend with --reference.")

@@ -160,10 +160,11 @@ def test_every_problem_of_the_form_is_named_at_once(tmp_path: Path) -> None:
     document["symbols"]["N"] = "__import__('os')"
     document["chunking"]["first"]["size"] = "TODO: frames of the first chunk"
     document["nonsense"] = 1
+    document["inputs"]["length"]["range"] = ["TODO: the fewest frames", "T"]
     with pytest.raises(Contradictions) as caught:
         read_contract(write_contract(tmp_path / "c.json", document))
     problems = "\n".join(caught.value.problems)
-    assert len(caught.value.problems) == 4
+    assert len(caught.value.problems) == 5, "what is undecided is said once"
     assert "chunking.first.size: TODO: frames of the first chunk" in problems
     for place in ("inputs.x", "symbols.N", "nonsense"):
         assert f"{place}" in problems

@@ -24,6 +24,7 @@ def tensors(*names: str, shape: Shape = (1, "B", 4), dtype: str = "float32") -> 
         ("past_k", "new_k"),
         ("prev_h", "h"),
         ("cache_last_channel", "cache_last_channel_next"),
+        ("cache_last_channel_len", "cache_last_channel_next_len"),
         ("cached_len_0", "new_cached_len_0"),
         ("encoder_state_0", "encoder_state_out_0"),
         ("in_cache0", "out_cache0"),
@@ -38,6 +39,13 @@ def test_names_that_belong_together(given: str, made: str) -> None:
 )
 def test_names_that_do_not(given: str, made: str) -> None:
     assert state_pairs(tensors(given), tensors(made)) == ({}, {})
+
+
+def test_a_length_beside_its_cache_is_told_apart() -> None:
+    names = ("cache_last_channel", "cache_last_channel_len")
+    pairs, left = state_pairs(tensors(*names), tensors("cache_last_channel_next", "cache_last_channel_next_len"))
+    assert pairs == dict(zip(names, ("cache_last_channel_next", "cache_last_channel_next_len"), strict=True))
+    assert left == {}
 
 
 def test_layers_are_told_apart() -> None:

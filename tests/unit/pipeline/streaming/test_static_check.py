@@ -54,6 +54,22 @@ def test_sound_contracts_contradict_nothing(name: str, tmp_path: Path) -> None:
 
 
 _PLANTED: dict[str, tuple[Edit, str]] = {
+    "initial value outside the range": (
+        put("state", 1, "init", "C + 1"),
+        "the initial value of cache_len is 7, outside its range, 0 to 6",
+    ),
+    "initial value of another type": (
+        put("state", 1, "init", 0.5),
+        "the initial value of cache_len is 0.5, which int64 cannot hold",
+    ),
+    "constant of another type": (
+        put("inputs", "length", {"dtype": "int8", "shape": [], "role": "constant", "value": 16000}),
+        "the value of length is 16000, which int8 cannot hold",
+    ),
+    "frames and streams on one axis": (
+        put("inputs", "x", "time_axis", 0),
+        "x has its frames and its streams along one dimension, 0",
+    ),
     "no signal": (
         put("inputs", "x", {"dtype": "float32", "shape": [], "role": "constant", "value": 1}),
         "this one has 0",
@@ -147,6 +163,14 @@ def test_a_contradiction_is_named(planted: str, tmp_path: Path) -> None:
     document = contract_of("attention")
     edit(document)
     assert any(said in problem for problem in problems(document, tmp_path)), problems(document, tmp_path)
+
+
+def test_what_is_wrong_at_every_size_is_said_once(tmp_path: Path) -> None:
+    document = contract_of("attention")
+    document["outputs"]["cache_next"]["shape"] = ["B", "C", "D + 1"]
+    assert problems(document, tmp_path) == [
+        "at min of profile A cache_next is [1, 6, 5] and the input that takes it, cache, [1, 6, 4]"
+    ]
 
 
 def test_several_are_named_at_once(tmp_path: Path) -> None:

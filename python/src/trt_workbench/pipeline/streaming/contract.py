@@ -87,6 +87,13 @@ class Contract(Strict):
         return tuple(name for name, value in self.symbols.items() if value is None)
 
     @cached_property
+    def other_symbols(self) -> dict[str, int]:
+        """Free symbols besides time and batch, best-tuned, of the first profile that takes most of the chunk sizes."""
+        time, kinds = self.time_symbol, (self.chunking.first, self.chunking.later)
+        best = max(self.profiles, key=lambda one: sum(one.covers({time: kind.size}) for kind in kinds))
+        return {name: opt for name, (_, opt, _) in best.symbols.items() if name not in (time, self.batch_symbol)}
+
+    @cached_property
     def tensors(self) -> dict[str, TensorOf]:
         """Inputs, then outputs."""
         return {**self.inputs, **self.outputs}
@@ -202,9 +209,9 @@ class Contract(Strict):
             start, index = start + new, index + 1
 
     def chunk_values(self, chunk: Chunk, streams: int = 1, **others: int) -> dict[str, int]:
-        """Return all symbols' values for a chunk of so many streams; `others` are further free symbols."""
+        """Return all symbols' values for a chunk of so many streams; `others` in place of `other_symbols`."""
         batch = {} if self.batch_symbol is None else {self.batch_symbol: streams}
-        return self.values({**others, **batch, self.time_symbol: chunk.size})
+        return self.values({**self.other_symbols, **others, **batch, self.time_symbol: chunk.size})
 
     def initial_state(self, values: Symbols, folder: Path | None = None) -> dict[str, NDArray[Any]]:
         """Return what the state inputs hold before the first chunk.

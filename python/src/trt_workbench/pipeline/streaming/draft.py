@@ -58,6 +58,9 @@ class _Draft:
         signals = [one for one in left if one.dtype in _REAL and one.shape and len(one.shape) > 1]
         # a second one may be a state whose output has another name
         self._signal = signals[0] if len(signals) == 1 and not self._like_output(signals[0]) else None
+        lengths = [one.name for one in left if one.dtype in _WHOLE and "len" in one.name.lower()]
+        # one of several is the length of a cache, as which the signal's would be wrong
+        self._length = lengths[0] if self._signal and len(lengths) == 1 else None
         self._batch = self._batch_symbol()
         self._time = self._time_axis()
 
@@ -141,7 +144,7 @@ class _Draft:
             return {**found, "role": "signal", "time_axis": words if self._time is None else self._time}
         if tensor.name in self._pairs:
             return {**found, "role": "state"}
-        if self._signal and tensor.dtype in _WHOLE and "len" in tensor.name.lower() and tensor.name not in self._open:
+        if self._signal and tensor.name == self._length:
             high = self._time_size()
             return {
                 **found,

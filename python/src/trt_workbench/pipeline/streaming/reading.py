@@ -47,12 +47,19 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
         Contradictions: it is a draft with undecided fields, or contradicts itself or the model.
         UsageProblem: the file cannot be read.
     """
+    if not path.is_file():
+        raise UsageProblem(f"The contract does not exist: {path}")
     document = read_document(path, dict[str, Any])
     left = dict(undecided(document))
     try:
         contract = Contract.model_validate(document)
     except ValidationError as error:
-        problems = [_sentence(one) for one in error.errors(include_url=False) if ".".join(_place(one)) not in left]
+        # what is undecided is no expression, no role and no number either, which would say it twice
+        problems = [
+            _sentence(one)
+            for one in error.errors(include_url=False)
+            if one["type"] == "missing" or not any(undecided(one["input"]))
+        ]
         raise Contradictions([*(f"{place}: {text}" for place, text in left.items()), *problems], path) from error
     problems = [f"{place}: {text}" for place, text in left.items()] + contradictions(contract)
     problems += disagreements(contract, model) if model else []

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from trt_workbench.onnxtools.preflight import ModelTensor
 
 _WORD = "@"  # stands for `past` in one name and `present` in the other
-# A word stands apart, but for `hn`, `stateN` and `h0`.
+# A word stands apart, but for `hn`, `stateN` and `h0`. NeMo has `cache_last_channel_next_len`.
 _OUTPUT = (
     r"(?P<stem>.+?)([_.](next|new|out|output|updated)|[_.]?n)(?P<tail>[_.]?\d*)",
+    r"(?P<stem>.+?)[_.](next|new|updated)(?P<tail>[_.].+)",
     r"(next|new|out|output|updated|cur|current)[_.](?P<stem>.+)(?P<tail>)",
 )
 _INPUT = (

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES, Contract
 from trt_workbench.pipeline.streaming.expressions import RESERVED, Expression
-from trt_workbench.pipeline.streaming.parts import Chunk, Length, Signal, State, StateInput, TensorOf
+from trt_workbench.pipeline.streaming.parts import (
+    Chunk,
+    Constant,
+    FromFile,
+    Length,
+    Signal,
+    State,
+    StateInput,
+    TensorOf,
+)
 
 # Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
 _MOST_ELEMENTS = 2**28
 _WHOLE = ("int64", "int32", "int8", "uint8")
+# In a sentence, but for numbers in the names of tensors.
+_NUMBER = re.compile(r"(?<![\w./])\d+")
 
 
 def contradictions(contract: Contract) -> list[str]:
@@ -73,6 +85,8 @@ def _signals(contract: Contract) -> Iterator[str]:
             yield f"time_axis {signal.time_axis} of {name} is outside its {len(signal.shape)} dimensions"
         elif (text := signal.shape[signal.time_axis].text) not in contract.free:
             yield f"the time axis of {name} has the size {text}, which has to be a symbol of its own (null)"
+        elif signal.time_axis == signal.batch_axis:
+            yield f"{name} has its frames and its streams along one dimension, {signal.time_axis}"
     for name in lengths:
         length = contract.inputs[name]
         if isinstance(length, Length) and length.of not in signals:
@@ -164,6 +178,22 @@ def _pair(contract: Contract, pair: State) -> Iterator[str]:
                 yield f"{pair.input} moves towards its start, so its valid part lies at the end, not at the start"
 
 
+def _numbers(contract: Contract) -> Iterator[str]:
+    signal, _ = contract.signal
+    inputs = contract.inputs.items()
+    numbers = [(f"the value of {name}", name, one.value) for name, one in inputs if isinstance(one, Constant)]
+    for words, name, number in (*numbers, ("left_fill", signal, contract.chunking.left_fill)):
+        yield from _held(words, number, contract.inputs[name].dtype)
+
+
+def _held(words: str, number: float, dtype: str) -> Iterator[str]:
+    """Yield that a type of whole numbers would make another one of a number."""
+    bits = int(re.sub(r"\D", "", dtype) or 1)
+    low, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if dtype.startswith("int") else (0, 2**bits)
+    if "float" not in dtype and not (low <= number < end and number == int(number)):
+        yield f"{words} is {number:g}, which {dtype} cannot hold"
+
+
 def _invariants(contract: Contract) -> Iterator[str]:
     for name, count in Counter(one.id for one in contract.invariants).items():
         if count > 1:
@@ -198,14 +228,30 @@ def _chunks(contract: Contract) -> Iterator[str]:
                 yield f"profile {profile.name} has {name} = {[low, best, high]}, which is not min <= opt <= max"
 
 
-def _corner_sizes(contract: Contract) -> Iterator[str]:
+def _sizes(contract: Contract) -> Iterator[str]:
+    """Yield what is wrong with sizes; at the first of those where only the numbers differ."""
+    seen = set()
+    for where, problem in _at_sizes(contract):
+        if (kind := _NUMBER.sub("", problem)) not in seen:
+            seen.add(kind)
+            yield f"at {where} {problem}"
+
+
+def _at_sizes(contract: Contract) -> Iterator[tuple[str, str]]:
     for where, free in _corners(contract):
         try:
             values = contract.values(free)
         except ValueError as error:
-            yield f"at {where} {error}"
+            yield where, str(error)
             continue
-        yield from (f"at {where} {problem}" for problem in _sizes_at(contract, values))
+        yield from ((where, problem) for problem in _sizes_at(contract, values))
+    try:
+        points = list(chunk_points(contract))
+    except ValueError as error:
+        yield "the chunks' sizes", str(error)
+        return
+    for word, _, values in points:
+        yield from ((f"the {word}", problem) for problem in _sizes_at(contract, values))
 
 
 def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
@@ -237,12 +283,29 @@ def _sizes_at(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
                 continue
             if low > high:
                 yield f"the range of {name} is from {low} to {high}"
+    yield from _starts(contract, values)
     rows = {name: _entries(contract, name, shape) for name, shape in shapes.items()}
     for one in contract.invariants:
         for part in filter(None, (one.check, one.when)):
             for name in sorted(part.names & rows.keys()):
                 if rows[name] != 1:
                     yield f"invariant {one.id} asks for {name}, which has {rows[name]} entries a stream, not one"
+
+
+def _starts(contract: Contract, values: Mapping[str, int]) -> Iterator[str]:
+    """Yield initial values that their states cannot have."""
+    for pair in contract.state:
+        given = contract.inputs[pair.input]
+        if isinstance(pair.init, FromFile) or not isinstance(given, StateInput):
+            continue
+        try:
+            number = pair.init if isinstance(pair.init, float) else pair.init.whole(values)
+            low, high = (bound.whole(values) for bound in given.range) if given.range else (number, number)
+        except ValueError:
+            continue
+        yield from _held(f"the initial value of {pair.input}", number, given.dtype)
+        if not low <= number <= high:
+            yield f"the initial value of {pair.input} is {number:g}, outside its range, {low} to {high}"
 
 
 def _of_symbols(contract: Contract) -> Iterator[tuple[str, Expression]]:
@@ -293,11 +356,9 @@ def _coverage(contract: Contract) -> Iterator[str]:
             yield f"the {word} chunk has {contract.time_symbol} = {kind.size}, outside every profile ({offered})"
     try:
         points = list(chunk_points(contract))
-    except ValueError as error:
-        yield f"at the chunks' sizes {error}"
+    except ValueError:  # which the check of sizes says
         return
     for word, chunk, values in points:
-        yield from (f"at the {word} {problem}" for problem in _sizes_at(contract, values))
         if contract.length:
             name, length = contract.length
             try:
@@ -331,4 +392,4 @@ def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals
 
 _Check = Callable[[Contract], Iterator[str]]
 _STRUCTURE: tuple[_Check, ...] = (_signals, _symbols, _tensors, _states, _invariants, _chunks)
-_SIZES: tuple[_Check, ...] = (_batch, _corner_sizes, _coverage)
+_SIZES: tuple[_Check, ...] = (_batch, _numbers, _sizes, _coverage)
