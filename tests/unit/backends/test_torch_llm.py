@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trt_workbench.errors import ComponentMissing, UsageProblem
+from trt_workbench.errors import ComponentMissing, DeviceFailure, UsageProblem
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from trt_workbench.backends.torch_llm import TorchLlm, choose_device, load_torch_llm
+from trt_workbench.onnxtools.export_llm_model import quiet_transformers
 
 Folders = Callable[[str], Path]
 TOKENS = np.arange(24)
@@ -60,3 +61,43 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cuda:1") == "cuda:1"
     with pytest.raises(ComponentMissing, match="sees 2 GPUs, so there is no cuda:2"):
         choose_device("cuda:2")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp16", "float16"), ("bf16", "bfloat16")])
+def test_what_transformers_keeps_in_fp32_stays_so(llm_folder: Folders, precision: str, dtype: str) -> None:
+    """A cast of the loaded model would round the frequencies of rotary positions, too: the later, the more wrong."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = llm_folder("llama")
+    with torch.no_grad(), quiet_transformers():
+        loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+        expected = loaded(input_ids=torch.from_numpy(TOKENS[None])).logits.float().numpy()
+    model = load_torch_llm(examine_llm_directory(folder), device="cpu", precision=precision)
+    assert model._model.model.rotary_emb.inv_freq.dtype == torch.float32
+    np.testing.assert_array_equal(model.logits(TOKENS[None]), expected)
+
+
+@pytest.mark.parametrize("error", [IndexError, RuntimeError])
+def test_what_fails_within_the_architecture_is_said(
+    llm_folder: Folders, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    model = load(llm_folder("llama"))
+
+    def fail(**_: object) -> None:
+        raise error("index 64 is out of bounds")
+
+    monkeypatch.setattr(model._model, "forward", fail)
+    with pytest.raises(UsageProblem, match=r"cannot run this llama model so \(index 64 is out of bounds\)"):
+        model.logits(TOKENS[None])
+
+
+def test_memory_that_runs_out_within_the_architecture(llm_folder: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(llm_folder("llama"))
+
+    def fail(**_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(model._model, "forward", fail)
+    with pytest.raises(DeviceFailure, match="Out of memory"):
+        model.logits(TOKENS[None])

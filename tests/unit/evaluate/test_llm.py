@@ -3,6 +3,8 @@
 import hashlib
 import json
 import math
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,3 +292,20 @@ def test_names_of_backends() -> None:
     for text in ("", "auto", "tensorflow", "torch,torch:fp32"):
         with pytest.raises(UsageProblem, match="--backends"):
             parse_backends(text)
+
+
+def test_remarks_on_the_checkpoint_and_its_tokens(llm_folder: Folders, tmp_path: Path) -> None:
+    def notes(folder: Path, backends: str = "torch") -> list[str]:
+        found: list[str] = evaluate(folder, tmp_path, limit=200, backends=parse_backends(backends)).metrics["notes"]
+        return found
+
+    assert notes(llm_folder("llama")) == []
+    # transformers reads Qwen2's vocabulary with a tokenizer of its own
+    (tokens,) = notes(llm_folder("qwen2"))
+    assert re.search(r"reads the tokenizer as Qwen2Tokenizer.* other tokens \(\d+\) than tokenizer.json says", tokens)
+    fewer = tmp_path / "fewer"
+    shutil.copytree(llm_folder("llama"), fewer)
+    config = json.loads((fewer / "config.json").read_text())
+    (fewer / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    (weights,) = notes(fewer, "torch,torch:bf16")
+    assert "transformers' own llama has no place for 9 of its weights" in weights

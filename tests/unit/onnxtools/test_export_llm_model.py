@@ -102,3 +102,46 @@ def test_code_of_an_unknown_model_is_refused(llm_folder: Folders, tmp_path: Path
     edit(folder, model_type="own")
     with pytest.raises(UsageProblem, match="never executed here, as transformers has no class for its model_type"):
         examine_llm_directory(folder)
+
+
+def test_weights_without_a_place_are_named(llm_folder: Folders, tmp_path: Path) -> None:
+    """transformers leaves them out and says so in a log alone: such as a config.json with too few layers."""
+    folder = tmp_path / "m"
+    shutil.copytree(llm_folder("llama"), folder)
+    notes: list[str] = []
+    load_causal_lm(examine_llm_directory(folder), note=notes.append)
+    assert notes == []
+    edit(folder, num_hidden_layers=1)
+    load_causal_lm(examine_llm_directory(folder), note=notes.append)
+    (note,) = notes
+    assert "transformers' own llama has no place for 9 of its weights, the first is model.layers.1." in note
+
+
+def test_weights_of_another_shape_are_named(llm_folder: Folders, tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    shutil.copytree(llm_folder("llama"), folder)
+    edit(folder, num_key_value_heads=1)
+    with pytest.raises(
+        UsageProblem,
+        match=r"4 weights have another shape.* model\.layers\.0\.self_attn\.k_proj\.weight, \[16, 32\] inst",
+    ):
+        load_causal_lm(examine_llm_directory(folder))
+
+
+def test_an_architecture_that_is_no_language_model(tmp_path: Path) -> None:
+    """transformers' message names all of the some 200 that are."""
+    config = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    with quiet_transformers():
+        transformers.ViTModel(transformers.ViTConfig(**config)).save_pretrained(tmp_path)
+    with pytest.raises(UsageProblem, match="cannot load this vit model") as caught:
+        load_causal_lm(examine_llm_directory(tmp_path))
+    assert "GPT2Config" not in str(caught.value)
+
+
+def test_positions_that_begin_after_the_padding(tmp_path: Path) -> None:
+    directory = examine_llm_directory(save(tmp_path, "roberta", "AutoModelForCausalLM", is_decoder=True))
+    assert directory.positions == 62  # of 64: the padding token is 1, the first position 2
+    model = load_causal_lm(directory)
+    model(input_ids=torch.full((1, 62), 5))
+    with pytest.raises(RuntimeError):
+        model(input_ids=torch.full((1, 63), 5))

@@ -1,6 +1,7 @@
 """What the exported graphs compute, on ONNX Runtime against PyTorch."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,3 +143,16 @@ def test_names_of_graphs() -> None:
     for text in ("", "logits,decoder"):
         with pytest.raises(UsageProblem, match="--graphs takes"):
             parse_graphs(text, GRAPHS)
+
+
+def test_a_model_whose_logits_are_not_finite(llm_folder: Folders, tmp_path: Path) -> None:
+    """The export is not to blame."""
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "m"
+    shutil.copytree(llm_folder("llama"), folder)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.layers.0.mlp.up_proj.weight"][0, 0] = float("nan")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UsageProblem, match="PyTorch itself computes logits that are not finite"):
+        export_llm(examine_llm_directory(folder), tmp_path / "out", ExportSettings())

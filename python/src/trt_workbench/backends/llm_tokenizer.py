@@ -24,12 +24,14 @@ class LlmTokenizer:
     """Text to token ids without special tokens, and back.
 
     Attributes:
+        kind: its class in transformers.
         bos_id: id of the token that begins a text, None if there is none.
         adds_bos: whether the tokenizer by itself puts that token before a text.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self.kind = type(tokenizer).__name__
         self.bos_id: int | None = tokenizer.bos_token_id
         first = tokenizer("a").input_ids[:1]
         self.adds_bos = self.bos_id is not None and list(first) == [self.bos_id]
@@ -49,6 +51,34 @@ class LlmTokenizer:
         """Return the text of the tokens."""
         text: str = self._tokenizer.decode(ids.tolist())
         return text
+
+
+def other_tokens(directory: LlmDirectory, tokenizer: LlmTokenizer, text: str, encoded: EncodedText) -> str | None:
+    """Return a sentence if other programs cut the text into other tokens; None if they do not.
+
+    For some architectures transformers builds a tokenizer of its own class with the vocabulary of tokenizer.json alone.
+
+    Args:
+        directory: where the tokenizer was loaded from.
+        tokenizer: the loaded one.
+        text: any text.
+        encoded: its tokens.
+    """
+    from tokenizers import Tokenizer
+
+    file = directory.path / "tokenizer.json"
+    if not file.is_file():
+        return None
+    own = Tokenizer.from_file(str(file))
+    own.no_truncation()
+    own.no_padding()
+    ids = own.encode(text, add_special_tokens=False).ids
+    if np.array_equal(encoded.ids, ids):
+        return None
+    return (
+        f"transformers reads the tokenizer as {tokenizer.kind}, which cuts the text into other tokens "
+        f"({len(encoded.ids)}) than tokenizer.json says ({len(ids)}), by which other programs go."
+    )
 
 
 def load_tokenizer(directory: LlmDirectory) -> LlmTokenizer:

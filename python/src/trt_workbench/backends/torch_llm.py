@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class TorchLlm:
     """
 
     def __init__(self, model: PreTrainedModel, *, device: str, precision: str, compiled: bool) -> None:
-        """Move a model that `load_causal_lm` loaded to `device`; `load_torch_llm` does both.
+        """Move a model that `load_causal_lm` loaded in `precision` to `device`; `load_torch_llm` does both.
 
         Raises:
             DeviceFailure: the device has too little memory.
@@ -46,7 +46,7 @@ class TorchLlm:
         self.name = "torch-compile" if compiled else "torch"
         self.precision = precision
         with device_errors():
-            self._model: Any = model.to(device=torch.device(device), dtype=getattr(torch, _DTYPES[precision]))
+            self._model: Any = model.to(torch.device(device))
         self._device = device
         self._model_type = model.config.model_type
         self.parameters = model.num_parameters()
@@ -176,9 +176,10 @@ class TorchLlm:
         if self._model is None:
             raise closed()
         # not inference_mode: compiled graphs of the cached step update tensors that were made outside of it
-        with torch.no_grad(), quiet_transformers(), device_errors():
+        with torch.no_grad(), quiet_transformers():
             try:
-                yield
+                with device_errors():
+                    yield
             except REFUSALS as error:
                 raise UsageProblem(
                     f"transformers cannot run this {self._model_type} model so ({_first_line(error)})."
@@ -198,6 +199,7 @@ def load_torch_llm(
     precision: str = "fp32",
     compiled: bool = False,
     threads: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> TorchLlm:
     """Load a model for running.
 
@@ -207,6 +209,7 @@ def load_torch_llm(
         precision: "fp32" (without TF32), "fp16" or "bf16".
         compiled: compile it; the first calls take long.
         threads: processors that PyTorch may use, in the whole process; None leaves that as it is.
+        note: called with what a person should know about the checkpoint.
 
     Raises:
         ComponentMissing: torch or transformers is missing, or the device is.
@@ -220,7 +223,8 @@ def load_torch_llm(
         import torch
 
         torch.set_num_threads(threads)
-    return TorchLlm(load_causal_lm(directory, "fastest"), device=chosen, precision=precision, compiled=compiled)
+    model = load_causal_lm(directory, "fastest", _DTYPES[precision], note)
+    return TorchLlm(model, device=chosen, precision=precision, compiled=compiled)
 
 
 def choose_device(device: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trt_workbench.backends.llm_tokenizer import load_tokenizer
+from trt_workbench.backends.llm_tokenizer import load_tokenizer, other_tokens
 from trt_workbench.backends.registry import check_backend_options
 from trt_workbench.engine.hashing import hash_file
 from trt_workbench.engine.verification import Mark
@@ -119,6 +119,7 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         self._text = _read_text(request.text)
         tokenizer = load_tokenizer(self.directory)
         encoded = tokenizer.encode(self._text)
+        self.notes: list[str] = [note] if (note := other_tokens(self.directory, tokenizer, self._text, encoded)) else []
         self._all_tokens = len(encoded.ids)
         self._tokens = encoded.ids[: request.limit]
         self._byte_counts = encoded.byte_counts
@@ -138,8 +139,8 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
             request.graphs,
             request.options,
             request.candidate,
+            self._note,
         )
-        self.notes: list[str] = []
         self._batch = request.batch
         self._open = ExitStack()
 
@@ -184,6 +185,11 @@ class LlmEvaluation(AbstractContextManager["LlmEvaluation"]):
         metrics = self._metrics(rows, generation, interrupted)
         write_metrics(folder / "metrics.json", metrics)
         return LlmOutcome(metrics["status"], metrics, generation.error)
+
+    def _note(self, text: str) -> None:
+        """Keep a remark once: several backends may load the same checkpoint."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def _candidates(self) -> list[_Candidate]:
         """Open the reference and the backends; the first is the reference."""

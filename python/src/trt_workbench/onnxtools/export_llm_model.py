@@ -1,8 +1,8 @@
-"""Load a causal language model with transformers: a local folder, safetensors only, fp32, no code of its own."""
+"""Load a causal language model with transformers: a local folder, safetensors only, no code of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from trt_workbench.system.launcher import package
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-REFUSALS = (ValueError, TypeError, AttributeError, NotImplementedError)
+REFUSALS = (ValueError, TypeError, AttributeError, IndexError, RuntimeError)
 """What the code of an architecture raises for a way of running that it does not have."""
 
 _PROBE_LENGTH = 8
@@ -21,13 +21,22 @@ _CAUSAL_TOLERANCE = 1e-5
 """Of the largest logit: equal rows of one batch differ by rounding, ten to a hundred times less."""
 
 
-def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest"] = "eager") -> PreTrainedModel:
-    """Load the model on the CPU in fp32, in evaluation mode.
+def load_causal_lm(
+    directory: LlmDirectory,
+    attention: Literal["eager", "fastest"] = "eager",
+    dtype: str = "float32",
+    note: Callable[[str], None] = lambda _: None,
+) -> PreTrainedModel:
+    """Load the model on the CPU, in evaluation mode.
 
     Args:
         directory: a checked folder.
         attention: "eager" is the implementation that is exported; "fastest" is PyTorch's fused one (sdpa) for the
             architectures that transformers has it for, else the eager one.
+        dtype: of the weights, "float32", "float16" or "bfloat16". What transformers keeps in fp32 beside them stays so,
+            such as the frequencies of rotary positions, which a cast of the loaded model would round. Only in fp32 is
+            it found out whether the model is causal.
+        note: called with what a person should know, such as weights of the checkpoint that the model does not use.
 
     Raises:
         ComponentMissing: torch or transformers cannot be imported.
@@ -46,11 +55,12 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
         with quiet_transformers():
             model, info = AutoModelForCausalLM.from_pretrained(
                 directory.path,
-                dtype=torch.float32,
+                dtype=getattr(torch, dtype),
                 attn_implementation="eager" if attention == "eager" else None,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # what does not fit is named below, not in a log
                 output_loading_info=True,
             )
     except MemoryError as error:
@@ -58,11 +68,12 @@ def load_causal_lm(directory: LlmDirectory, attention: Literal["eager", "fastest
     # whatever transformers and safetensors raise for a broken checkpoint: OSError, KeyError, SafetensorError, …
     except Exception as error:
         raise UsageProblem(
-            f"transformers cannot load this {directory.model_type} model ({_one_line(error)}): {directory.path}"
+            f"transformers cannot load this {directory.model_type} model ({_reason(error)}): {directory.path}"
         ) from error
-    _check_complete(directory, info)
+    _check_complete(directory, info, note)
     loaded: PreTrainedModel = model.eval()
-    _check_causal(directory, loaded)
+    if dtype == "float32":  # rounding would look like the influence of later tokens
+        _check_causal(directory, loaded)
     return loaded
 
 
@@ -82,23 +93,30 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _check_complete(directory: LlmDirectory, info: dict[str, Any]) -> None:
+def _check_complete(directory: LlmDirectory, info: dict[str, Any], note: Callable[[str], None]) -> None:
     where = directory.path
     # transformers fills what is missing with random numbers and goes on
     if missing := sorted(map(str, info["missing_keys"])):
         raise UsageProblem(
             f"The checkpoint lacks {len(missing)} weights of the model, the first is {missing[0]}: {where}"
         )
-    if wrong := sorted(map(str, info["mismatched_keys"])):
+    if wrong := sorted(info["mismatched_keys"]):
+        name, found, expected = wrong[0]
         raise UsageProblem(
-            f"{len(wrong)} weights have another shape than config.json says, the first is {wrong[0]}: {where}"
+            f"{len(wrong)} weights have another shape than config.json says, the first is {name}, "
+            f"{list(found)} instead of {list(expected)}: {where}"
         )
+    further = sorted(map(str, info["unexpected_keys"]))
+    if not further:
+        return
+    unused = (
+        f"transformers' own {directory.model_type} has no place for {len(further)} of its weights, the first is "
+        f"{further[0]}: {where}"
+    )
     # code that comes with a model may compute more than the class of the same name
-    if directory.brings_code and (further := sorted(map(str, info["unexpected_keys"]))):
-        raise UsageProblem(
-            f"The checkpoint brings code of its own (auto_map), which is never executed, and transformers' own "
-            f"{directory.model_type} has no place for {len(further)} of its weights, the first is {further[0]}: {where}"
-        )
+    if directory.brings_code:
+        raise UsageProblem(f"The checkpoint brings code of its own (auto_map), which is never executed, and {unused}")
+    note(f"The checkpoint may hold another model than config.json says: with it, {unused}")
 
 
 def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
@@ -127,6 +145,11 @@ def _check_causal(directory: LlmDirectory, model: PreTrainedModel) -> None:
             f"perplexity or generated text of it means nothing. A decoder of this architecture has is_decoder in "
             f"config.json: {directory.path}"
         )
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a model cannot be loaded, without the names of all architectures that can be."""
+    return _one_line(error).partition(" Model type should be one of ")[0]
 
 
 def _one_line(error: BaseException) -> str:

@@ -16,6 +16,16 @@ from trt_workbench.system.input_files import open_regular, read_json
 
 # Configurations name the longest sequence differently.
 _POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
+# Their positions begin after the number of the padding token: as many of them are never used.
+_POSITIONS_AFTER_PADDING = (
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "data2vec-text",
+    "xmod",
+)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _TOKENIZERS = (
     "tokenizer.json",
@@ -58,7 +68,11 @@ class LlmDirectory:
     @property
     def positions(self) -> int | None:
         """Longest sequence that the model was made for, in tokens; None if the configuration does not say."""
-        return self._size(_POSITION_KEYS)
+        size = self._size(_POSITION_KEYS)
+        if size and self.model_type in _POSITIONS_AFTER_PADDING:
+            padding = self.config.get("pad_token_id", 1)
+            size -= padding + 1 if isinstance(padding, int) and 0 <= padding < size - 1 else 0
+        return size
 
     @property
     def vocabulary(self) -> int | None:

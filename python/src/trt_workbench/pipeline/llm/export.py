@@ -128,7 +128,7 @@ def export_llm(
     if output.exists() and not output.is_dir():
         raise UsageProblem(f"The output is a file; name a folder: {output}")
     say(f"Loading {directory.model_type} model {directory.path}")
-    model = load_causal_lm(directory)
+    model = load_causal_lm(directory, note=say)
     reference = TorchLlm(model, device="cpu", precision="fp32", compiled=False)
     vocabulary = model.get_input_embeddings().num_embeddings
     output.parent.mkdir(parents=True, exist_ok=True)

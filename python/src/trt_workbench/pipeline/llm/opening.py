@@ -48,6 +48,7 @@ class ModelSource:
         options: further options by backend; PyTorch takes `device` alone for language models.
         candidate: makes a graph in another format, where a backend runs graphs as they are; None where none is made.
         say: called with what happens next, such as an export.
+        note: called with what a person should know about the model, each time that PyTorch loads it.
     """
 
     directory: LlmDirectory
@@ -58,6 +59,7 @@ class ModelSource:
     graphs: Path | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     candidate: Callable[[Path, To], Path] | None = None
+    note: Note = lambda _: None
 
     def graph(self, kind: GraphKind, *, slots: int | None = None, batch: int | None = None) -> ExportedGraph:
         """Return an exported graph of the model.
@@ -192,6 +194,7 @@ def _open_torch(choice: BackendChoice, source: ModelSource, *, compiled: bool) -
         precision=choice.precision,
         compiled=compiled,
         threads=source.threads,
+        note=source.note,
     )
 
 

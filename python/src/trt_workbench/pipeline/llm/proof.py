@@ -53,7 +53,7 @@ def prove_export(
     Raises:
         CheckFailed: a logit differs by more than the tolerance or is NaN on one side, or the graph does not run.
         ComponentMissing: ONNX Runtime is not there.
-        UsageProblem: ONNX Runtime cannot load the graph.
+        UsageProblem: ONNX Runtime cannot load the graph, or a logit of PyTorch is not finite.
     """
     random = np.random.default_rng(seed)
     limit = min(size for size in (positions, graph.cache_length, _CASES[-1][1]) if size)
@@ -63,6 +63,11 @@ def prove_export(
         for batch, length in dict.fromkeys((fixed or rows, min(tokens, limit)) for rows, tokens in _CASES):
             tokens = random.integers(0, vocabulary, (batch, length))
             expected = reference.logits(tokens)
+            if not np.isfinite(expected).all():
+                raise UsageProblem(
+                    f"PyTorch itself computes logits that are not finite, at batch {batch}, length {length}: weights "
+                    f"of the checkpoint are not finite, or too large."
+                )
             try:
                 expected, got = _both_logits(graph, session, tokens, expected)
             except UsageProblem as error:
