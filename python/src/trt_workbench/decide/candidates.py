@@ -106,7 +106,7 @@ def make_candidate(
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
-        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {to}: {model}")
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
@@ -199,6 +199,11 @@ def lowered(
         thresholds = {name: found.threshold for name, found in ranges.items()}
         insert_pairs(document, low, thresholds, to, compact=placement.compact)
     return Lowered(document)
+
+
+def all_groups(count: int) -> str:
+    """Return the beginning of a sentence about all groups of a model."""
+    return "The only group is" if count == 1 else f"All {count} groups are"
 
 
 def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:

@@ -13,7 +13,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.model_file import checked_on_error, load_model
 from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
-from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.proto import has_subgraph, opset
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_folding import evaluated
@@ -61,9 +61,10 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
         _fold_laid_out(model)
         groups = quantisable(model)
     if not any(group.weight for group in groups):
+        outside = " outside the bodies of If, Loop and Scan" if any(map(has_subgraph, model.graph.node)) else ""
         raise UsageProblem(
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
-            f"weights; it has {', '.join(facts.operators)}: {path}"
+            f"weights{outside}; it has {', '.join(facts.operators)}: {path}"
         )
     values = constants(model.graph)
     if wrong := next((one for one in groups if one.weight and values[one.weight].dtype != np.float32), None):
