@@ -190,7 +190,8 @@ def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> 
         for name, share in (("bf16", 1.0), ("fp8", 0.6), ("mxfp8", 0.7), ("nvfp4", 0.00004))
     ]
     assert recommendation([BASE, *made], task(), 0.005, 100).doubts == [
-        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in it can tell its speed."
+        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in them can tell their "
+        "speed."
     ]
 
 
@@ -203,11 +204,15 @@ def test_a_gain_with_a_wide_interval_is_a_doubt_like_any_other() -> None:
 
 
 def test_an_interval_without_width_certifies_little() -> None:
-    same, moved = (row("fp16", 0.0, half, speed(5, 1)) for half in (0.0, 0.001))
+    same = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert recommendation([BASE, same], task(), 0.005, 20).doubts[0] == (
-        "The interval has no width: 20 images are alike in this, and of others up to 15 % may not be."
+        "20 images cannot certify a loss of at most 0.005: they are alike in this, so that the interval has no width, "
+        "and of others up to 15 % may not be; about 600 would, if the loss stays as it is."
     )
-    assert not any("no width" in one for one in recommendation([BASE, moved], task(), 0.005, 20).doubts)
+    assert recommendation([BASE, same], task(), 0.005, 1).doubts[0].startswith("1 image cannot certify a loss")
+    # of rows as fast it is still the one to take
+    other = row("int8", 0.002, 0.001, speed(5, 1))
+    assert recommendation([BASE, same, other], task(), 0.005, 20).precision == "fp16"
 
 
 def test_without_a_baseline_nothing_is_recommended() -> None:

@@ -171,8 +171,8 @@ def _require_batch_first(facts: ModelFacts, model: Path) -> None:
             if not _names_a_batch(first) and first != dim and (called or begins):
                 shape = ", ".join(str(one or "?") for one in (first, *others))
                 raise UsageProblem(
-                    f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] is "
-                    f"dimension {axis}, {dim}; export the model with the batch first: {model}"
+                    f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] "
+                    f"is dimension {axis}, {dim}; export the model with the batch first: {model}"
                 )
 
 

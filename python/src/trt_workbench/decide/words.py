@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
-from trt_workbench.runs.bootstrap import units_to_show
+from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
@@ -57,7 +57,12 @@ def chosen_row(usable: Sequence[Row]) -> Row:
         fastest.setdefault(row.precision, row)
     # rows share a rank with their neighbours: the first and the last of many may well be told apart
     faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
-    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
+    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not _within(row), _loss(row)))
+
+
+def _within(row: Row) -> bool:
+    """Whether the whole interval of the loss is within the bound, which one without width is that is not certain."""
+    return bool(row.certain or (row.meets and row.score and row.score.is_widthless))
 
 
 def _beats(row: Row, baseline: Row | None) -> bool:
@@ -110,12 +115,6 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
-    elif chosen and chosen.precision != BASELINE and chosen.score and len(set(chosen.score.loss_ci95 or (0, 1))) == 1:
-        # the rule of three: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983
-        doubts.append(
-            f"The interval has no width: {samples} {task.unit} are alike in this, and of others up to "
-            f"{100 * min(1, 3 / samples):.2g} % may not be."
-        )
     if chosen and chosen.precision != BASELINE and task.overlap:
         doubts.append(
             f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
@@ -149,9 +148,9 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
     simulated = list(dict.fromkeys(row.precision for row in rows if row.simulated and row.tells and row.meets))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
-        keeps = "keep" if len(simulated) > 1 else "keeps"
+        keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
         doubts.append(
-            f"In simulation {named} {keeps} the score, too; only hardware that computes in it can tell its speed."
+            f"In simulation {named} {keeps} the score, too; only hardware that computes in {it} can tell {its} speed."
         )
     return doubts
 
@@ -159,13 +158,20 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
 def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
-    text = f"{samples} {task.unit} cannot certify a loss of at most {max_loss:g}"
+    unit = task.unit.removesuffix("s") if samples == 1 else task.unit
+    text = f"{samples} {unit} cannot certify a loss of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
-    text += f": the interval reaches {_signed(ends[1])}"
     room = max_loss - row.score.loss
+    if row.score.is_widthless:
+        text += ": they are alike in this, so that the interval has no width, and of others up to "
+        text += f"{100 * unseen_share(samples):.2g} % may not be"
+    else:
+        text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:
-        if row.score.counted:  # of a share the interval is not symmetric
+        if row.score.is_widthless:
+            needed = units_alike_to_show(room)
+        elif row.score.counted:  # of a share the interval is not symmetric
             needed = units_to_show(row.score.loss, max_loss)
         else:
             needed = samples * ((ends[1] - row.score.loss) / room) ** 2
