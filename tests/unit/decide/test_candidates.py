@@ -365,6 +365,15 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
 
 
+def test_weights_that_layers_share_count_once(tmp_path: Path) -> None:
+    text = """g (float[n,8] x) => (float[n,2] y) {
+      [first] a = MatMul(x, w) b = Relu(a) [second] c = MatMul(b, w) [third] d = MatMul(c, w) [last] y = MatMul(d, v)
+    }"""
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32), "v": np.ones((8, 2), np.float32)})
+    found = made(path, CalibrationSettings(calibration="random"), keep=("last",)).evidence
+    assert (found.low_macs, found.low_weights) == pytest.approx((192 / 208, 64 / 80))
+
+
 def test_recurrent_layers_and_einsum_count(tmp_path: Path) -> None:
     """Of a model that is one LSTM with a small layer behind it, nothing like 100 % becomes int8."""
     text = """g (float[5,n,8] x) => (float[1,n,12] y) {

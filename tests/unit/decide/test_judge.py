@@ -80,3 +80,20 @@ def test_an_interval_without_width_is_as_certain_as_there_are_samples(
     )  # fmt: skip
     assert [row.meets for row in found.rows] == [True, True, True]
     assert [row.certain for row in found.rows] == [True, certain, True]
+
+
+@pytest.mark.parametrize(("device", "told"), [("cpu", True), ("cuda:0", False)])
+def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too(
+    tmp_path: Path, device: str, *, told: bool
+) -> None:
+    scores = Scores(0.3, np.full(100, 0.3), "a", 20)
+    tried = [
+        Tried("fp32", "ort-cpu", scores=scores),
+        Tried("fp32", "torch", scores=scores, provenance={"device": device}),
+    ]
+    records = [record(one.runtime, number, backend=one.backend) for one in tried for number in range(5)]
+    found = judged(
+        tried, records, model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
+        settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
+    )  # fmt: skip
+    assert any("nothing of a GPU" in doubt for doubt in found.recommendation.doubts) is told

@@ -53,6 +53,11 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
     ]
 
 
+def test_sizes_of_small_models_are_told_apart() -> None:
+    rows = [BASE.model_copy(update={"size_bytes": 24_181}), FP16.model_copy(update={"size_bytes": 13_100})]
+    assert "; 13.1 kB instead of 24.2 kB; " in recommendation(rows, task(), 0.005, 100).sentence
+
+
 def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:
     fp16 = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert fp16.score is not None
@@ -171,7 +176,8 @@ def test_doubts() -> None:
     doubtful = row("fp16", 0.0, 0.0, speed(5, 1, unstable=["clocks fell"], outputs="far", speed_up_low=0.9), "ort-cpu")
     simulated = row("nvfp4", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True)
     base = BASE.model_copy(update={"backend": "ort-cpu"})
-    doubts = " ".join(recommendation([base, doubtful, simulated], task(overlap=True), 0.005, 100).doubts)
+    rows = [base, doubtful, simulated]
+    doubts = " ".join(recommendation(rows, task(overlap=True), 0.005, 100, processor=True).doubts)
     for text in (
         "ranges were found on the images that were scored",
         "not to be relied on: clocks fell",
@@ -185,6 +191,8 @@ def test_doubts() -> None:
 
 def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> None:
     """Of a network of convolutions nvfp4 takes the last matrix alone, and keeps every score."""
+    noise = row("mxfp8", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=0.7, calibrated=False)
+    assert not recommendation([BASE, noise], task(), 0.005, 100).doubts
     made = [
         row(name, 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=share)
         for name, share in (("bf16", 1.0), ("fp8", 0.6), ("mxfp8", 0.7), ("nvfp4", 0.00004))

@@ -55,6 +55,8 @@ def judged(
     rows = [_row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root) for one in tried]
     reference = (baseline.precision, baseline.backend) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
+    timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
+    processor = bool(timed) and all(one.on_processor for one in timed)
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -68,7 +70,7 @@ def judged(
         options={name: dict(options) for name, options in settings.options.items()},
         baseline=reference,
         rows=rows,
-        recommendation=recommendation(rows, task, settings.max_loss, count),
+        recommendation=recommendation(rows, task, settings.max_loss, count, processor=processor),
         left_out=list(left_out),
         notes=list(notes),
         search=search,

@@ -5,21 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
 from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
 _MOST = 2
+# Below, tenths of a megabyte tell nothing.
+_SMALL = 1_000_000
 
 
-def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
+def recommendation(
+    rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
     The fastest whose loss is within the bound; of several that cannot be told apart each precision on the runtime of
     the lowest latency, and of those the baseline unless the interval of a speed-up over it is above 1, else one whose
     whole interval is within the bound, and the one that loses least. Never what is simulated or not calibrated.
+
+    Args:
+        rows: all of them.
+        task: what was scored.
+        max_loss: the bound.
+        samples: how many were scored.
+        processor: whether all latencies are of the CPU.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -35,7 +45,10 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
     if not usable:
         sentence = "Nothing can be recommended: nothing that keeps the score was measured."
         return Recommendation(
-            precision=None, backend=None, sentence=sentence, doubts=_doubts(None, rows, task, max_loss, samples)
+            precision=None,
+            backend=None,
+            sentence=sentence,
+            doubts=_doubts(None, rows, task, max_loss, samples, processor=processor),
         )
     chosen = chosen_row(usable)
     sentence = (
@@ -43,7 +56,7 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
         if chosen.precision == BASELINE
         else _ship(chosen, rows, baseline, task, max_loss)
     )
-    doubts = _doubts(chosen, rows, task, max_loss, samples)
+    doubts = _doubts(chosen, rows, task, max_loss, samples, processor=processor)
     return Recommendation(precision=chosen.precision, backend=chosen.backend, sentence=sentence, doubts=doubts)
 
 
@@ -111,7 +124,9 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     return f"{where}, {own}: {kept} nothing is faster {found}."
 
 
-def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
+def _doubts(
+    chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
@@ -142,10 +157,10 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
             f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
             f"have more than {most}: allow more time, or try fewer rows."
         )
-    measured = {row.backend for row in rows if row.speed}
-    if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
+    if processor:
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
-    simulated = list(dict.fromkeys(row.precision for row in rows if row.simulated and row.tells and row.meets))
+    kept = [row for row in rows if row.simulated and row.calibrated and row.tells and row.meets]
+    simulated = list(dict.fromkeys(row.precision for row in kept))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
         keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
@@ -198,7 +213,7 @@ def _ms(value: float) -> str:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:.1f} MB" if size >= _SMALL else f"{size / 1e3:.1f} kB"
 
 
 def _signed(value: float) -> str:
