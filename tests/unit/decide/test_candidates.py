@@ -365,6 +365,18 @@ def test_products_without_a_quantised_form_count(tmp_path: Path) -> None:
     assert (found.low_macs, found.low_weights) == pytest.approx((1 / 3, 1 / 3))
 
 
+def test_products_in_functions_of_the_model_are_quantised(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17, "own" : 1]>
+      g (float[n,8] x) => (float[n,8] y) { a = own.block(x, w) b = own.block(a, w) y = MatMul(b, v) }
+      <domain: "own", opset_import: ["" : 17]> block (x, w) => (y) { t = MatMul(x, w) y = Relu(t) }""")
+    for name in "wv":
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(8, dtype=np.float32), name))
+    onnx.save(model, tmp_path / "m.onnx")
+    candidate = made(tmp_path / "m.onnx", CalibrationSettings(calibration="random"))
+    assert (candidate.evidence.low_macs, read_precision(candidate.path).counted) == (1.0, 3)
+    assert read_precision(candidate.path).text == "int8 (not calibrated)"
+
+
 def test_weights_that_layers_share_count_once(tmp_path: Path) -> None:
     text = """g (float[n,8] x) => (float[n,2] y) {
       [first] a = MatMul(x, w) b = Relu(a) [second] c = MatMul(b, w) [third] d = MatMul(c, w) [last] y = MatMul(d, v)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import version_converter
 
 from trt_workbench.errors import UsageProblem
@@ -46,7 +47,8 @@ _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Un
 def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     """Return a float model and what of it can be quantised.
 
-    Every node has a name, and weights that are only cast or laid out anew are constants.
+    Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew
+    are constants.
 
     Raises:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
@@ -55,6 +57,8 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     refuse_quantised(facts, path)
     model = load_model(path)
     with checked_on_error(path):
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _pass_identities(model)
