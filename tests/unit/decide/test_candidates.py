@@ -408,6 +408,8 @@ LOOPS = {
     # five steps of 8 x 8, as nothing ends the loop before
     "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
     "{ [mul] t = MatMul(s, w) s2 = Relu(t) c2 = Identity(c) }>": 5,
+    "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
+    "{ [mul] s2 = MatMul(s, w) c2 = Identity(go) }>": 5,
     # how many is not known: it may end at any step
     "Loop(five, go, x) <body = b (int64 i, bool c, float[n,8] s) => (bool c2, float[n,8] s2) "
     "{ [mul] s2 = MatMul(s, w) m = ReduceMax<keepdims=0>(s2) c2 = Less(m, most) }>": 1,

@@ -10,8 +10,8 @@ import onnx
 from onnx import numpy_helper
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
-from trt_workbench.onnxtools.proto import integer, value_shape
-from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, tensor_bytes, use_counts
+from trt_workbench.onnxtools.proto import has_subgraph, integer, value_shape
+from trt_workbench.onnxtools.sanitize_graph import Array, constant_value, is_external, tensor_bytes, use_counts
 
 # Larger constants are no shapes, and shape inference does not read them.
 _VALUES_READ = 1 << 12
@@ -43,7 +43,7 @@ def bodies(node: onnx.NodeProto, index: GraphIndex, computed: Collection[str]) -
     for entry in node.attribute:
         for graph in (*([entry.g] if entry.HasField("g") else []), *entry.graphs):
             model = _as_model(graph, _given(node, graph, index), index, computed)
-            yield Body(f"{node.name}.{entry.name}", model, _times(node, graph, index))
+            yield Body(f"{node.name}.{entry.name}", model, _times(node, graph, index, computed))
 
 
 def _given(node: onnx.NodeProto, graph: onnx.GraphProto, index: GraphIndex) -> dict[str, TensorFacts]:
@@ -53,7 +53,7 @@ def _given(node: onnx.NodeProto, graph: onnx.GraphProto, index: GraphIndex) -> d
     found = [index.facts(name) for name in node.input]
     for place, axis in _scanned(node).items():
         shape = found[place].shape
-        if shape:
+        if shape and axis < len(shape):
             left = tuple(np.delete(np.array(shape, object), axis))
             found[place] = TensorFacts(found[place].dtype, left)
     return {value.name: facts for value, facts in zip(graph.input, found, strict=True)}
@@ -68,34 +68,31 @@ def _scanned(node: onnx.NodeProto) -> dict[int, int]:
     return dict(enumerate(axes, len(node.input) - count))
 
 
-def _times(node: onnx.NodeProto, graph: onnx.GraphProto, index: GraphIndex) -> int:
+def _times(node: onnx.NodeProto, graph: onnx.GraphProto, index: GraphIndex, computed: Collection[str]) -> int:
     length: object = None
     for place, axis in _scanned(node).items():
         shape = index.facts(node.input[place]).shape
-        length = shape[axis] if shape else None
-    if node.op_type == "Loop" and not _ends_early(graph):
+        length = shape[axis] if shape and axis < len(shape) else None
+    if node.op_type == "Loop" and not _ends_early(graph, computed):
         length = next((int(value.reshape(-1)[0]) for value in _values(index, node.input[0]) if value.size), None)
-    return length if isinstance(length, int) else 1
+    return max(length, 0) if isinstance(length, int) else 1
 
 
 def _values(index: GraphIndex, name: str) -> Iterator[Array]:
     """Yield the value of a tensor, if it is a constant."""
     graph = index.model.graph
-    yield from (numpy_helper.to_array(one) for one in graph.initializer if one.name == name)
+    yield from (numpy_helper.to_array(one) for one in graph.initializer if one.name == name and not is_external(one))
     for node in graph.node:
         if node.op_type == "Constant" and name in node.output and (value := constant_value(node)) is not None:
             yield value
 
 
-def _ends_early(graph: onnx.GraphProto) -> bool:
-    """Whether the condition of a Loop depends on anything but itself."""
-    moving = {value.name for place, value in enumerate(graph.input) if place != 1}
-    own = moving | {graph.input[1].name} | {tensor.name for tensor in graph.initializer}
+def _ends_early(graph: onnx.GraphProto, computed: Collection[str]) -> bool:
+    """Whether the condition of a Loop depends on anything but itself and constants."""
+    moving = {value.name for place, value in enumerate(graph.input) if place != 1} | set(computed)
     for node in graph.node:
-        captured = any(name and name not in own for name in node.input)
-        if captured or moving & set(node.input) or any(entry.HasField("g") for entry in node.attribute):
+        if moving & set(node.input) or has_subgraph(node):
             moving.update(node.output)
-        own.update(node.output)
     return graph.output[0].name in moving
 
 
