@@ -53,6 +53,11 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
     ]
 
 
+def test_a_loss_that_rounds_to_nothing_has_no_sign() -> None:
+    found = recommendation([BASE, row("fp16", -0.00001, 0.00003, speed(5, 1))], task(), 0.005, 100)
+    assert "a loss of 0.0000, 95 % interval 0.0000 to 0.0000, with" in found.sentence
+
+
 def test_sizes_of_small_models_are_told_apart() -> None:
     rows = [BASE.model_copy(update={"size_bytes": 24_181}), FP16.model_copy(update={"size_bytes": 13_100})]
     assert "; 13.1 kB instead of 24.2 kB; " in recommendation(rows, task(), 0.005, 100).sentence

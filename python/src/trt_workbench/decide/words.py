@@ -217,4 +217,4 @@ def _megabytes(size: int) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{value:.4f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(value, 4) + 0.0:.4f}".replace("-", "\N{MINUS SIGN}")  # the sum makes 0 of -0
