@@ -55,6 +55,34 @@ def test_too_few_are_refused(model: Path, tmp_path: Path, rows: int, words: str)
 
 
 @pytest.mark.parametrize(
+    ("shape", "output", "axis"),
+    [
+        ("9,n,4", "9,n,4", 1),
+        ("t,batch_size,4", "t,batch_size,4", 1),
+        ("t,m,4", "m,4", 1),  # the output begins with it, and has no time
+        ("t,4,m", "m,4", 2),
+        ("1,batch,4", "batch,4", 1),
+        ("n,t,4", "n,t,4", None),
+        ("8,t,4", "8,t,4", None),  # of a fixed batch
+        ("1,n,4", "1,n,4", None),  # points of a cloud
+        ("m,t,4", "t,m,4", None),
+        ("n,4", "n,4", None),
+    ],
+)
+def test_a_batch_that_is_not_first_is_refused(tmp_path: Path, shape: str, output: str, axis: int | None) -> None:
+    """Rows of such an array are steps in time, each of all samples."""
+    path = write_onnx(tmp_path / "m.onnx", f"g (float[{shape}] x) => (float[{output}] y) {{ y = Relu(x) }}")
+    data = tmp_path / "a.npy"
+    np.save(data, np.ones([int(dim) if dim in "489" else 9 for dim in shape.split(",")], np.float32))
+    if axis is None:
+        assert calibration_data(path, settings(data)).available >= 8
+        return
+    with pytest.raises(UsageProblem, match=rf"the batch of the input x \[.*\] is dimension {axis}, .*batch first: "):
+        calibration_data(path, settings(data))
+    assert calibration_data(path, settings("random")).random
+
+
+@pytest.mark.parametrize(
     ("columns", "dtype", "words"), [(5, np.float32, r"of shape \[5\]"), (4, np.float64, "are float64, the model takes")]
 )
 def test_samples_that_do_not_fit_are_refused(model: Path, tmp_path: Path, columns: int, dtype: Any, words: str) -> None:

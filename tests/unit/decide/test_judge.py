@@ -1,9 +1,15 @@
-"""Latencies of a decision: ranks, and where there can be none."""
+"""Rows of a decision: whether a loss is certain; ranks of latencies, and where there can be none."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from tests.records import record
 
-from trt_workbench.decide.judge import _speeds
+from trt_workbench.decide.judge import _speeds, judged
+from trt_workbench.decide.request import DecideSettings
+from trt_workbench.decide.scores import Scores
+from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import Tried
 
 # p50 of YOLOX-Nano on an H200, milliseconds, of the repetitions that were stable first; and how many were not.
@@ -59,3 +65,35 @@ def test_unstable_repetitions_count_where_too_few_others_are_left() -> None:
 def test_a_row_alone_has_a_rank(repetitions: int) -> None:
     records = [record("trt-fp32", number) for number in range(repetitions)]
     assert _speeds([Tried("fp32", "trt")], records)["trt-fp32"].rank == 1
+
+
+@pytest.mark.parametrize(("count", "certain"), [(20, False), (599, False), (600, True)])
+def test_an_interval_without_width_is_as_certain_as_there_are_samples(
+    tmp_path: Path, count: int, *, certain: bool
+) -> None:
+    """By the rule of three 600 of 600 that are alike leave 0.5 % that may not be."""
+    resampled = {"fp32": np.full(100, 0.3), "fp16": np.full(100, 0.3), "int8": np.linspace(0.298, 0.302, 100)}
+    tried = [Tried(name, "trt", scores=Scores(0.3, values, "a", count)) for name, values in resampled.items()]
+    found = judged(
+        tried, [], model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
+        settings=DecideSettings(max_loss=0.005), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
+    )  # fmt: skip
+    assert [row.meets for row in found.rows] == [True, True, True]
+    assert [row.certain for row in found.rows] == [True, certain, True]
+
+
+@pytest.mark.parametrize(("device", "told"), [("cpu", True), ("cuda:0", False)])
+def test_that_latencies_are_of_the_processor_is_said_where_pytorch_ran_on_it_too(
+    tmp_path: Path, device: str, *, told: bool
+) -> None:
+    scores = Scores(0.3, np.full(100, 0.3), "a", 20)
+    tried = [
+        Tried("fp32", "ort-cpu", scores=scores),
+        Tried("fp32", "torch", scores=scores, provenance={"device": device}),
+    ]
+    records = [record(one.runtime, number, backend=one.backend) for one in tried for number in range(5)]
+    found = judged(
+        tried, records, model=Path("m.onnx"), model_sha256="0", task=Detection(tmp_path, tmp_path / "a.json"),
+        settings=DecideSettings(), notes=(), left_out=(), wall_s=1.0, root=tmp_path,
+    )  # fmt: skip
+    assert any("nothing of a GPU" in doubt for doubt in found.recommendation.doubts) is told

@@ -32,6 +32,17 @@ def test_a_failure_is_one_on_every_runtime_whatever_its_words(tmp_path: Path) ->
     assert run.left_out == []
 
 
+@pytest.mark.parametrize(("batch", "asked", "timed"), [("4", 1, 4), ("4", 2, 2), ("n", 1, 1), ("n", 2, 2), ("1", 1, 1)])
+def test_a_fixed_batch_is_what_is_timed(tmp_path: Path, batch: str, asked: int, timed: int) -> None:
+    model = write_onnx(tmp_path / "m.onnx", f"g (float[{batch},7] x) => (float[{batch},7] y) {{ y = Relu(x) }}")
+    calibration = CalibrationSettings()
+    subject = Subject(model, Likeness(model, calibration, "cosine"), calibration)
+    run = DecideRun(subject, DecideSettings(batch=asked), tmp_path, lambda *_: None, lambda _: None)
+    run._fit_batch()
+    assert run.settings.batch == timed
+    assert len(run.notes) == (timed != asked)
+
+
 def test_where_time_is_short_every_precision_is_scored_on_one_runtime_first(tmp_path: Path) -> None:
     calibration = CalibrationSettings()
     model = tmp_path / "m.onnx"

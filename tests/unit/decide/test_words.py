@@ -53,6 +53,16 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
     ]
 
 
+def test_a_loss_that_rounds_to_nothing_has_no_sign() -> None:
+    found = recommendation([BASE, row("fp16", -0.00001, 0.00003, speed(5, 1))], task(), 0.005, 100)
+    assert "a loss of 0.0000, 95 % interval 0.0000 to 0.0000, with" in found.sentence
+
+
+def test_sizes_of_small_models_are_told_apart() -> None:
+    rows = [BASE.model_copy(update={"size_bytes": 24_181}), FP16.model_copy(update={"size_bytes": 13_100})]
+    assert "; 13.1 kB instead of 24.2 kB; " in recommendation(rows, task(), 0.005, 100).sentence
+
+
 def test_samples_that_all_agree_certify_a_share_by_their_number() -> None:
     fp16 = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert fp16.score is not None
@@ -171,7 +181,8 @@ def test_doubts() -> None:
     doubtful = row("fp16", 0.0, 0.0, speed(5, 1, unstable=["clocks fell"], outputs="far", speed_up_low=0.9), "ort-cpu")
     simulated = row("nvfp4", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True)
     base = BASE.model_copy(update={"backend": "ort-cpu"})
-    doubts = " ".join(recommendation([base, doubtful, simulated], task(overlap=True), 0.005, 100).doubts)
+    rows = [base, doubtful, simulated]
+    doubts = " ".join(recommendation(rows, task(overlap=True), 0.005, 100, processor=True).doubts)
     for text in (
         "ranges were found on the images that were scored",
         "not to be relied on: clocks fell",
@@ -185,12 +196,15 @@ def test_doubts() -> None:
 
 def test_a_format_that_hardly_anything_is_in_is_not_said_to_keep_the_score() -> None:
     """Of a network of convolutions nvfp4 takes the last matrix alone, and keeps every score."""
+    noise = row("mxfp8", 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=0.7, calibrated=False)
+    assert not recommendation([BASE, noise], task(), 0.005, 100).doubts
     made = [
         row(name, 0.001, 0.001, None, "ort-cpu", state="scored", simulated=True, low_macs=share)
         for name, share in (("bf16", 1.0), ("fp8", 0.6), ("mxfp8", 0.7), ("nvfp4", 0.00004))
     ]
     assert recommendation([BASE, *made], task(), 0.005, 100).doubts == [
-        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in it can tell its speed."
+        "In simulation bf16, fp8 and mxfp8 keep the score, too; only hardware that computes in them can tell their "
+        "speed."
     ]
 
 
@@ -203,11 +217,15 @@ def test_a_gain_with_a_wide_interval_is_a_doubt_like_any_other() -> None:
 
 
 def test_an_interval_without_width_certifies_little() -> None:
-    same, moved = (row("fp16", 0.0, half, speed(5, 1)) for half in (0.0, 0.001))
+    same = row("fp16", 0.0, 0.0, speed(5, 1), certain=False)
     assert recommendation([BASE, same], task(), 0.005, 20).doubts[0] == (
-        "The interval has no width: 20 images are alike in this, and of others up to 15 % may not be."
+        "20 images cannot certify a loss of at most 0.005: they are alike in this, so that the interval has no width, "
+        "and of others up to 15 % may not be; about 600 would, if the loss stays as it is."
     )
-    assert not any("no width" in one for one in recommendation([BASE, moved], task(), 0.005, 20).doubts)
+    assert recommendation([BASE, same], task(), 0.005, 1).doubts[0].startswith("1 image cannot certify a loss")
+    # of rows as fast it is still the one to take
+    other = row("int8", 0.002, 0.001, speed(5, 1))
+    assert recommendation([BASE, same, other], task(), 0.005, 20).precision == "fp16"
 
 
 def test_without_a_baseline_nothing_is_recommended() -> None:

@@ -121,10 +121,10 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         f"{row.precision} on {row.backend}",
         f"{score.value:.4f}" if score else "-",
-        f"{score.loss:.4f}" if score else "-",
+        f"{round(score.loss, 4) + 0.0:.4f}" if score else "-",  # the sum makes 0 of -0
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
         f"{speed.latency_ms:.3f}" if speed else "-",
         f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",
-        f"{row.size_bytes / 1e6:.1f}" if row.size_bytes else "-",
+        f"{row.size_bytes / 1e6:.{1 if row.size_bytes >= 1e6 else 3}f}" if row.size_bytes else "-",
         ", ".join(remarks),
     )

@@ -106,7 +106,7 @@ def make_candidate(
     kept |= {name: one.reason for name, one in others.items()}
     if not low:
         reasons = ", ".join(dict.fromkeys(kept[group.name] for group in groups))
-        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing becomes {to}: {model}")
+        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing becomes {to}: {model}")
     document = raise_opset(document, to, model)  # before the data are run, which takes minutes
     calibrated = _calibrated(model, calibration, on_progress) if to in CALIBRATED else None
     ranges = calibrated.ranges(ranged_tensors(document, low), method, to) if calibrated else {}
@@ -131,7 +131,7 @@ def make_candidate(
         ranges=ranges,
         kept=kept,
         low_macs=macs,
-        low_weights=_share([group.weight_elements for group in low], [one.weight_elements for one in products]),
+        low_weights=_share(_weights(low), _weights(products)),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
@@ -199,6 +199,11 @@ def lowered(
         thresholds = {name: found.threshold for name, found in ranges.items()}
         insert_pairs(document, low, thresholds, to, compact=placement.compact)
     return Lowered(document)
+
+
+def all_groups(count: int) -> str:
+    """Return the beginning of a sentence about all groups of a model."""
+    return "The only group is" if count == 1 else f"All {count} groups are"
 
 
 def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:
@@ -274,6 +279,12 @@ def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated |
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
         )
     return ()
+
+
+def _weights(products: Sequence[Group | Outsider]) -> list[int]:
+    """Return the elements of the weights, of one that several groups share once."""
+    shared = {one.weight: one.weight_elements for one in products if isinstance(one, Group)}
+    return [*shared.values(), *(one.weight_elements for one in products if isinstance(one, Outsider))]
 
 
 def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:

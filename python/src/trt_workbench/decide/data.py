@@ -22,7 +22,7 @@ from trt_workbench.engine.hashing import hash_file, hash_folder
 from trt_workbench.errors import ComponentMissing, UsageProblem
 from trt_workbench.measure.inputs import complete_shapes, random_inputs
 from trt_workbench.onnxtools.llm_directory import examine_llm_directory
-from trt_workbench.onnxtools.preflight import ModelTensor, examine_model
+from trt_workbench.onnxtools.preflight import ModelFacts, ModelTensor, examine_model
 from trt_workbench.onnxtools.quantize.kinds import RANDOM
 from trt_workbench.pipeline.calibration import calibration_images, image_transform
 from trt_workbench.system.input_files import read_text
@@ -34,6 +34,8 @@ HALVES: tuple[Half, Half] = (0, 1)
 # Of noise: more of the same tells no more.
 _RANDOM_SAMPLES = 16
 _TEXT = (".txt",)
+# What a dimension is called that is the batch.
+_LETTERS = ("N", "n", "B", "b", "bs")
 # Arrays are looked at before the run, which takes minutes.
 _LOOKED_AT = 8
 
@@ -129,11 +131,13 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             "Ranges of activations need data: pass --calibration with images, .npy or .npz files or a text, or "
             "--calibration random for a model that is labelled as not calibrated."
         )
-    inputs = examine_model(model).inputs
+    facts = examine_model(model)
+    inputs = facts.inputs
     if empty := [one.name for one in inputs if one.shape and one.shape[0] == 0]:
         raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
+    _require_batch_first(facts, model)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
@@ -151,6 +155,29 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
             yield {inputs[0].name: sample}
 
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
+
+
+def _require_batch_first(facts: ModelFacts, model: Path) -> None:
+    """Raise UsageProblem where another dimension of an input than the first one is the batch.
+
+    It is called so, or all outputs begin with it and the first dimension is in none of them.
+    """
+    outputs = [output.shape or () for output in facts.outputs]
+    for tensor in facts.inputs:
+        first, *others = tensor.shape or (None,)
+        for axis, dim in enumerate(others, 1):
+            called = _names_a_batch(dim) and (first != 1 or dim not in _LETTERS)  # of [1, n, 3] n may be points
+            begins = isinstance(dim, str) and all(shape[:1] == (dim,) and first not in shape for shape in outputs)
+            if not _names_a_batch(first) and first != dim and (called or begins):
+                shape = ", ".join(str(one or "?") for one in (first, *others))
+                raise UsageProblem(
+                    f"Samples are taken along the first dimension, and the batch of the input {tensor.name} [{shape}] "
+                    f"is dimension {axis}, {dim}; export the model with the batch first: {model}"
+                )
+
+
+def _names_a_batch(dim: int | str | None) -> bool:
+    return isinstance(dim, str) and (dim in _LETTERS or "batch" in dim.lower())
 
 
 def data_hash(calibration: str | None) -> str:

@@ -14,6 +14,7 @@ from trt_workbench.decide.words import recommendation
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.runs.bootstrap import unseen_share
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
@@ -54,6 +55,8 @@ def judged(
     rows = [_row(one, baseline, speeds.get(one.runtime), _failure(one, records), settings, root) for one in tried]
     reference = (baseline.precision, baseline.backend) if baseline else None
     count = baseline.scores.count if baseline and baseline.scores else 0
+    timed = [one for one, row in zip(tried, rows, strict=True) if row.speed]
+    processor = bool(timed) and all(one.on_processor for one in timed)
     return Decision(
         model=str(model.absolute()),
         model_sha256=model_sha256,
@@ -67,7 +70,7 @@ def judged(
         options={name: dict(options) for name, options in settings.options.items()},
         baseline=reference,
         rows=rows,
-        recommendation=recommendation(rows, task, settings.max_loss, count),
+        recommendation=recommendation(rows, task, settings.max_loss, count, processor=processor),
         left_out=list(left_out),
         notes=list(notes),
         search=search,
@@ -90,7 +93,6 @@ def _row(
     elif state is None and speed is None:
         state, reason = "scored", _unmeasured(one, failure, settings)
     loss = score.loss if score else None
-    ends = score.loss_ci95 if score else None
     file = one.path
     return Row(
         precision=one.precision,
@@ -108,8 +110,18 @@ def _row(
         score=score,
         speed=None if one.simulated else speed,
         meets=None if loss is None else loss <= settings.max_loss,
-        certain=None if loss is None else (loss == 0 if ends is None else max(loss, ends[1]) <= settings.max_loss),
+        certain=_certain(score, one, settings.max_loss),
     )
+
+
+def _certain(score: RowScore | None, one: Tried, max_loss: float) -> bool | None:
+    """Whether the whole interval of a loss is within the bound; of one without width, with what it may not show."""
+    if score is None or one.scores is None:
+        return None
+    if score.loss_ci95 is None:
+        return score.loss == 0
+    unseen = unseen_share(one.scores.count) if score.is_widthless else 0.0
+    return max(score.loss, score.loss_ci95[1]) + unseen <= max_loss
 
 
 def _score(one: Tried, baseline: Tried | None) -> tuple[RowScore | None, str | None]:

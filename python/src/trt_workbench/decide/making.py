@@ -22,7 +22,7 @@ from trt_workbench.system.workspace import output_root
 Progress = Callable[[int, int], None]
 
 # Raised when candidates come to be made otherwise, so that those made before are not taken again.
-_RECIPE = 5
+_RECIPE = 6
 
 _FORMATS: dict[str, tuple[To, PlacementSettings]] = {
     "fp16": ("fp16", PlacementSettings()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from trt_workbench.decide.worker import start_worker
 from trt_workbench.engine.documents import write_json
 from trt_workbench.errors import CheckFailed, ComponentMissing, DeviceFailure, UsageProblem, WorkbenchError
 from trt_workbench.measure.worker_process import WorkerFailure
+from trt_workbench.onnxtools.preflight import examine_model
 from trt_workbench.onnxtools.quantize.evidence import InputStatistics
 from trt_workbench.onnxtools.quantize.input_statistics import difference, input_statistics
 from trt_workbench.runs.decision import BASELINE, Decision, State
@@ -79,6 +80,7 @@ class DecideRun:
             WorkbenchError: the baseline has no score on any backend; the first one's error.
             KeyboardInterrupt: interrupted before anything was scored.
         """
+        self._fit_batch()
         backends = self._backends()
         tried = [Tried(precision, backend) for precision in self.settings.precisions for backend in backends]
         try:
@@ -106,6 +108,14 @@ class DecideRun:
         )
         write_json(self.folder / "decision.json", decision)
         return decision
+
+    def _fit_batch(self) -> None:
+        """Time calls of the batch that the model was exported with, where it takes no single items."""
+        sizes = {tensor.shape[0] for tensor in examine_model(self.subject.model).inputs if tensor.shape}
+        size = sizes.pop() if len(sizes) == 1 else None
+        if self.settings.batch == 1 and isinstance(size, int) and size > 1:
+            self.settings = replace(self.settings, batch=size)
+            self.notes.append(f"Latencies are of calls of {size} items: the model was exported with that batch.")
 
     def _backends(self) -> Sequence[str]:
         """Return the backends that are tried: those asked for, or those that can serve here."""

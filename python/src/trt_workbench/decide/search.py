@@ -27,7 +27,7 @@ from trt_workbench.runs.sensitivity import GroupLoss, Sensitivity
 
 Note = Callable[[str], None]
 # Raised when candidates come to be made or scored otherwise, so that earlier trials are not taken again.
-_RECIPE = 3
+_RECIPE = 4
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from trt_workbench.backends.registry import REFERENCE, require_backend
 from trt_workbench.decide.calibrate import Calibrated, fixed_batch
 from trt_workbench.decide.candidates import (
     Candidate,
+    all_groups,
     kept_groups,
     lowered,
     make_candidate,
@@ -96,7 +97,7 @@ def measure_sensitivity(
     free = [group for group in groups if group.name not in left_out]
     if not free:
         reasons = ", ".join(dict.fromkeys(left_out.values()))
-        raise UsageProblem(f"All {len(groups)} groups are left alone ({reasons}), so nothing can be measured: {model}")
+        raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model}")
     products: list[Group | Outsider] = [*groups, *other_products(document, to, shapes).values()]
     macs, weights = sum(one.macs for one in products), sum(one.weight_elements for one in products)
     data = calibration_data(model, settings, half)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.scores import Scores
 from trt_workbench.onnxtools.precision import told
 from trt_workbench.onnxtools.quantize.evidence import Evidence
@@ -71,6 +72,11 @@ class Tried:
     def simulated(self) -> bool:
         """Whether its runtime only imitates the precision."""
         return bool(self.provenance.get("simulated"))
+
+    @property
+    def on_processor(self) -> bool:
+        """Whether it ran on the CPU: its runtime knows no other device, or says that it took that one."""
+        return get_backend(self.backend).devices == ("cpu",) or self.provenance.get("device") == "cpu"
 
     @property
     def calibrated(self) -> bool:

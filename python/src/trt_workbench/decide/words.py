@@ -5,21 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from trt_workbench.backends.registry import get_backend
 from trt_workbench.decide.task import Task
-from trt_workbench.runs.bootstrap import units_to_show
+from trt_workbench.runs.bootstrap import units_alike_to_show, units_to_show, unseen_share
 from trt_workbench.runs.comparison import telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Recommendation, Row, told
 
 _MOST = 2
+# Below, tenths of a megabyte tell nothing.
+_SMALL = 1_000_000
 
 
-def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> Recommendation:
+def recommendation(
+    rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+) -> Recommendation:
     """Choose among the rows that were scored and measured, and say why.
 
     The fastest whose loss is within the bound; of several that cannot be told apart each precision on the runtime of
     the lowest latency, and of those the baseline unless the interval of a speed-up over it is above 1, else one whose
     whole interval is within the bound, and the one that loses least. Never what is simulated or not calibrated.
+
+    Args:
+        rows: all of them.
+        task: what was scored.
+        max_loss: the bound.
+        samples: how many were scored.
+        processor: whether all latencies are of the CPU.
     """
     baseline = next((row for row in rows if row.precision == BASELINE and row.score), None)
     if baseline is None:
@@ -35,7 +45,10 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
     if not usable:
         sentence = "Nothing can be recommended: nothing that keeps the score was measured."
         return Recommendation(
-            precision=None, backend=None, sentence=sentence, doubts=_doubts(None, rows, task, max_loss, samples)
+            precision=None,
+            backend=None,
+            sentence=sentence,
+            doubts=_doubts(None, rows, task, max_loss, samples, processor=processor),
         )
     chosen = chosen_row(usable)
     sentence = (
@@ -43,7 +56,7 @@ def recommendation(rows: Sequence[Row], task: Task, max_loss: float, samples: in
         if chosen.precision == BASELINE
         else _ship(chosen, rows, baseline, task, max_loss)
     )
-    doubts = _doubts(chosen, rows, task, max_loss, samples)
+    doubts = _doubts(chosen, rows, task, max_loss, samples, processor=processor)
     return Recommendation(precision=chosen.precision, backend=chosen.backend, sentence=sentence, doubts=doubts)
 
 
@@ -57,7 +70,12 @@ def chosen_row(usable: Sequence[Row]) -> Row:
         fastest.setdefault(row.precision, row)
     # rows share a rank with their neighbours: the first and the last of many may well be told apart
     faster = [row for row in fastest.values() if _beats(row, fastest.get(BASELINE))]
-    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not row.certain, _loss(row)))
+    return min(faster or fastest.values(), key=lambda row: (row.precision != BASELINE, not _within(row), _loss(row)))
+
+
+def _within(row: Row) -> bool:
+    """Whether the whole interval of the loss is within the bound, which one without width is that is not certain."""
+    return bool(row.certain or (row.meets and row.score and row.score.is_widthless))
 
 
 def _beats(row: Row, baseline: Row | None) -> bool:
@@ -106,16 +124,12 @@ def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     return f"{where}, {own}: {kept} nothing is faster {found}."
 
 
-def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int) -> list[str]:
+def _doubts(
+    chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float, samples: int, *, processor: bool = False
+) -> list[str]:
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
-    elif chosen and chosen.precision != BASELINE and chosen.score and len(set(chosen.score.loss_ci95 or (0, 1))) == 1:
-        # the rule of three: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983
-        doubts.append(
-            f"The interval has no width: {samples} {task.unit} are alike in this, and of others up to "
-            f"{100 * min(1, 3 / samples):.2g} % may not be."
-        )
     if chosen and chosen.precision != BASELINE and task.overlap:
         doubts.append(
             f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
@@ -143,15 +157,15 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
             f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
             f"have more than {most}: allow more time, or try fewer rows."
         )
-    measured = {row.backend for row in rows if row.speed}
-    if measured and all(get_backend(name).devices == ("cpu",) for name in measured):
+    if processor:
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
-    simulated = list(dict.fromkeys(row.precision for row in rows if row.simulated and row.tells and row.meets))
+    kept = [row for row in rows if row.simulated and row.calibrated and row.tells and row.meets]
+    simulated = list(dict.fromkeys(row.precision for row in kept))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))
-        keeps = "keep" if len(simulated) > 1 else "keeps"
+        keeps, it, its = ("keep", "them", "their") if len(simulated) > 1 else ("keeps", "it", "its")
         doubts.append(
-            f"In simulation {named} {keeps} the score, too; only hardware that computes in it can tell its speed."
+            f"In simulation {named} {keeps} the score, too; only hardware that computes in {it} can tell {its} speed."
         )
     return doubts
 
@@ -159,13 +173,20 @@ def _doubts(chosen: Row | None, rows: Sequence[Row], task: Task, max_loss: float
 def _uncertain(row: Row, task: Task, max_loss: float, samples: int) -> str:
     assert row.score is not None  # as it was chosen
     ends = row.score.loss_ci95
-    text = f"{samples} {task.unit} cannot certify a loss of at most {max_loss:g}"
+    unit = task.unit.removesuffix("s") if samples == 1 else task.unit
+    text = f"{samples} {unit} cannot certify a loss of at most {max_loss:g}"
     if ends is None:
         return f"{text}."
-    text += f": the interval reaches {_signed(ends[1])}"
     room = max_loss - row.score.loss
+    if row.score.is_widthless:
+        text += ": they are alike in this, so that the interval has no width, and of others up to "
+        text += f"{100 * unseen_share(samples):.2g} % may not be"
+    else:
+        text += f": the interval reaches {_signed(ends[1])}"
     if room > 0:
-        if row.score.counted:  # of a share the interval is not symmetric
+        if row.score.is_widthless:
+            needed = units_alike_to_show(room)
+        elif row.score.counted:  # of a share the interval is not symmetric
             needed = units_to_show(row.score.loss, max_loss)
         else:
             needed = samples * ((ends[1] - row.score.loss) / room) ** 2
@@ -192,8 +213,8 @@ def _ms(value: float) -> str:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e6:.1f} MB" if size >= _SMALL else f"{size / 1e3:.1f} kB"
 
 
 def _signed(value: float) -> str:
-    return f"{value:.4f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(value, 4) + 0.0:.4f}".replace("-", "\N{MINUS SIGN}")  # the sum makes 0 of -0

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 CONFIDENCE = 0.95
 # So many standard deviations on both sides hold that share of a normal distribution.
 _DEVIATIONS = 1.959964
+_OF_THREE = 3
 RESAMPLES = 1000
 # Of a set so large that its intervals are narrow, and every draw takes long.
 _MANY_UNITS, _FEWER = 1000, 200
@@ -62,6 +63,19 @@ def share_interval(share: float, units: int) -> tuple[float, float]:
     centre = (share + square / (2 * units)) / (1 + square / units)
     half = _DEVIATIONS / (1 + square / units) * math.sqrt(share * (1 - share) / units + square / (4 * units**2))
     return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
+def unseen_share(units: int) -> float:
+    """Return what share of all units may be unlike those that were seen and all alike, with 95 % confidence.
+
+    The rule of three: Hanley and Lippman-Hand, If nothing goes wrong, is everything all right?, JAMA 1983.
+    """
+    return min(1.0, _OF_THREE / units)
+
+
+def units_alike_to_show(share: float) -> float:
+    """Return how many units, all alike, show that at most a share of all is unlike them."""
+    return _OF_THREE / share
 
 
 def units_to_show(share: float, bound: float) -> float:

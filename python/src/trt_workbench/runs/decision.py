@@ -58,6 +58,11 @@ class RowScore(Strict):
     figures: dict[str, FiniteFloat | None] = {}
     classes: list[ClassLoss] = []
 
+    @property
+    def is_widthless(self) -> bool:
+        """Whether all resamples lose the same, as where nothing changed: that tells nothing of other samples."""
+        return self.loss_ci95 is not None and self.loss_ci95[0] == self.loss_ci95[1]
+
 
 class RowSpeed(Strict):
     """How fast it is.
@@ -115,7 +120,8 @@ class Row(Strict):
         score: None where it has none.
         speed: None where it has none.
         meets: whether the loss is within the bound; None without a score.
-        certain: whether the whole interval of the loss is.
+        certain: whether the whole interval of the loss is; of one without width, also with the share of samples added
+            that may be unlike those that were scored (3 / samples).
     """
 
     precision: str

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import onnx
 
 from trt_workbench.onnxtools.graph_index import GraphIndex, TensorFacts
-from trt_workbench.onnxtools.proto import STANDARD, Shape, integer
+from trt_workbench.onnxtools.proto import STANDARD, Shape, has_subgraph, integer
+from trt_workbench.onnxtools.quantize.bodies import bodies
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize import MOST_WEIGHTS
 from trt_workbench.onnxtools.sanitize_graph import weight_bytes, without_weights
@@ -79,7 +80,12 @@ def quantisable(model: onnx.ModelProto, shapes: Shapes | None = None) -> tuple[G
 
 
 class Outsider(NamedTuple):
-    """A product in the main graph that is no group, with the figures of `Group`, and why it is none."""
+    """A product that is no group, with the figures of `Group`, and why it is none.
+
+    In the body of a Loop or Scan arithmetic counts as often as the body runs, once where that is not known before
+    running (`Body.times`), and as much as there are weights where no shape is known. Of the branches of an If one
+    runs: the arithmetic of the one with more counts.
+    """
 
     macs: int
     weight_elements: int
@@ -87,14 +93,43 @@ class Outsider(NamedTuple):
 
 
 def outsiders(model: onnx.ModelProto, shapes: Shapes | None = None) -> dict[str, Outsider]:
-    """Return by node the products of computed tensors that cannot be quantised, as `quantisable`. Nodes have names."""
+    """Return by node the products of computed tensors that cannot be quantised, as `quantisable`. Nodes have names.
+
+    Those in bodies of If, Loop and Scan are named after both nodes, such as "loop_3.body/conv".
+    """
     index = GraphIndex(model)
     index.tensors = _sized(model, shapes)
     computed = _computed(model)
     groups = {group.name for group in _groups(index, computed)}
-    nodes = (node for node in index.nodes if node.domain in STANDARD and node.name not in groups)
-    found = {node.name: _outsider(node, index, computed) for node in nodes if computed & set(node.input[:2])}
-    return {name: one for name, one in found.items() if one}
+    found: dict[str, Outsider] = {}
+    for node in (node for node in index.nodes if node.domain in STANDARD and node.name not in groups):
+        if has_subgraph(node):
+            found |= _in_bodies(node, index, computed)
+        elif computed & set(node.input[:2]) and (one := _outsider(node, index, computed)):
+            found[node.name] = one
+    return found
+
+
+def _in_bodies(node: onnx.NodeProto, index: GraphIndex, computed: set[str]) -> dict[str, Outsider]:
+    """Return all products in the bodies of a node."""
+    parts: list[dict[str, Outsider]] = []
+    for body in bodies(node, index, computed):
+        products: list[tuple[str, Group | Outsider]] = [(one.name, one) for one in quantisable(body.model)]
+        products += outsiders(body.model).items()
+        parts.append(
+            {
+                f"{body.name}/{name}": Outsider(
+                    max(one.macs, one.weight_elements) * body.times,
+                    one.weight_elements,
+                    f"it is in the body of {'an' if node.op_type == 'If' else 'a'} {node.op_type}",
+                )
+                for name, one in products
+            }
+        )
+    if node.op_type == "If":  # one branch runs
+        most = max(parts, key=lambda part: sum(one.macs for one in part.values()))
+        parts = [part if part is most else {name: one._replace(macs=0) for name, one in part.items()} for part in parts]
+    return {name: one for part in parts for name, one in part.items()}
 
 
 def _outsider(node: onnx.NodeProto, index: GraphIndex, computed: set[str]) -> Outsider | None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import version_converter
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.graph_index import GraphIndex
 from trt_workbench.onnxtools.model_file import checked_on_error, load_model
 from trt_workbench.onnxtools.preflight import QUANTIZERS, ModelFacts, examine_model
-from trt_workbench.onnxtools.proto import opset
+from trt_workbench.onnxtools.proto import has_subgraph, opset
 from trt_workbench.onnxtools.quantize.groups import WEIGHTED, Group, quantisable
 from trt_workbench.onnxtools.quantize.kinds import To
 from trt_workbench.onnxtools.sanitize_folding import evaluated
@@ -46,7 +47,8 @@ _LAY_OUT = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Un
 def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     """Return a float model and what of it can be quantised.
 
-    Every node has a name, and weights that are only cast or laid out anew are constants.
+    Every node has a name, functions of the model's own are written out, and weights that are only cast or laid out anew
+    are constants.
 
     Raises:
         UsageProblem: the file is no sound model, is quantised already, or nothing in it can be quantised.
@@ -55,15 +57,18 @@ def prepare(path: Path) -> tuple[onnx.ModelProto, tuple[Group, ...]]:
     refuse_quantised(facts, path)
     model = load_model(path)
     with checked_on_error(path):
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
         _drop_defaults(model)
         GraphIndex(model)  # names the nodes
         _pass_identities(model)
         _fold_laid_out(model)
         groups = quantisable(model)
     if not any(group.weight for group in groups):
+        outside = " outside the bodies of If, Loop and Scan" if any(map(has_subgraph, model.graph.node)) else ""
         raise UsageProblem(
             "Nothing in the model can be quantised: it has no Conv, ConvTranspose, Gemm or MatMul with constant "
-            f"weights; it has {', '.join(facts.operators)}: {path}"
+            f"weights{outside}; it has {', '.join(facts.operators)}: {path}"
         )
     values = constants(model.graph)
     if wrong := next((one for one in groups if one.weight and values[one.weight].dtype != np.float32), None):
