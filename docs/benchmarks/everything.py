@@ -144,13 +144,18 @@ def benched(config: str, keep: Path, models: Sequence[object], only: str) -> Ste
     return Step(f"bench-{only}", command(*words), output)
 
 
+def alone_lane() -> Lane:
+    """The tests that need a GPU alone."""
+    return Lane(timed=[tested("tests-alone", *(TESTS / test for test in ALONE))])
+
+
 def tests_lane() -> Lane:
-    """The tests that need a GPU, a file at a time, and those that need it alone."""
+    """The other tests that need a GPU, a file at a time."""
     files = sorted(TESTS.rglob("test_*.py"), key=lambda path: _place(path.stem.removeprefix("test_")))
     bisected = [tested(f"tests-bisect-{family}", TESTS / f"{_BISECTED}[{family}]") for family in ("llama", "opt")]
     left_out = [word for test in (*ALONE, _BISECTED) for word in ("--deselect", f"tests/gpu/{test}")]
     beside = [tested(f"tests-{path.stem.removeprefix('test_')}", path, *left_out) for path in files]
-    return Lane([*bisected, *beside], [], [tested("tests-alone", *(TESTS / test for test in ALONE))])
+    return Lane([*bisected, *beside])
 
 
 def _place(name: str) -> int:
@@ -279,7 +284,9 @@ def main() -> int:
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
     gpus = options.gpus.split(",")
-    every = [tests_lane(), precision_lane(options), runtime_lane(options), streams_lane(options), core_lane(options)]
+    # what builds longest before the tests, and what needs least time alone first
+    every = [alone_lane(), precision_lane(options), tests_lane()]
+    every += [runtime_lane(options), streams_lane(options), core_lane(options)]
     lanes = [merged(every[place :: len(gpus)]) for place in range(min(len(gpus), len(every)))]
     steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]
     exports = exported(options)

@@ -91,12 +91,12 @@ def test_builds_end_early_enough_for_what_is_measured(
 
 
 def test_every_gpu_test_is_run_once(everything: Any) -> None:
-    lane = everything.tests_lane()
+    lane, tests_alone = everything.tests_lane(), everything.alone_lane().timed[0]
     files = [step.words[step.words.index("no:cacheprovider") + 1] for step in lane.builds[2:]]
-    first = len(lane.timed[0].words) - len(everything.ALONE)
+    first = len(tests_alone.words) - len(everything.ALONE)
     assert sorted(files) == sorted(everything.TESTS.rglob("test_*.py"))
     # what the files leave out is what has a step of its own
-    alone = [str(path.relative_to(everything.HERE.parents[1])) for path in lane.timed[0].words[first:]]
+    alone = [str(path.relative_to(everything.HERE.parents[1])) for path in tests_alone.words[first:]]
     bisected = [str(step.words[first].relative_to(everything.HERE.parents[1])) for step in lane.builds[:2]]
     for step in lane.builds[2:]:
         left_out = [word for before, word in pairwise(step.words) if before == "--deselect"]
