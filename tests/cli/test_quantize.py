@@ -11,6 +11,8 @@ from tests.in_app import json_of, stderr_of, stdout_of
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
+from trt_workbench.cli.quantize import _search_words
+from trt_workbench.onnxtools.quantize.evidence import SearchEvidence, SearchPoint
 from trt_workbench.system.embedded import embedded_model
 
 GENERATOR = np.random.default_rng(0)
@@ -94,3 +96,17 @@ def test_a_model_that_is_quantised_is_refused(model: Path, rows: Path, tmp_path:
     assert not second.exists()
     assert len(onnx.load(first).graph.node) == 5
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("ends", "samples", "proven"),
+    [((0.0, 0.0), 50, False), ((0.0, 0.0), 600, True), ((-0.001, 0.004), 50, True), ((0.0, 0.006), 50, False)],
+)
+def test_a_search_claims_what_its_samples_prove(ends: tuple[float, float], samples: int, *, proven: bool) -> None:
+    """An interval without width, where nothing changed, proves as much as there are samples."""
+    point = SearchPoint(kept=0, low_macs=1, value=0.3, loss=0, loss_ci95=ends, seen_loss=0)
+    found = SearchEvidence(
+        bound=0.005, figure="AP", unit="images", samples=samples, baseline=0.3, is_error=False,
+        weighed_by="arithmetic", chosen=point, curve=(point,), seed=0,
+    )  # fmt: skip
+    assert ("so few images do not prove a loss of 0.005 at most" in _search_words(found)) is not proven

@@ -134,6 +134,7 @@ def _show(candidate: Candidate) -> None:
 def _search_words(found: SearchEvidence) -> str:
     """Say what the score is and what it can claim."""
     from trt_workbench.onnxtools.quantize.evidence import digits_for
+    from trt_workbench.runs.bootstrap import largest_loss
 
     chosen = found.chosen
     assert chosen is not None  # as a candidate was made
@@ -143,6 +144,5 @@ def _search_words(found: SearchEvidence) -> str:
         return words
     low, high = chosen.loss_ci95
     words += f" (95 %: {low:.{digits}f} to {high:.{digits}f})"
-    return (
-        words if high <= found.bound else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"
-    )
+    proven = largest_loss(chosen.loss_ci95, found.samples) <= found.bound
+    return words if proven else f"{words}; so few {found.unit} do not prove a loss of {found.bound:g} at most"

@@ -14,7 +14,7 @@ from trt_workbench.decide.words import recommendation
 from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import examine_model
-from trt_workbench.runs.bootstrap import unseen_share
+from trt_workbench.runs.bootstrap import largest_loss
 from trt_workbench.runs.comparison import inseparable, telling_repetitions
 from trt_workbench.runs.decision import BASELINE, Decision, Row, RowScore, RowSpeed
 from trt_workbench.runs.records import Record
@@ -120,8 +120,7 @@ def _certain(score: RowScore | None, one: Tried, max_loss: float) -> bool | None
         return None
     if score.loss_ci95 is None:
         return score.loss == 0
-    unseen = unseen_share(one.scores.count) if score.is_widthless else 0.0
-    return max(score.loss, score.loss_ci95[1]) + unseen <= max_loss
+    return max(score.loss, largest_loss(score.loss_ci95, one.scores.count)) <= max_loss
 
 
 def _score(one: Tried, baseline: Tried | None) -> tuple[RowScore | None, str | None]:

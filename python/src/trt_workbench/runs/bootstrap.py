@@ -73,6 +73,11 @@ def unseen_share(units: int) -> float:
     return min(1.0, _OF_THREE / units)
 
 
+def largest_loss(ends: tuple[float, float], units: int) -> float:
+    """Return the upper end of an interval over units; of one without width, with what the units may not show."""
+    return ends[1] + (unseen_share(units) if ends[0] == ends[1] else 0.0)
+
+
 def units_alike_to_show(share: float) -> float:
     """Return how many units, all alike, show that at most a share of all is unlike them."""
     return _OF_THREE / share
