@@ -1,10 +1,12 @@
 """Shapes of inputs and profiles follow the point: batch, named dimensions, image size."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.in_app import stdout_of
 from tests.onnx_text import write_onnx
 
 from trt_workbench.backends.base import TensorSpec
@@ -15,6 +17,7 @@ from trt_workbench.measure.inputs import (
     complete_shapes,
     dimension_symbols,
     input_shapes,
+    limited,
     random_image,
     random_inputs,
     with_image_size,
@@ -164,3 +167,38 @@ def test_an_input_without_numbers_is_drawn() -> None:
 def test_a_picture_beyond_the_memory_is_refused() -> None:
     with pytest.raises(UsageProblem, match="An image of shape 2147483647x2147483647x3 takes"):
         random_image(2**31 - 1, 2**31 - 1, 0)
+
+
+EMBEDDED = f"""g (int64[B, T] tokens, int64[B] speaker, int64[B] lengths, float[B] x)
+    => (float[B, T, 1] a, float[B, 1] b, int64[B] c, float[B] d)
+    <float[20, 1] phonemes = {{{",".join(map(str, np.arange(20.0)))}}}, float[2, 1] voices = {{0.5, 1.5}}>
+    {{ a = Gather(phonemes, tokens) b = Gather(voices, speaker) c = Abs(lengths) d = Relu(x) }}"""
+
+
+def test_integers_stay_within_the_tables_that_they_index(tmp_path: Path) -> None:
+    model = write_onnx(tmp_path / "m.onnx", EMBEDDED)
+    specs = [TensorSpec(name, "int64", (None,)) for name in ("tokens", "speaker", "lengths")]
+    found = limited([*specs, TensorSpec("x", "float32", (None,))], model)
+    assert [spec.below for spec in found] == [20, 2, None, None]
+    drawn = random_inputs(found[:3], {"tokens": (40, 50), "speaker": (50,), "lengths": (50,)}, 0)
+    assert set(np.unique(drawn["tokens"])) == set(range(20))
+    assert set(np.unique(drawn["speaker"])) == {0, 1}
+    assert set(np.unique(drawn["lengths"])) == {1, 2, 3}
+    single = replace(found[2], below=1)
+    assert not random_inputs([single], {"lengths": (5,)}, 0)["lengths"].any()
+    assert limited(specs, None) == limited(specs, tmp_path / "m.plan") == specs
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify", "--backend", "ort-cpu", "--reference", "torch", "--quick"),
+        ("infer-engine", "--backend", "ort-cpu", "--shape", "tokens:2x5", "--no-save"),
+        ("profile", "--backend", "ort-cpu", "--shape", "tokens:2x5"),
+    ],
+)
+def test_models_of_small_vocabularies_are_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    if "torch" in words:
+        pytest.importorskip("torch")
+    model = write_onnx(tmp_path / "m.onnx", EMBEDDED)
+    stdout_of(words[0], model, *words[1:], "--output", tmp_path / "run")

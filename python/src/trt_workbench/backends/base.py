@@ -25,17 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, numpy dtype name and shape of one input or output; a dynamic dimension is None."""
+    """Name, numpy dtype name and shape of one input or output; a dynamic dimension is None.
+
+    `below` is the length of the shortest table of the model that an input's values index; None where none is known.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
+    below: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, tensor: ModelTensor) -> Self:
         """Return an input or output of an ONNX file: names of its dimensions are forgotten."""
         dims = tuple(dim if isinstance(dim, int) else None for dim in tensor.shape or ())
-        return cls(tensor.name, tensor.dtype, dims)
+        return cls(tensor.name, tensor.dtype, dims, tensor.below)
 
     def __str__(self) -> str:
         """Return the form used in messages, such as `images float32 [?, 3, 416, 416]`."""

@@ -18,7 +18,14 @@ from trt_workbench.bench.llm import LlmWork, open_llm
 from trt_workbench.bench.matrix import Point, Work
 from trt_workbench.bench.session_options import Ranges, session_options
 from trt_workbench.bench.streams import StreamWork
-from trt_workbench.measure.inputs import dimension_symbols, input_shapes, random_image, random_inputs, with_image_size
+from trt_workbench.measure.inputs import (
+    dimension_symbols,
+    input_shapes,
+    limited,
+    random_image,
+    random_inputs,
+    with_image_size,
+)
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
 from trt_workbench.pipeline.letterbox import Geometry, find_geometry, preprocess, restore_boxes
@@ -54,7 +61,7 @@ class Arrays:
         self.items = work.batch
         self._session = session
         self.shapes: Mapping[str, Sequence[int]] | None = shapes
-        self._inputs: Mapping[str, NDArray[Any]] = random_inputs(session.inputs, shapes, seed)
+        self._inputs: Mapping[str, NDArray[Any]] = random_inputs(limited(session.inputs, model), shapes, seed)
 
     def once(self) -> None:
         """Run the model once."""

@@ -74,7 +74,7 @@ def check_parity(before: Path, after: onnx.ModelProto, request: ParityRequest) -
         if tensor.shape is None and tensor.name not in request.shapes:
             raise UsageProblem(f"Input {tensor.name} has no known rank; pass --shape {tensor.name}:1x3x64x64.")
         dims = tuple(dim if isinstance(dim, int) else None for dim in names[tensor.name])
-        specs.append(TensorSpec(tensor.name, tensor.dtype, dims))
+        specs.append(TensorSpec(tensor.name, tensor.dtype, dims, tensor.below))
     inputs = []
     for number, size in enumerate(_SIZES):
         sizes = {**{symbol: size for symbol in symbols if sum_parts(symbol) == [symbol]}, **request.sizes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
 Kind = Literal["random", "zeros", "large"]
 
-# Token ids are drawn below this: every vocabulary in use is larger.
+# Token ids are drawn below this, or below the length of the model's table where that is known and shorter.
 SMALLEST_VOCABULARY = 256
 # Of a number while it is drawn: as numpy draws it, and converted.
 _DRAWN_BYTES = 16
@@ -40,6 +41,20 @@ def dimension_symbols(model: Path) -> dict[str, tuple[int | str | None, ...]]:
     from trt_workbench.onnxtools.preflight import examine_model
 
     return {tensor.name: tensor.shape or () for tensor in examine_model(model).inputs}
+
+
+def limited(specs: Sequence[TensorSpec], model: Path | None) -> list[TensorSpec]:
+    """Return a model's inputs with the lengths of the tables that they index, where the model is an ONNX file.
+
+    Raises:
+        UsageProblem: the model cannot be read.
+    """
+    if model is None or model.suffix != ".onnx" or not any("int" in spec.dtype for spec in specs):
+        return list(specs)
+    from trt_workbench.onnxtools.preflight import examine_model
+
+    known = {tensor.name: tensor.below for tensor in examine_model(model).inputs}
+    return [replace(spec, below=known.get(spec.name)) for spec in specs]
 
 
 def with_image_size(dims: Mapping[str, int], shapes: Symbols, imgsz: tuple[int, int] | None) -> dict[str, int]:
@@ -173,7 +188,7 @@ def random_inputs(
         shapes: their shapes.
         seed: the same seed gives the same arrays, whatever other inputs there are.
         kind: "random" by meaning; "zeros" with floats of 0; "large" with floats 30 times as large as usual.
-        below: of integers of two and more dimensions.
+        below: of integers of two and more dimensions; less where an input indexes a shorter table.
         hint: what to do about an input that cannot be drawn, for the message.
 
     Raises:
@@ -215,8 +230,9 @@ def _integers(spec: TensorSpec, shape: tuple[int, ...], below: int, generator: n
         return np.zeros(shape, dtype)
     if "position" in name:
         return np.broadcast_to(np.arange(shape[-1] if shape else 1), shape).astype(dtype).reshape(shape)
+    below = min(below, spec.below or below)
     if "len" in name or "size" in name:
-        return generator.integers(1, _SMALL_INTEGER, shape).astype(dtype)
+        return generator.integers(min(1, below - 1), min(below, _SMALL_INTEGER), shape).astype(dtype)
     if len(shape) < 2:
         return generator.integers(0, min(below, _SMALL_INTEGER), shape).astype(dtype)
     return generator.integers(0, min(below, np.iinfo(dtype).max), shape).astype(dtype)

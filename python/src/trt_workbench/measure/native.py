@@ -17,6 +17,7 @@ from trt_workbench.engine import native
 from trt_workbench.engine.loading import load_engine
 from trt_workbench.engine.profiles import fixed_profile
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import limited
 from trt_workbench.measure.queries import Measurement, measure
 from trt_workbench.measure.random_arrays import engine_inputs, engine_shapes
 from trt_workbench.measure.request import InferRequest, MeasureSettings, Note
@@ -50,7 +51,7 @@ class NativeEngine:
         """Return inputs of the shapes asked for, else of those that the profile is tuned for."""
         asked = self._request
         shapes = engine_shapes(self._loaded, asked.shapes, asked.profile)
-        return engine_inputs(self._loaded, self.session.inputs, shapes, asked.seed, asked.profile)
+        return engine_inputs(self._loaded, limited(self.session.inputs, asked.model), shapes, asked.seed, asked.profile)
 
     def seconds(self, settings: MeasureSettings) -> float:
         """Return about how long measuring takes: queries, and single calls from C++ and from Python."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import onnx
 
 from trt_workbench.errors import UsageProblem
+from trt_workbench.onnxtools.index_limits import index_limits
 from trt_workbench.onnxtools.model_file import all_graphs, all_tensors, read_model
 from trt_workbench.onnxtools.narrow_formats import narrow_formats
 from trt_workbench.onnxtools.proto import STANDARD, Shape, operator_name, value_shape
@@ -23,11 +24,15 @@ _ENGINE_IN_DISGUISE = "EPContext"
 
 @dataclass(frozen=True)
 class ModelTensor:
-    """An input or output: name, numpy dtype name, and shape, in which a dynamic dimension is its symbol or None."""
+    """An input or output: name, numpy dtype name, and shape, in which a dynamic dimension is its symbol or None.
+
+    `below` is the length of the shortest table that an input's values index; None where none is known.
+    """
 
     name: str
     dtype: str
     shape: Shape | None
+    below: int | None = None
 
     @property
     def is_dynamic(self) -> bool:
@@ -82,9 +87,14 @@ def examine_model(path: Path) -> ModelFacts:
         )
     locations = _check_external(path, all_tensors(model, graphs))
     initial = {tensor.name for tensor in model.graph.initializer}
+    limits = index_limits(model.graph)
     opsets = [entry.version for entry in model.opset_import if entry.domain in STANDARD]
     return ModelFacts(
-        inputs=tuple(_tensor(value) for value in model.graph.input if value.name not in initial),
+        inputs=tuple(
+            replace(_tensor(value), below=limits.get(value.name))
+            for value in model.graph.input
+            if value.name not in initial
+        ),
         outputs=tuple(_tensor(value) for value in model.graph.output),
         operators=dict(sorted(operators.items())),
         opset=max(opsets, default=0),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import get_backend, require_backend
 from trt_workbench.engine.profiles import fixed_profile
-from trt_workbench.measure.inputs import complete_shapes, random_inputs
+from trt_workbench.measure.inputs import complete_shapes, limited, random_inputs
 from trt_workbench.measure.random_arrays import SHAPE_HINT, engine_inputs, engine_shapes
 
 
@@ -68,10 +68,12 @@ def random_feed(session: Session, work: Workload) -> dict[str, NDArray[Any]]:
 
     if engine := engine_session(session):
         shapes = engine_shapes(engine.loaded, work.shapes, work.profile)
-        return engine_inputs(engine.loaded, session.inputs, shapes, work.seed, work.profile)
+        return engine_inputs(engine.loaded, limited(session.inputs, work.path), shapes, work.seed, work.profile)
     return feed_for(session.inputs, work)
 
 
 def feed_for(specs: Sequence[TensorSpec], work: Workload) -> dict[str, NDArray[Any]]:
     """Return random inputs for a model's inputs. Raises as `random_feed`."""
-    return random_inputs(specs, complete_shapes(specs, {}, {}, SHAPE_HINT, asked=work.shapes), work.seed)
+    return random_inputs(
+        limited(specs, work.path), complete_shapes(specs, {}, {}, SHAPE_HINT, asked=work.shapes), work.seed
+    )

@@ -161,7 +161,7 @@ class _Search:
             step=step,
         )
         tensors = examine_model(request.target).inputs
-        self._specs = [TensorSpec(one.name, one.dtype, ()) for one in tensors]
+        self._specs = [TensorSpec(one.name, one.dtype, (), one.below) for one in tensors]
         self._form, self._wrong = Form.FOLDED, Verdict("right")
         self._best: frozenset[int] = frozenset()
         self._hides: bool | None = None
