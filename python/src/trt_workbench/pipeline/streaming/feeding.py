@@ -48,6 +48,8 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
             f"The initial value of {pair.input} is {array.dtype} {list(array.shape)}, "
             f"the contract says {dtype} {list(wanted)}: {path}"
         )
+    if np.isnan(array.astype(np.float64)).any():
+        raise UsageProblem(f"The initial value of {pair.input} holds NaN: {path}")
     return np.broadcast_to(array, shape).copy()
 
 
