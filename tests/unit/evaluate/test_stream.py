@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.streaming_models import MODELS, attention, contract_of, write_contract
+from tests.streaming_models import GROWING_CONTRACT, MODELS, attention, contract_of, growing, write_contract
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.registry import get_backend
@@ -28,7 +28,7 @@ BOTH = ("functional", "closed-loop")
 
 def settings(folder: Path, name: str = "attention", **more: Any) -> StreamSettings:
     path = MODELS[name][0](folder) if "target" not in more else more.pop("target")
-    contract = write_contract(folder / f"{name}.json", more.pop("document", contract_of(name)))
+    contract = write_contract(folder / f"{name}.json", more.pop("document", None) or contract_of(name))
     given = {"target": path, "contract": contract, "backend": "ort-cpu", "chunks": 40, **more}
     return StreamSettings(**given)
 
@@ -97,6 +97,14 @@ def test_a_length_one_short_is_no_fault_where_the_oldest_entry_is_never_read(tmp
     (short,) = [one for one in found.faults.planted if one.fault == "length one short"]
     assert (short.lane, short.caught_by) == (None, [])
     assert short.reason == "it changes nothing: the model does not read the oldest valid entry"
+
+
+def test_a_cache_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
+    asked = settings(tmp_path, "growing", target=growing(tmp_path), document=GROWING_CONTRACT)
+    with pytest.raises(
+        UsageProblem, match=r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
+    ):
+        evaluated(asked, tmp_path / "run")
 
 
 def test_a_size_that_neither_stream_nor_chunk_decides_is_the_profiles(tmp_path: Path) -> None:

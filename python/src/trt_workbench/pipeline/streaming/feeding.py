@@ -75,6 +75,16 @@ def chunk_inputs(
     return found
 
 
+def require_kept(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> None:
+    """Raise UsageProblem if a state leaves the model in another shape than it entered it."""
+    for name, array in after.items():
+        if array.shape != before[name].shape:
+            raise UsageProblem(
+                f"State {name} enters the model as {list(before[name].shape)} and leaves it as {list(array.shape)}; by "
+                "the contract it keeps its shape."
+            )
+
+
 def fitted(inputs: Mapping[str, NDArray[Any]], specs: Iterable[TensorSpec]) -> dict[str, NDArray[Any]]:
     """Return inputs in the types of a session: before TensorRT 10 an engine takes int32 where its model says int64."""
     return {spec.name: inputs[spec.name].astype(spec.dtype, copy=False) for spec in specs}
