@@ -230,6 +230,20 @@ def test_limits_are_those_of_what_really_computes(shares: Mapping[str, float], a
     assert judged_as(None, "bf16") == "bf16"
 
 
+def test_a_state_of_fewer_bits_is_rounded_however_the_model_computes() -> None:
+    document = contract_of("lstm")
+    document["inputs"]["h"]["dtype"] = document["outputs"]["hn"]["dtype"] = "float16"
+    contract = Contract.model_validate(document)
+    for shares, kind in (({"fp32": 1.0}, "fp16"), ({"bf16": 1.0}, "bf16"), ({"fp16": 0.5, "fp32": 0.5}, "fp16")):
+        assert judged_as({"shares": shares}, "fp32", contract) == kind
+    assert judged_as({"shares": {"fp32": 1.0}}, "fp32", Contract.model_validate(contract_of("lstm"))) == "fp32"
+
+
+def test_a_reference_model_with_other_tensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"other tensors than the contract \(c, cache, cache_len, "):
+        evaluated(settings(tmp_path, model=MODELS["lstm"][0](tmp_path)), tmp_path / "run")
+
+
 def test_limits_allow_what_an_engine_may_have_chosen() -> None:
     assert judged_as({"shares": {"fp32": 1.0}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
     assert judged_as({"shares": {}, "may_choose": ["fp16", "fp32"]}, "fp16") == "fp16"
