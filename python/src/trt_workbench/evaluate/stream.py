@@ -352,7 +352,7 @@ def _failures(lanes: Sequence[LaneMetrics], tested: Faults | None) -> list[str]:
 def _missed(fault: FaultMetrics, healthy: LaneMetrics) -> str:
     said = f"self-test: no gate catches the fault {fault.fault!r}"
     if _changes_nothing(fault.lane, healthy):
-        return f"{said}, which changes nothing: a state that is meant to carry nothing is declared dead"
+        return f"{said}, which changes nothing: a state is dead and not declared so, or this stream leaves it as it is"
     largest = fault.lane.rel_l2_max if fault.lane else None
     if largest is None:
         return said
