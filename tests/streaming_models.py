@@ -281,6 +281,37 @@ def degenerate(folder: Path, *edits: tuple[str, str], name: str = "degenerate") 
     return write_onnx(folder / f"{name}.onnx", _edited(_DEGENERATE, edits), weights)
 
 
+# A cache that nothing ever leaves, so that it does not keep its shape.
+_GROWING = """
+g (float[B,T,3] x, float[B,P,3] cache) => (float[B,T,3] y, float[B,Q,3] cache_next) {
+    cache_next = Concat <axis = 1> (cache, x)
+    mean = ReduceMean <axes = [1], keepdims = 1> (cache_next)
+    y = Add(x, mean)
+}"""
+
+GROWING_CONTRACT: Document = {
+    "schema_version": 1,
+    "name": "a cache that grows",
+    "symbols": {"B": None, "T": None, "P": None, "F": F},
+    "inputs": {
+        "x": {"dtype": "float32", "shape": ["B", "T", "F"], "batch_axis": 0, "role": "signal", "time_axis": 1},
+        "cache": {"dtype": "float32", "shape": ["B", "P", "F"], "role": "state"},
+    },
+    "outputs": {
+        "y": {"dtype": "float32", "shape": ["B", "T", "F"]},
+        "cache_next": {"dtype": "float32", "shape": ["B", "P", "F"]},
+    },
+    "state": [{"output": "cache_next", "input": "cache"}],
+    "chunking": {"first": {"size": 4}, "later": {"size": 4}},
+    "profiles": [{"name": "all", "symbols": {"B": [1, 1, 3], "T": [4, 4, 4], "P": [1, 8, 64]}}],
+}
+
+
+def growing(folder: Path) -> Path:
+    """Write the model whose cache grows."""
+    return write_onnx(folder / "growing.onnx", _GROWING, {})
+
+
 MODELS: Mapping[str, tuple[Callable[..., Path], Document]] = {
     "attention": (attention, _ATTENTION_CONTRACT),
     "convolution": (convolution, _CONVOLUTION_CONTRACT),

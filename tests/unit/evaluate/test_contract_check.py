@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.streaming_models import MODELS, attention, contract_of, convolution, degenerate, lstm
+from tests.streaming_models import (
+    GROWING_CONTRACT,
+    MODELS,
+    attention,
+    contract_of,
+    convolution,
+    degenerate,
+    growing,
+    lstm,
+)
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
@@ -165,6 +174,16 @@ def _with(path: Path, **weights: Any) -> None:
     model = onnx.load(path)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
     onnx.save(model, path)
+
+
+def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:
+    checks, _ = checked(growing(tmp_path), GROWING_CONTRACT)
+    said = str(checks["invariants"].findings[0])
+    assert said == "chunk 0, cache_next: P is 8 in dimension 1 of cache and 12 in dimension 1 of cache_next"
+    assert (checks["batch"].verdict, checks["batch"].reason) == (
+        "not checked",
+        "a state has another shape in an older stream",
+    )
 
 
 def test_a_model_that_runs_at_some_sizes_alone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.streaming_models import MODELS, attention, contract_of, write_contract
+from tests.streaming_models import GROWING_CONTRACT, MODELS, attention, contract_of, growing, write_contract
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.registry import get_backend
@@ -28,7 +28,7 @@ BOTH = ("functional", "closed-loop")
 
 def settings(folder: Path, name: str = "attention", **more: Any) -> StreamSettings:
     path = MODELS[name][0](folder) if "target" not in more else more.pop("target")
-    contract = write_contract(folder / f"{name}.json", more.pop("document", contract_of(name)))
+    contract = write_contract(folder / f"{name}.json", more.pop("document", None) or contract_of(name))
     given = {"target": path, "contract": contract, "backend": "ort-cpu", "chunks": 40, **more}
     return StreamSettings(**given)
 
@@ -82,7 +82,7 @@ def test_a_fault_without_effect_says_that_the_state_is_dead(tmp_path: Path) -> N
         pair.pop("dead", None)
     found = evaluated(settings(tmp_path, "degenerate", document=document, faults=True, chunks=8), tmp_path / "run")
     assert found.faults.missed[:2] == ["lengths stuck", "length one short"]
-    dead = "which changes nothing: a state that is meant to carry nothing is declared dead"
+    dead = "which changes nothing: a state is dead and not declared so, or this stream leaves it as it is"
     assert f"self-test: no gate catches the fault 'lengths stuck', {dead}" in found.failures
 
 
@@ -97,6 +97,14 @@ def test_a_length_one_short_is_no_fault_where_the_oldest_entry_is_never_read(tmp
     (short,) = [one for one in found.faults.planted if one.fault == "length one short"]
     assert (short.lane, short.caught_by) == (None, [])
     assert short.reason == "it changes nothing: the model does not read the oldest valid entry"
+
+
+def test_a_cache_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
+    asked = settings(tmp_path, "growing", target=growing(tmp_path), document=GROWING_CONTRACT)
+    with pytest.raises(
+        UsageProblem, match=r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
+    ):
+        evaluated(asked, tmp_path / "run")
 
 
 def test_a_size_that_neither_stream_nor_chunk_decides_is_the_profiles(tmp_path: Path) -> None:
@@ -220,6 +228,20 @@ def test_the_checklists_limits_are_absolute(tmp_path: Path, monkeypatch: pytest.
 def test_limits_are_those_of_what_really_computes(shares: Mapping[str, float], asked: str, kind: str) -> None:
     assert judged_as({"shares": shares}, asked) == kind
     assert judged_as(None, "bf16") == "bf16"
+
+
+def test_a_state_of_fewer_bits_is_rounded_however_the_model_computes() -> None:
+    document = contract_of("lstm")
+    document["inputs"]["h"]["dtype"] = document["outputs"]["hn"]["dtype"] = "float16"
+    contract = Contract.model_validate(document)
+    for shares, kind in (({"fp32": 1.0}, "fp16"), ({"bf16": 1.0}, "bf16"), ({"fp16": 0.5, "fp32": 0.5}, "fp16")):
+        assert judged_as({"shares": shares}, "fp32", contract) == kind
+    assert judged_as({"shares": {"fp32": 1.0}}, "fp32", Contract.model_validate(contract_of("lstm"))) == "fp32"
+
+
+def test_a_reference_model_with_other_tensors_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"other tensors than the contract \(c, cache, cache_len, "):
+        evaluated(settings(tmp_path, model=MODELS["lstm"][0](tmp_path)), tmp_path / "run")
 
 
 def test_limits_allow_what_an_engine_may_have_chosen() -> None:

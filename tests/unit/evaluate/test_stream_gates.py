@@ -72,6 +72,8 @@ def test_a_gate_that_fails_without_a_fault_catches_none(tmp_path: Path) -> None:
     found = evaluated(asked, tmp_path / "run").faults
     assert failing(found.healthy).keys() == {"rel_l2_max"}
     assert {one.fault for one in found.planted if one.lane} == set(found.missed)
+    (said,) = [text for text in evaluated(asked, tmp_path / "run").failures if "'stale state'" in text]
+    assert said.endswith("; gates that fail without a fault do not count")
 
 
 def test_faults_need_a_stream_that_shows_them(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
 
 def _tolerance(contract: Contract, session: Session) -> float:
     """Return up to which relative L2 tensors count as equal: by the gate of what the session computes in."""
-    limits: Gate = getattr(contract.gates, judged_as(session.record()["precision_ran"], "fp32"))
+    limits: Gate = getattr(contract.gates, judged_as(session.record()["precision_ran"], "fp32", contract))
     return 1e-5 if limits.rel_l2_max is None else limits.rel_l2_max
 
 

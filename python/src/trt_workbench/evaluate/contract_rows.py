@@ -53,13 +53,14 @@ def batch(trial: Trial, found: Found) -> None:
     alone = [
         list(trial.stepper.run(chunks[: age + 2], trial.signal(chunks, stream))) for stream, age in enumerate(ages)
     ]
-    held = {
-        pair.input: np.concatenate(
-            [steps[age].inputs[pair.input] for steps, age in zip(alone, ages, strict=True)],
-            contract.batch_axis(pair.input) or 0,
-        )
+    apart = {
+        pair.input: [steps[age].inputs[pair.input] for steps, age in zip(alone, ages, strict=True)]
         for pair in contract.state
     }
+    if any(one.shape != several[0].shape for several in apart.values() for one in several):
+        found.reason = "a state has another shape in an older stream"
+        return
+    held = {name: np.concatenate(several, contract.batch_axis(name) or 0) for name, several in apart.items()}
     for ahead in range(2):
         parts = [steps[age + ahead] for steps, age in zip(alone, ages, strict=True)]
         edits = {

@@ -221,7 +221,7 @@ class StreamEvaluation:
 
     def _lane(self, precision: str, mode: str, **more: Any) -> Lane:
         session = self._opened.session(precision, on_device=mode == DEVICE)
-        more["tie"] = tie(judged_as(self._opened.record(session).get("precision_ran"), precision))
+        more["tie"] = tie(judged_as(self._opened.record(session).get("precision_ran"), precision, self.contract))
         return Lane(session, self.contract, precision, mode, self._initial(), len(self.chunks), **more)
 
     def _judged(self, lane: Lane) -> LaneMetrics:
@@ -352,6 +352,9 @@ def _failures(lanes: Sequence[LaneMetrics], tested: Faults | None) -> list[str]:
 def _missed(fault: FaultMetrics, healthy: LaneMetrics) -> str:
     said = f"self-test: no gate catches the fault {fault.fault!r}"
     if _changes_nothing(fault.lane, healthy):
-        return f"{said}, which changes nothing: a state that is meant to carry nothing is declared dead"
+        return f"{said}, which changes nothing: a state is dead and not declared so, or this stream leaves it as it is"
     largest = fault.lane.rel_l2_max if fault.lane else None
-    return said if largest is None else f"{said}, whose largest relative L2 is {largest:.2g}; try more --chunks"
+    if largest is None:
+        return said
+    advice = "try more --chunks" if healthy.passed else "gates that fail without a fault do not count"
+    return f"{said}, whose largest relative L2 is {largest:.2g}; {advice}"

@@ -20,16 +20,23 @@ CHECKLIST = Gates(fp32=_ABSOLUTE, tf32=_ABSOLUTE, fp16=_ABSOLUTE, bf16=_ABSOLUTE
 """The absolute limits that deployment checklists use; a healthy TF32, fp16 or bf16 run may fail them."""
 # From the one with the widest limit to the one with the narrowest.
 JUDGED = ("bf16", "fp16", "tf32", "fp32")
+_WRITTEN = {"float16": "fp16", "bfloat16": "bf16"}
 _WARNING_SHARE = 0.5
 
 
-def judged_as(ran: Mapping[str, Any] | None, asked: str) -> str:
-    """Return the precision whose limits hold: the coarsest that computes or may, else what was asked for.
+def judged_as(ran: Mapping[str, Any] | None, asked: str, contract: Contract | None = None) -> str:
+    """Return the precision whose limits hold: the coarsest that computes, may, or is written, else what was asked for.
 
     Args:
         ran: `precision_ran` of a session's record.
         asked: the precision that the session was asked for.
+        contract: whose outputs and states, where they are of fewer bits, are rounded however the model computes.
     """
+    written = [_WRITTEN[one.dtype] for one in contract.outputs.values() if one.dtype in _WRITTEN] if contract else []
+    return min([_computed_as(ran, asked), *written], key=JUDGED.index)
+
+
+def _computed_as(ran: Mapping[str, Any] | None, asked: str) -> str:
     found = {*((ran or {}).get("shares") or {}), *((ran or {}).get("may_choose") or ())}
     if found - {*JUDGED, "fp64"}:
         return JUDGED[0]  # eight bits or fewer have no limits of their own: the widest there are
@@ -52,7 +59,7 @@ def judge(lane: Lane, contract: Contract, gates: Gates, record: Mapping[str, Any
         record: of the lane's session.
         warm_up: chunks until the state is filled; None of a model whose memory has no end.
     """
-    kind = judged_as(record.get("precision_ran"), lane.precision)
+    kind = judged_as(record.get("precision_ran"), lane.precision, contract)
     errors = lane.chunk_errors
     fit = drift(errors, warm_up or 0, recurrent=warm_up is None)
     may_grow = warm_up is None and len(errors) < RECURRENT_CHUNKS

@@ -252,6 +252,16 @@ class OpenedStream:
             raise UsageProblem(
                 f"The model of the plan is not at hand; name it with --model, or pass a record: {self.target}"
             )
+        there = read_tensors(self._graph)
+        inputs, outputs = (
+            self.contract.inputs.keys() ^ there.inputs.keys(),
+            self.contract.outputs.keys() - there.outputs,
+        )
+        if other := sorted(inputs | outputs):
+            raise UsageProblem(
+                f"The reference's model has other tensors than the contract ({', '.join(other[:5])}); name the model "
+                f"that the target was made from with --model: {self._graph}"
+            )
         try:
             return require_backend(asked, MODEL_SUFFIX).load(self._graph, SessionOptions())
         except WorkbenchError as error:

@@ -48,7 +48,7 @@ def run_paced(
     """
     settings, session, contract = opened.settings, opened.joined_session(precision), opened.contract
     folder, record = opened.contract_path.parent, opened.record(session)
-    kind = judged_as(record.get("precision_ran"), precision)
+    kind = judged_as(record.get("precision_ran"), precision, opened.contract)
     limit = getattr(contract.gates, kind).rel_l2_max or getattr(Gates(), kind).rel_l2_max
     pieces, most = Pieces(contract, signal, settings.chunk), max(settings.streams)
     sizes = {settings.chunk or one.size for one in (contract.chunking.first, contract.chunking.later)}

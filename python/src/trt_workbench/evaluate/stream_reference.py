@@ -19,7 +19,7 @@ from trt_workbench.engine.documents import Inside, Strict, read_document, write_
 from trt_workbench.engine.hashing import hash_document, hash_file
 from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
-from trt_workbench.pipeline.streaming.feeding import fitted
+from trt_workbench.pipeline.streaming.feeding import fitted, require_kept
 from trt_workbench.verify.record import check_recorded
 
 FOLDER, _INDEX, _STREAM = "reference", "record.json", "stream.npz"
@@ -72,7 +72,9 @@ class LiveReference:
         """Return the outputs of a chunk; `state` is then what the next one is fed."""
         found = self._session.run(fitted({**feed, **self.state}, self._session.inputs))
         found = {name: found[name] for name in self._contract.outputs}
-        self.state = self._contract.next_state(found)
+        after = self._contract.next_state(found)
+        require_kept(self.state, after)
+        self.state = after
         return found
 
 

@@ -122,6 +122,7 @@ def test_states_begin_as_the_contract_says(tmp_path: Path) -> None:
     [
         (np.zeros((C, D + 1), np.float32), r"is float32 \[1, 6, 5\], the contract says float32 \[1, 6, 4\]"),
         (np.zeros((C, D), np.float64), "is float64"),
+        (np.full((C, D), np.nan, np.float32), "holds NaN"),
     ],
 )
 def test_an_initial_value_that_does_not_fit(array: Any, said: str, tmp_path: Path) -> None:
@@ -131,6 +132,23 @@ def test_an_initial_value_that_does_not_fit(array: Any, said: str, tmp_path: Pat
     one = Contract.model_validate(document)
     with pytest.raises(UsageProblem, match=said):
         one.initial_state(one.values({"B": 1, "T": 9}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [
+        ({"file": "../h.npy"}, "state.0.init.file.file: the name '../h.npy' leads out of its folder"),
+        ("C +", "state.0.init.expression: 'C +' is no expression (invalid syntax)"),
+        (True, "state.0.init.expression: "),
+    ],
+)
+def test_an_initial_value_that_is_none_is_named_once(init: Any, said: str, tmp_path: Path) -> None:
+    document = contract_of("lstm")
+    document["state"][0]["init"] = init
+    with pytest.raises(Contradictions) as caught:
+        read_contract(write_contract(tmp_path / "c.json", document))
+    (problem,) = caught.value.problems
+    assert problem.startswith(said)
 
 
 def test_an_engine_is_built_for_the_profiles() -> None:

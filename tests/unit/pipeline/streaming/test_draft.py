@@ -24,6 +24,13 @@ def test_the_length_beside_the_signal_is_its_length() -> None:
     assert (made["inputs"]["x_len"]["role"], made["inputs"]["cache_len"]["role"]) == ("length", "state")
 
 
+def test_an_output_that_another_state_takes_is_no_hint() -> None:
+    inputs = (ModelTensor("x", "float32", ("N", "T", 16)), ModelTensor("key_0", "float32", ("N", 4, 16)))
+    outputs = (ModelTensor("y", "float32", ("N", "T", 16)), ModelTensor("new_key_0", "float32", ("N", None, 16)))
+    made = draft("encoder", ModelTensors(tensors(*inputs), tensors(*outputs)), Known())
+    assert made["inputs"]["x"]["role"] == "TODO: signal, length, state or constant; it may take y"
+
+
 def test_which_of_two_lengths_is_the_signals_is_left_to_a_person() -> None:
     made = draft("encoder", encoder("y_len", "filled"), Known())
     for name in ("x_len", "cache_len"):

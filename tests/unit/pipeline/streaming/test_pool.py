@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.streaming_models import MODELS, contract_of, write_contract
+from tests.streaming_models import GROWING_CONTRACT, MODELS, contract_of, growing, write_contract
 
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.registry import get_backend
@@ -181,6 +181,14 @@ def test_not_a_number_stays_in_its_stream(encoder: Opened) -> None:
         streams[1].close()
         fresh = pool.open()  # in its place, and it begins anew
         same(fresh.push(parts[0][0]), alone(encoder, wholes[0])[0])
+
+
+def test_a_state_that_does_not_keep_its_shape_is_refused(tmp_path: Path) -> None:
+    contract = Contract.model_validate(GROWING_CONTRACT)
+    with get_backend("ort-cpu").load(growing(tmp_path)) as session, StreamPool(session, contract) as pool:
+        said = r"State cache enters the model as \[1, 8, 3\] and leaves it as \[1, 12, 3\]"
+        with pytest.raises(UsageProblem, match=said):
+            pool.open().push(np.zeros((1, 4, 3), np.float32))
 
 
 def test_a_model_that_refuses_a_call_changes_no_stream(tmp_path: Path) -> None:

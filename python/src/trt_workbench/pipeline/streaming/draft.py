@@ -79,8 +79,9 @@ class _Draft:
             "invariants": [],
         }
 
-    def _like_output(self, given: ModelTensor) -> bool:
-        return bool(alike(given, (one for one in self._model.outputs.values() if one.name not in self._pairs.values())))
+    def _like_output(self, given: ModelTensor) -> list[str]:
+        """Return the outputs of no pair that an input may take."""
+        return alike(given, (one for one in self._model.outputs.values() if one.name not in self._pairs.values()))
 
     def _symbol(self, text: str) -> str:
         """Return a symbol's name for a dimension's; exporters write anything there."""
@@ -152,7 +153,7 @@ class _Draft:
                 "of": self._signal.name,
                 "range": [f"{UNDECIDED}: the fewest frames that the model takes", high],
             }
-        others = self._open.get(tensor.name) or alike(tensor, self._model.outputs.values())
+        others = self._open.get(tensor.name) or self._like_output(tensor)
         hint = f"; it may take {' or '.join(others)}" if others else ""
         return {**found, "role": f"{UNDECIDED}: {_ROLES}{hint}"}
 

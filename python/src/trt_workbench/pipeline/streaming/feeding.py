@@ -48,6 +48,8 @@ def initial_value(contract: Contract, pair: State, values: Mapping[str, int], fo
             f"The initial value of {pair.input} is {array.dtype} {list(array.shape)}, "
             f"the contract says {dtype} {list(wanted)}: {path}"
         )
+    if np.isnan(array.astype(np.float64)).any():
+        raise UsageProblem(f"The initial value of {pair.input} holds NaN: {path}")
     return np.broadcast_to(array, shape).copy()
 
 
@@ -71,6 +73,16 @@ def chunk_inputs(
         elif given.role == "constant":
             found[other] = np.full(shape, given.value, numpy_dtype(given.dtype))
     return found
+
+
+def require_kept(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> None:
+    """Raise UsageProblem if a state leaves the model in another shape than it entered it."""
+    for name, array in after.items():
+        if array.shape != before[name].shape:
+            raise UsageProblem(
+                f"State {name} enters the model as {list(before[name].shape)} and leaves it as {list(array.shape)}; by "
+                "the contract it keeps its shape."
+            )
 
 
 def fitted(inputs: Mapping[str, NDArray[Any]], specs: Iterable[TensorSpec]) -> dict[str, NDArray[Any]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.pooling import PooledState
 from trt_workbench.errors import UsageProblem
+from trt_workbench.pipeline.streaming.feeding import require_kept
 from trt_workbench.pipeline.streaming.rows import Arrays
 
 # Calls of one shape until runtimes have chosen their kernels and grown their memory.
@@ -133,6 +134,7 @@ class HostPool:
         fed = time.perf_counter()
         outputs = self._session.run(joined)
         ran = time.perf_counter()
+        require_kept(joined, {pair.input: outputs[pair.output] for pair in self._pairs})
         for row, stream in enumerate(streams):
             # copies: a view would keep the arrays of the whole batch alive
             states[stream] = {pair.input: row_of(outputs[pair.output], pair.axis, row).copy() for pair in self._pairs}

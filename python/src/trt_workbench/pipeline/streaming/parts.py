@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from trt_workbench.engine.documents import Inside, Strict
 from trt_workbench.pipeline.streaming.expressions import Expression
@@ -113,6 +113,19 @@ class FromFile(Strict):
     file: Inside
 
 
+def _kind_of_init(value: object) -> str:
+    """Return as what an initial value is read, so that a wrong one is named once."""
+    if isinstance(value, dict | FromFile):
+        return "file"
+    return "number" if isinstance(value, float) else "expression"
+
+
+Init = Annotated[
+    Annotated[float, Tag("number")] | Annotated[Expression, Tag("expression")] | Annotated[FromFile, Tag("file")],
+    Discriminator(_kind_of_init),
+]
+
+
 class State(Strict):
     """A pair: what an output gave is the next chunk's input.
 
@@ -126,7 +139,7 @@ class State(Strict):
 
     output: Name
     input: Name
-    init: Annotated[float, Field(strict=True)] | Expression | FromFile = 0.0
+    init: Init = 0.0
     shift: Shift | None = None
     dead: bool = False
 

@@ -48,7 +48,7 @@ def read_contract(path: Path, model: ModelTensors | None = None) -> Contract:
         UsageProblem: the file cannot be read.
     """
     if not path.is_file():
-        raise UsageProblem(f"The contract does not exist: {path}")
+        raise UsageProblem(f"The contract {'is no file' if path.exists() else 'does not exist'}: {path}")
     document = read_document(path, dict[str, Any])
     left = dict(undecided(document))
     try:
