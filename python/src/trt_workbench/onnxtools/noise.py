@@ -118,8 +118,9 @@ class _Rounding:
             nodes.append(node)
             return
         for graph in inner:
-            own = {value.name for value in graph.input}  # what goes round in a loop is rounded in every round
-            self.of_graph(graph, replace(scope, live=scope.live | own, exact=scope.exact - own), ())
+            own = {value.name for value in graph.input}
+            live = scope.live | _live_inputs(node, graph, scope.live)
+            self.of_graph(graph, replace(scope, live=live, exact=scope.exact - own), ())
         outputs = [name for name in node.output if name]
         if node.op_type not in _OF_SHAPES:
             scope.live.update(outputs)
@@ -145,6 +146,7 @@ class _Rounding:
     def _copy(self, nodes: list[onnx.NodeProto], scope: _Scope, name: str, *, spared: bool) -> str:
         """Return the name of a disturbed copy of a tensor."""
         copy = f"{name}__rounded{self._count}"  # a graph and its subgraphs may each make one
+        scope.live.add(copy)
         self._disturb(nodes, name, copy, scope.types[name], spared=spared)
         return copy
 
@@ -155,6 +157,23 @@ class _Rounding:
         number = self._seed * 100_003 + self._count
         share = max(self._unit, _APPROXIMATED.get(operator, 0.0))
         nodes.extend(_disturbed(clean, name, kind, share, number, ranged=self._ranged, held=self._held, spared=spared))
+
+
+def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[str]) -> set[str]:
+    """Return the inputs of a subgraph that depend on live tensors, in any round: a counter of the rounds does not."""
+    inputs, outputs = [value.name for value in graph.input], [value.name for value in graph.output]
+    fed = inputs[1:] if node.op_type == "Loop" else inputs  # a loop's first input is the number of the round
+    found = {own for own, given in zip(inputs, node.input, strict=False) if given in live}
+    while True:
+        reached = found | set(live)
+        for one in graph.node:
+            captured = {name for inner in subgraphs([one]) for step in inner.node for name in step.input}
+            if reached & (captured | set(one.input)):
+                reached.update(one.output)
+        again = found | {own for own, given in zip(fed, outputs, strict=False) if given in reached}
+        if again == found:
+            return found
+        found = again
 
 
 def _disturbed(
