@@ -116,3 +116,9 @@ def test_near_ties(precision: str, excused: bool) -> None:
     assert found.first_difference == 2
     assert found.logit_gap == pytest.approx(gap)
     assert found.logit_gap_limit == pytest.approx(2 * (gap + 1e-3))
+
+
+def test_a_reference_that_is_not_finite_is_named() -> None:
+    reference = trace(Table(lambda logits, _: logits * np.float32(np.nan)), PROMPTS, 5, cached=False)
+    found = AgreementCheck(reference, "the reference", "fp32").logits(Table(), PROMPTS, cached=False)
+    assert found.failure == "The logits of the reference itself are not finite, so nothing can be compared with them."

@@ -3,8 +3,13 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.healthy_models import WAYS, check
+from tests.onnx_text import write_onnx
+
+from trt_workbench.verify.opening import VerifyRequest
+from trt_workbench.verify.run import verify
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,3 +30,47 @@ def test_the_records_hold_every_model_in_every_way_without_a_false_alarm(name: s
     records = [json.loads(line) for line in lines]
     assert {(one["seed"], one["way"]) for one in records} == {(seed, way) for seed in seeds for way in WAYS}
     assert [one for one in records if one["verdict"] in ("wrong", "not run")] == []
+
+
+WHOLE, HALVES = (
+    "m = MatMul(x, w)",
+    "x1, x2 = Split <axis=1> (x) m1 = MatMul(x1, w1) m2 = MatMul(x2, w2) m = Add(m1, m2)",
+)
+ROUND = tuple(one.replace("(x,", "(a,").replace("(x)", "(a)") for one in (WHOLE, HALVES))
+GRAPHS = {
+    "before a pole": "{0} y = Reciprocal(m)",
+    "in a branch": "t = ReduceSum <keepdims=0> (x) c = Greater(t, zero) y = If(c) <then_branch = g1 () "
+    "=> (float[N,16] p) {{ {0} r = Tanh(m) s = Reciprocal(r) p = Neg(s) }}, else_branch = g2 () => (float[N,16] q) "
+    "{{ {0} r = Sin(m) q = Reciprocal(r) }}>",
+    "in a loop": "y = Loop(four, yes, x) <body = b (int64 i, bool c, float[N,16] a) => (bool d, float[N,16] e) "
+    "{{ d = Identity(c) {1} e = Tanh(m) }}>",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_another_order_of_summation_is_right(graph: str, seed: int, tmp_path: Path) -> None:
+    """Of terms that cancel, and within the subgraphs of If and Loop."""
+    weights = np.random.default_rng(seed).normal(0, 0.4, (16, 16)).astype(np.float32)
+    constants = {"zero": np.float32(0), "four": np.int64(4), "yes": np.bool_(True)}
+    paths = []
+    for place, own in enumerate(({"w": weights}, {"w1": weights[:8], "w2": weights[8:]})):
+        nodes = GRAPHS[graph].format((WHOLE, HALVES)[place], ROUND[place])
+        text = f"g (float[N,16] x) => (float[N,16] y) {{ {nodes} }}"
+        paths.append(write_onnx(tmp_path / f"{place}.onnx", text, own | constants))
+    request = VerifyRequest(target=paths[1], model=paths[0], backend="ort-cpu", quick=True, seed=seed)
+    found = verify(request, tmp_path)
+    assert found.failures == ()
+    assert found.document["verdict"] == "right"
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_wrong_weight_is_found_there_all_the_same(graph: str, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(0, 0.4, (16, 16)).astype(np.float32)
+    constants = {"zero": np.float32(0), "four": np.int64(4), "yes": np.bool_(True)}
+    text = f"g (float[N,16] x) => (float[N,16] y) {{ {GRAPHS[graph].format(WHOLE, ROUND[0])} }}"
+    right = write_onnx(tmp_path / "right.onnx", text, {"w": weights, **constants})
+    weights[3, 5] *= 1.01
+    wrong = write_onnx(tmp_path / "wrong.onnx", text, {"w": weights, **constants})
+    found = verify(VerifyRequest(target=wrong, model=right, backend="ort-cpu", quick=True), tmp_path)
+    assert found.document["verdict"] == "wrong"

@@ -102,6 +102,26 @@ def test_a_model_of_older_operators_has_a_yardstick_in_bf16(opened: Open, tmp_pa
     assert found.noise == pytest.approx(2**-6 / 3**0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_a_loop_is_disturbed_and_its_counter_is_not(tmp_path: Path, precision: str) -> None:
+    """One more round would be another result."""
+    body = "(int64 i, bool c, float k, float[N,3] a) => (bool d, float l, float[N,3] b)"
+    loop = f"Loop(most, yes, zero, x) <body = g2 {body} {{ l = Add(k, one) d = Less(l, ten) e = Exp(a) b = Log(e) }}>"
+    graph = f"g (float[N,3] x) => (float[N,3] y, float n) {{ n, y = {loop} }}"
+    constants = {
+        "most": np.int64(99),
+        "yes": np.bool_(True),
+        "zero": np.float32(0),
+        "one": np.float32(1),
+        "ten": np.float32(10),
+    }
+    model, x = write_onnx(tmp_path / "m.onnx", graph, constants), {"x": np.ones((2, 3), np.float32)}
+    with OrtCpuBackend().load(model) as session, contextlib.closing(Yardstick(model, tmp_path, seed=7)) as yardstick:
+        found = yardstick.limits(precision, x, session.run(x), {"y": True, "n": False})
+    assert found["n"].noise == 0
+    assert 0 < found["y"].noise < 0.1
+
+
 def test_what_fp16_cannot_hold_is_not_decided_by_it(opened: Open) -> None:
     yardstick, large = opened("Exp"), np.exp(np.float32([[12]]))  # 162,755
     decided = [limit_of(yardstick, precision, [[12]], large).decides for precision in ("tf32", "fp16", "bf16", "int8")]

@@ -6,12 +6,14 @@ Carlo Arithmetic, UCLA CSD-970002, 1997): a correct engine differs from exact ar
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
 
-from trt_workbench.onnxtools.proto import has_subgraph
+from trt_workbench.onnxtools.proto import subgraphs
 
 _FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
 # What these return does not depend on the values of their inputs.
@@ -20,6 +22,12 @@ _OF_SHAPES = frozenset({"Shape", "Size"})
 MOVES = frozenset(
     {"Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose"}
     | {"Unsqueeze", "Tile", "Where", "Pad", "Max", "Min", "MaxPool", "ReduceMax", "ReduceMin", "TopK", "Relu", "Neg"}
+)
+# What adds up many terms.
+_SUMS = frozenset(
+    {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "LSTM", "GRU", "RNN", "CumSum", "AveragePool"}
+    | {"GlobalAveragePool", "ReduceSum", "ReduceMean", "LpPool", "InstanceNormalization", "LayerNormalization"}
+    | {"GroupNormalization", "MeanVarianceNormalization"}
 )
 # Functions that compilers approximate further than by the unit roundoff of fp32: by what share, as measured of
 # TensorRT 8.6 (docs/benchmarks/verify/functions.py) and rounded up. Selu's constants are rounded, and near its poles a
@@ -46,57 +54,126 @@ def with_rounding(
         held: element type that every disturbed tensor is held in for once, so that its range is felt; None for none.
 
     Returns:
-        The copy; its inputs and outputs have the same names. Subgraphs are left as they are.
+        The copy; its inputs and outputs have the same names.
     """
     copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    types = _types(copy)
-    weights = {tensor.name for tensor in graph.initializer}
-    live = {value.name for value in graph.input} - weights
-    nodes: list[onnx.NodeProto] = []
-    count = 0
+    copy.CopyFrom(onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False))
+    inputs = {value.name for value in copy.graph.input} - {tensor.name for tensor in copy.graph.initializer}
+    exact = set() if ranged or held else inputs
+    _Rounding(unit, seed, ranged=ranged, held=held).of_graph(copy.graph, _Scope({}, inputs, exact, {}), inputs)
+    return copy
 
-    def disturb(clean: str, name: str, operator: str = "", *, spared: bool = False) -> None:
-        nonlocal count
-        count += 1
-        number = seed * 100_003 + count
-        share = max(unit, _APPROXIMATED.get(operator, 0.0))
-        nodes.extend(_disturbed(clean, name, types[name], share, number, ranged=ranged, held=held, spared=spared))
 
-    renamed: dict[str, str] = {}
-    for value in graph.input:
-        if not (value.name in live and types.get(value.name) in _FLOATS and (ranged or held)):
-            continue
-        # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
-        # small integers are exact: masks and lengths.
-        name = renamed[value.name] = f"{value.name}__rounded"
-        types[name] = types[value.name]
-        disturb(value.name, name, spared=not ranged)
-    for node in graph.node:
-        reads = {name for name in node.input if name}
-        node.input[:] = [renamed.get(name, name) for name in node.input]
-        if not reads & live and not has_subgraph(node):
+@dataclass
+class _Scope:
+    """What is known of the tensors that a graph sees.
+
+    Attributes:
+        types: element types of the tensors that are known.
+        live: tensors that depend on the inputs of the model.
+        exact: those of them in which nothing was rounded: inputs, and their values moved.
+        renamed: the disturbed copy to read in place of an input.
+    """
+
+    types: dict[str, int]
+    live: set[str]
+    exact: set[str]
+    renamed: dict[str, str]
+
+
+class _Rounding:
+    """Disturbs graphs and their subgraphs."""
+
+    def __init__(self, unit: float, seed: int, *, ranged: bool, held: int | None) -> None:
+        self._unit, self._seed, self._ranged, self._held = unit, seed, ranged, held
+        self._count = 0
+
+    def of_graph(self, graph: onnx.GraphProto, outer: _Scope, inputs: Collection[str]) -> None:
+        """Disturb a graph in place; `inputs` are those of the model, none in a subgraph."""
+        values = (*graph.input, *graph.value_info, *graph.output)
+        types = outer.types | {value.name: value.type.tensor_type.elem_type for value in values}
+        scope = _Scope(types, set(outer.live), set(outer.exact), dict(outer.renamed))
+        nodes: list[onnx.NodeProto] = []
+        for name in inputs:
+            # A runtime gets its inputs as they are; it may hold them in its precision, in which zeros, ones and other
+            # small integers are exact: masks and lengths.
+            if types.get(name) in _FLOATS and (self._ranged or self._held):
+                scope.renamed[name] = self._copy(nodes, scope, name, spared=not self._ranged)
+        summed: dict[str, str] = {}
+        for node in graph.node:
+            self._of_node(node, nodes, scope, summed)
+        del graph.node[:]
+        graph.node.extend(nodes)
+        del graph.value_info[:]
+
+    def _of_node(
+        self, node: onnx.NodeProto, nodes: list[onnx.NodeProto], scope: _Scope, summed: dict[str, str]
+    ) -> None:
+        """Append a node to `nodes`, with what disturbs it; `summed` holds the copies of exact tensors so far."""
+        inner = subgraphs([node])
+        exact = {name for name in node.input if name in scope.exact}
+        read = {name for name in node.input if name in scope.live}
+        node.input[:] = [scope.renamed.get(name, name) for name in node.input]
+        if not read and not inner:
             nodes.append(node)
-            continue
+            return
+        for graph in inner:
+            own = {value.name for value in graph.input}
+            live = scope.live | _live_inputs(node, graph, scope.live)
+            self.of_graph(graph, replace(scope, live=live, exact=scope.exact - own), ())
         outputs = [name for name in node.output if name]
         if node.op_type not in _OF_SHAPES:
-            live.update(outputs)
+            scope.live.update(outputs)
+        if node.op_type in MOVES and read <= exact:
+            scope.exact.update(outputs)
+        if node.op_type in _SUMS:
+            # terms that cancel leave the error of the largest of them, which a share of the sum does not show
+            for place, name in enumerate(node.input):
+                if name in scope.exact and scope.types.get(name) in _FLOATS:
+                    summed[name] = summed.get(name) or self._copy(nodes, scope, name, spared=True)
+                    node.input[place] = summed[name]
         rounded = [
             name
             for name in outputs
-            if name in live and types.get(name) in _FLOATS and node.op_type not in MOVES and not has_subgraph(node)
+            if name in scope.live and scope.types.get(name) in _FLOATS and node.op_type not in MOVES and not inner
         ]
         for name in rounded:
-            place = list(node.output).index(name)
-            node.output[place] = f"{name}__exact"
+            node.output[list(node.output).index(name)] = f"{name}__exact"
         nodes.append(node)
         for name in rounded:
-            disturb(f"{name}__exact", name, node.op_type)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    del graph.value_info[:]
-    return copy
+            self._disturb(nodes, f"{name}__exact", name, scope.types[name], node.op_type)
+
+    def _copy(self, nodes: list[onnx.NodeProto], scope: _Scope, name: str, *, spared: bool) -> str:
+        """Return the name of a disturbed copy of a tensor."""
+        copy = f"{name}__rounded{self._count}"  # a graph and its subgraphs may each make one
+        scope.live.add(copy)
+        self._disturb(nodes, name, copy, scope.types[name], spared=spared)
+        return copy
+
+    def _disturb(
+        self, nodes: list[onnx.NodeProto], clean: str, name: str, kind: int, operator: str = "", *, spared: bool = False
+    ) -> None:
+        self._count += 1
+        number = self._seed * 100_003 + self._count
+        share = max(self._unit, _APPROXIMATED.get(operator, 0.0))
+        nodes.extend(_disturbed(clean, name, kind, share, number, ranged=self._ranged, held=self._held, spared=spared))
+
+
+def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[str]) -> set[str]:
+    """Return the inputs of a subgraph that depend on live tensors, in any round: a counter of the rounds does not."""
+    inputs, outputs = [value.name for value in graph.input], [value.name for value in graph.output]
+    fed = inputs[1:] if node.op_type == "Loop" else inputs  # a loop's first input is the number of the round
+    found = {own for own, given in zip(inputs, node.input, strict=False) if given in live}
+    while True:
+        reached = found | set(live)
+        for one in graph.node:
+            captured = {name for inner in subgraphs([one]) for step in inner.node for name in step.input}
+            if reached & (captured | set(one.input)):
+                reached.update(one.output)
+        again = found | {own for own, given in zip(fed, outputs, strict=False) if given in reached}
+        if again == found:
+            return found
+        found = again
 
 
 def _disturbed(
@@ -136,10 +213,3 @@ def _disturbed(
     if last != name:
         node("Cast", [node("Cast", [last], f"{name}__held", to=held)], name, to=kind)
     return nodes
-
-
-def _types(model: onnx.ModelProto) -> dict[str, int]:
-    """Return the element types of the tensors that are known."""
-    known = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False).graph
-    values = (*known.input, *known.value_info, *known.output)
-    return {value.name: value.type.tensor_type.elem_type for value in values}

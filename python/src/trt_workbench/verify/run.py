@@ -98,7 +98,8 @@ def verify(
     tried = [row for row in rows if row["verdict"] != UNVERIFIED]
     if not tried:
         reason = rows[0]["reason"] if rows else "there are no shapes"
-        msg = f"No shape could be run; the first answer was: {reason}"
+        drawn = "" if request.inputs or opened.record else " with drawn inputs (--inputs takes yours)"
+        msg = f"No shape could be run{drawn}; the first answer was: {reason}"
         raise DeviceFailure(msg) if any(row["device_failed"] for row in rows) else UsageProblem(msg)
     open_questions = unproven(rows)
     document = {

@@ -133,7 +133,9 @@ class AgreementCheck:
         worst, limit = float(self._errors.max()), self._share * spread
         right = by_position <= limit
         failure = None
-        if not right.all():
+        if not np.isfinite(expected).all():
+            failure = f"The logits of {self._name} itself are not finite, so nothing can be compared with them."
+        elif not right.all():
             row, position = (int(index) for index in np.argwhere(~right)[0])
             rows = int((~right.all(axis=1)).sum())
             failure = (
