@@ -142,7 +142,7 @@ class TorchCompileBackend(TorchBackend):
         # a node that reads a tensor on the host splits the graph; without one a split would be a silent slow-down
         fullgraph = extra["fullgraph"]
         if fullgraph is None:
-            fullgraph = not record.get("host_reads")
+            fullgraph = not (record.get("host_reads") or record.get("uncompiled"))
         settings = {"mode": extra["mode"], "dynamic": extra["dynamic"], "fullgraph": fullgraph}
         run = torch.compile(loaded.module, **settings)
         record = {**record, "compile": settings, "compiler": compiler()}

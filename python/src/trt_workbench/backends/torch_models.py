@@ -68,7 +68,12 @@ def _from_onnx(path: Path, precision: torch.dtype) -> TorchModel:
         tuple(map(TensorSpec.of, facts.inputs)),
         tuple(map(TensorSpec.of, facts.outputs)),
         facts.metadata,
-        {"loaded_as": "ONNX converted to torch.fx", "opset": facts.opset, "host_reads": converted.host_reads},
+        {
+            "loaded_as": "ONNX converted to torch.fx",
+            "opset": facts.opset,
+            "host_reads": converted.host_reads,
+            "uncompiled": converted.uncompiled,
+        },
     )
 
 

@@ -56,6 +56,14 @@ def test_an_output_without_counterpart_is_refused_where_it_is_used(tmp_path: Pat
         compare(tmp_path / "m.onnx", nodes, noise(2, 4), {"s": noise(4)})
 
 
+def test_an_error_while_running_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_onnx(tmp_path / "m.onnx", "g (float[N, M] x, float[N, K] y) => (float[N, M] z) { z = Add(x, y) }")
+    module = convert(tmp_path / "m.onnx").module
+    with pytest.raises(RuntimeError, match="must match"):
+        module(torch.zeros(1, 3), torch.zeros(1, 5))
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_upsample(tmp_path: Path, mode: str) -> None:
     scales = {"s": np.array([1, 1, 2, 3], np.float32)}

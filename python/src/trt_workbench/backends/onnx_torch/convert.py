@@ -20,6 +20,7 @@ from trt_workbench.backends.onnx_torch import (
     layout,
     network,
     quantized,
+    recurrent,
     reductions,
     resize,
 )
@@ -45,7 +46,8 @@ _WITH_OUTPUTS = frozenset({"Split", "Dropout", "MaxPool"})
 SPECIAL = frozenset(
     {"Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "Identity", "Range", "Shape", "Size"}
 )
-SUPPORTED = frozenset(FUNCTIONS) | SPECIAL
+SUPPORTED = frozenset(FUNCTIONS) | SPECIAL | recurrent.KINDS
+_SEVERAL = frozenset({"Split", "TopK"}) | recurrent.KINDS
 # Above this an integer vector is data, not a shape.
 _LONGEST_SHAPE = 64
 
@@ -70,11 +72,13 @@ class Converted:
     Attributes:
         module: takes the graph's inputs in order and returns a tuple of its outputs.
         host_reads: nodes that need a computed tensor on the host while running: each waits for the device.
+        uncompiled: nodes that torch.compile leaves as they are.
         operators: operators met.
     """
 
     module: fx.GraphModule
     host_reads: list[str]
+    uncompiled: list[str]
     operators: set[str]
 
 
@@ -103,11 +107,12 @@ class _Converter:
     def __init__(self, model: onnx.ModelProto, precision: torch.dtype) -> None:
         self._graph, self._precision = model.graph, precision
         self._opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=1)
-        self._fx = fx.Graph()
         self._root = nn.Module()
+        self._fx = fx.Graph(self._root)  # type: ignore[arg-type]  # any module that has the graph's parts
         self._values: dict[str, _Value] = {"": _Value()}
         self._first: Any = None
         self._host_reads: list[str] = []
+        self._uncompiled: list[str] = []
 
     def run(self) -> Converted:
         self._refuse_unknown()
@@ -122,7 +127,9 @@ class _Converter:
         self._fx.output(tuple(self._output(value) for value in self._graph.output))
         self._fx.eliminate_dead_code()
         module = fx.GraphModule(self._root, self._fx)
-        return Converted(module.eval(), self._host_reads, {node.op_type for node in self._graph.node})
+        # its own prints the traceback of an error, which the session says in a sentence; the class has no other object
+        type(module).__call__ = nn.Module.__call__  # type: ignore[method-assign]
+        return Converted(module.eval(), self._host_reads, self._uncompiled, {node.op_type for node in self._graph.node})
 
     def _refuse_unknown(self) -> None:
         unknown: dict[str, str] = {}
@@ -173,6 +180,9 @@ class _Converter:
                 raise UsageProblem(f"{node.op_type} (node {node.name}) has {len(inputs)} of {least} inputs.")
         if node.op_type in SPECIAL and self._special(node, inputs, attributes):
             return
+        if node.op_type in recurrent.KINDS:
+            self._recurrent(node, inputs, attributes)
+            return
         if self._on_host(node, inputs, attributes):
             return
         function = FUNCTIONS[node.op_type]
@@ -207,7 +217,7 @@ class _Converter:
 
     def _bind(self, node: onnx.NodeProto, made: Any) -> None:
         names = list(node.output)
-        several = node.op_type in ("Split", "TopK") or (node.op_type in ("Dropout",) and len(names) > 1)
+        several = node.op_type in _SEVERAL or (node.op_type in ("Dropout",) and len(names) > 1)
         # of other operators the first output alone has a counterpart
         for place, name in enumerate(names if several else names[:1]):
             if name:
@@ -290,6 +300,23 @@ class _Converter:
             made = self._fx.call_function(_range, (*bounds, self._tensor(inputs[0])))
             self._values[name] = _Value(made)
         return True
+
+    def _recurrent(self, node: onnx.NodeProto, inputs: list[_Value], attributes: dict[str, Any]) -> None:
+        left_out = self._values[""]
+        given = {place: value for place, value in enumerate(inputs) if value is not left_out}
+        if refused := [name for place, name in recurrent.REFUSED.items() if place in given]:
+            raise UsageProblem(f"{node.op_type} with {refused[0]} has no counterpart in the torch backend.")
+        weights = [given[place].constant if place in given else None for place in recurrent.WEIGHTS]
+        if any(place in given and weight is None for place, weight in zip(recurrent.WEIGHTS, weights, strict=True)):
+            raise UsageProblem(f"{node.op_type} with computed weights has no counterpart in the torch backend.")
+        w, r, b = (None if weight is None else to_precision(weight, self._precision) for weight in weights)
+        assert w is not None
+        assert r is not None
+        name = f"recurrent_{len(list(self._root.children()))}"
+        self._root.add_module(name, recurrent.Recurrent(node.op_type, w, r, b, attributes))
+        self._uncompiled.append(f"{node.op_type} {node.name}".strip())
+        called = tuple(self._tensor(given[place]) if place in given else None for place in recurrent.CALLED)
+        self._bind(node, self._fx.call_module(name, called))
 
     def _cast(self, name: str, inputs: list[_Value], attributes: dict[str, Any]) -> None:
         if "to" not in attributes:  # CastLike
