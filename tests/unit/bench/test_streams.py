@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.onnx_text import write_onnx
 from tests.streaming_models import MODELS, contract_of, write_contract
 
 from trt_workbench.backends.base import Session
@@ -179,3 +180,33 @@ def test_calls_at_once_are_refused(tmp_path: Path) -> None:
     assert isinstance(point, Point)
     with pytest.raises(UsageProblem, match="take no concurrency; batch is the number of streams"):
         session_options(point, tmp_path / "m.onnx", {}, embedded_contract())
+
+
+def test_tokens_are_drawn_within_the_table(tmp_path: Path) -> None:
+    """A predictor of a transducer, say: its signal is one of integers."""
+    graph = """g (int64[B, T] tokens, float[B, 2] h) => (float[B, T, 2] y, float[B, 2] h_next) {
+        y = Gather(table, tokens) mean = ReduceMean<axes = [1], keepdims = 0>(y) half = Mul(h, k)
+        h_next = Add(half, mean) }"""
+    table = np.arange(14, dtype=np.float32).reshape(7, 2)
+    weights = {"table": table, "k": np.float32(0.5)}
+    model = write_onnx(tmp_path / "predictor.onnx", graph, weights)
+    rows = {"dtype": "float32", "batch_axis": 0}
+    document = {
+        "schema_version": 1,
+        "name": "predictor",
+        "symbols": {"B": None, "T": None, "D": 2},
+        "inputs": {
+            "tokens": {"dtype": "int64", "shape": ["B", "T"], "batch_axis": 0, "role": "signal", "time_axis": 1},
+            "h": {**rows, "shape": ["B", "D"], "role": "state"},
+        },
+        "outputs": {"y": {**rows, "shape": ["B", "T", "D"]}, "h_next": {**rows, "shape": ["B", "D"]}},
+        "state": [{"output": "h_next", "input": "h"}],
+        "chunking": {"first": {"size": 3}, "later": {"size": 3}},
+        "profiles": [{"name": "all", "symbols": {"B": [1, 2, 4], "T": [3, 3, 3]}}],
+    }
+    contract = write_contract(tmp_path / "c.json", document)
+    with get_backend("ort-cpu").load(model) as session:
+        found = make_scenario(session, model, None, work(2), 0, contract)
+        assert isinstance(found, StreamWork)
+        outputs = found.outputs()
+    assert set(outputs["y"].reshape(-1, 2)[:, 0] / 2) == set(range(7))

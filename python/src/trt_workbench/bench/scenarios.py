@@ -155,5 +155,5 @@ def make_scenario(
     if work.kind in LLM_KINDS:
         return LlmWork(session, model, work, seed)
     if work.kind == STREAM and contract is not None:
-        return StreamWork(session, contract, work, seed)
+        return StreamWork(session, model, contract, work, seed)
     return kinds[work.kind]()

@@ -14,6 +14,7 @@ from trt_workbench.backends.measuring import Samples, SamplingLimits
 from trt_workbench.bench.matrix import Work
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
+from trt_workbench.measure.inputs import limited, random_inputs
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.parts import SymbolProfile
@@ -28,16 +29,17 @@ _COMPARED = 12
 
 
 class StreamWork:
-    """A chunk of random features of `batch` streams a call, their states going on from call to call.
+    """A chunk of random features, or tokens, of `batch` streams a call, their states going on from call to call.
 
     Items are chunks. The first chunk of every stream is run beforehand.
     """
 
-    def __init__(self, session: Session, contract: Path, work: Work, seed: int) -> None:
+    def __init__(self, session: Session, model: Path, contract: Path, work: Work, seed: int) -> None:
         """Open the streams.
 
         Args:
             session: of the model.
+            model: its file.
             contract: its file.
             work: says how many streams there are.
             seed: of the features.
@@ -57,8 +59,13 @@ class StreamWork:
                 f"{work.batch} streams do not fit into one call: the contract's profiles take at most "
                 f"{self._pool.buckets[-1]} of these chunks. {contract}"
             )
-        hop = np.repeat(self._pool.hop(first=False), _PIECES, self._contract.signal[1].time_axis)
-        signal = np.random.default_rng(seed).standard_normal(hop.shape, np.float32).astype(hop.dtype)
+        name, declared = self._contract.signal
+        hop = np.repeat(self._pool.hop(first=False), _PIECES, declared.time_axis)
+        if hop.dtype.kind in "iu":  # tokens
+            specs = [spec for spec in session.inputs if spec.name == name]
+            signal = random_inputs(limited(specs, model), {name: hop.shape}, seed)[name]
+        else:
+            signal = np.random.default_rng(seed).standard_normal(hop.shape, np.float32).astype(hop.dtype)
         self._pieces = Pieces(self._contract, signal, size, _PIECES)
         self._streams: list[Stream] = []
         self._timings: list[dict[str, float]] = []
