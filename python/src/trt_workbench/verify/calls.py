@@ -61,7 +61,7 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
     Raises:
         UsageProblem: the user's inputs fit nothing that is offered, or a record was changed.
     """
-    specs = limited(opened.session.inputs, request.model or request.target)
+    specs = limited(opened.session.inputs, opened.graph)
     if opened.record:
         for recorded in opened.record.cases():
             yield from _of_record(recorded, opened.spaces, specs)

@@ -59,7 +59,7 @@ def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
 
 def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any]]:
     """Return inputs at the best shape: drawn, or the first of the request's own."""
-    specs, space = limited(opened.session.inputs, request.model or request.target), opened.spaces[0]
+    specs, space = limited(opened.session.inputs, opened.graph), opened.spaces[0]
     if not request.inputs:
         return random_inputs(specs, space.case({}).shapes, request.seed)
     fitting, samples = Data(request.inputs, specs).spaces(space)[0]
