@@ -51,6 +51,9 @@ def test_tables_that_are_nodes_or_declared_count() -> None:
         "at = Constant<value_int = 1>() y = Gather(ids, at)",  # they are the table
         "table2 = Relu(table) y = Gather(table2, ids)",  # of a length that nobody says
         "y = Gather<axis=5>(table, ids)",
+        "y = Gather(ids)",  # no sound node, which others refuse
+        " = Constant<value = float[1] {1.0}>() y = Identity(ids)",
+        "y = me.Gather(table, ids)",
     ],
 )
 def test_nothing_is_said_of_what_is_not_known(body: str) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 import onnx
+from onnx import TensorProto
 
+from trt_workbench.onnxtools.proto import STANDARD
+
+_WHOLE = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32})
+_WHOLE |= {TensorProto.UINT32, TensorProto.INT64, TensorProto.UINT64}
 # The values stay what they are, whatever becomes of their shape or type.
 _PASSING = frozenset(
     {"Cast", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
@@ -13,23 +18,26 @@ _PASSING = frozenset(
 
 
 def index_limits(graph: onnx.GraphProto) -> dict[str, int]:
-    """Return by input of the graph the length of the shortest table that its values index, from 0.
+    """Return by input of whole numbers the length of the shortest table that its values index, from 0.
 
     Gather's indices are followed from the inputs through what only moves them; a table is a constant, or has a known
     length. What is computed first (an offset is added, say) is not followed.
     """
+    inputs = [value for value in graph.input if value.type.tensor_type.elem_type in _WHOLE]
+    if not inputs:
+        return {}
     lengths = _lengths(graph)
     readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-    for node in graph.node:
+    for node in (node for node in graph.node if node.domain in STANDARD):
         for name in set(node.input):
             readers[name].append(node)
     found = {}
-    for value in graph.input:
+    for value in inputs:
         limits, waiting, seen = list[int](), [value.name], {value.name}
         while waiting:
             name = waiting.pop()
             for node in readers[name]:
-                if node.op_type == "Gather" and node.input[1] == name:
+                if node.op_type == "Gather" and name in node.input[1:2]:
                     axis = next((entry.i for entry in node.attribute if entry.name == "axis"), 0)
                     shape = lengths.get(node.input[0], ())
                     if -len(shape) <= axis < len(shape) and shape[axis] > 0:
@@ -51,5 +59,5 @@ def _lengths(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
     shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            shapes[node.output[0]] = tuple(node.attribute[0].t.dims)
+            shapes.update(dict.fromkeys(node.output, tuple(node.attribute[0].t.dims)))
     return shapes
