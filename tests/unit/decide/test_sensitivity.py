@@ -53,6 +53,16 @@ def test_shares_are_of_the_arithmetic_that_a_candidate_counts(tmp_path: Path) ->
     assert make_candidate(model, "int8", tmp_path / "m.int8.onnx", calibration=data).evidence.low_macs == shares[0]
 
 
+def test_a_weight_that_layers_share_counts_once_in_the_whole(tmp_path: Path) -> None:
+    text = (
+        "g (float[n,8] x) => (float[n,2] y) { [one] a = MatMul(x, w) [two] b = MatMul(a, w) [last] y = MatMul(b, v) }"
+    )
+    arrays = {"w": np.eye(8, dtype=np.float32), "v": np.ones((8, 2), np.float32)}
+    model = write_onnx(tmp_path / "m.onnx", text, arrays)
+    shares = {one.name: one.weights_share for one in measured(model, CalibrationSettings(calibration="random")).groups}
+    assert shares == pytest.approx({"one": 64 / 80, "two": 64 / 80, "last": 16 / 80})
+
+
 def test_it_is_the_same_again(model: Path, data: CalibrationSettings) -> None:
     first, second = (measured(model, data).model_copy(update={"wall_s": 0.0}) for _ in range(2))
     assert first == second

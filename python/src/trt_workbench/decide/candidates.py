@@ -131,7 +131,7 @@ def make_candidate(
         ranges=ranges,
         kept=kept,
         low_macs=macs,
-        low_weights=_share(_weights(low), _weights(products)),
+        low_weights=_share(weight_elements(low), weight_elements(products)),
         opset=opset(made.model),
         source_opset=examine_model(model).opset,
         notes=(*made.notes, *notes, *_zeros(ranges), *_notes(to, opset(made.model), calibration)),
@@ -204,6 +204,12 @@ def lowered(
 def all_groups(count: int) -> str:
     """Return the beginning of a sentence about all groups of a model."""
     return "The only group is" if count == 1 else f"All {count} groups are"
+
+
+def weight_elements(products: Sequence[Group | Outsider]) -> list[int]:
+    """Return the elements of the weights, of one that several groups share once."""
+    shared = {one.weight: one.weight_elements for one in products if isinstance(one, Group)}
+    return [*shared.values(), *(one.weight_elements for one in products if isinstance(one, Outsider))]
 
 
 def write_candidate(document: onnx.ModelProto, evidence: Evidence, output: Path) -> None:
@@ -279,12 +285,6 @@ def _notes(to: To, version: int, calibration: CalibrationSettings | Calibrated |
             f"TensorRT 8.6 reads operator sets up to {OPSETS['8.6']}, and this model has {version}; 10 and 11 read it.",
         )
     return ()
-
-
-def _weights(products: Sequence[Group | Outsider]) -> list[int]:
-    """Return the elements of the weights, of one that several groups share once."""
-    shared = {one.weight: one.weight_elements for one in products if isinstance(one, Group)}
-    return [*shared.values(), *(one.weight_elements for one in products if isinstance(one, Outsider))]
 
 
 def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:

@@ -30,6 +30,7 @@ from trt_workbench.decide.candidates import (
     make_candidate,
     method_of,
     other_products,
+    weight_elements,
 )
 from trt_workbench.decide.data import Batch, CalibrationData, Half, batches, calibration_data
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
@@ -99,7 +100,7 @@ def measure_sensitivity(
         reasons = ", ".join(dict.fromkeys(left_out.values()))
         raise UsageProblem(f"{all_groups(len(groups))} left alone ({reasons}), so nothing can be measured: {model}")
     products: list[Group | Outsider] = [*groups, *other_products(document, to, shapes).values()]
-    macs, weights = sum(one.macs for one in products), sum(one.weight_elements for one in products)
+    macs, weights = sum(one.macs for one in products), sum(weight_elements(products))
     data = calibration_data(model, settings, half)
     taken = list(batches(_first(data, SAMPLES), fixed_batch(model)))
     tensors = _looked_at(document, groups)
