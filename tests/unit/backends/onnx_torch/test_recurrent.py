@@ -112,6 +112,15 @@ def test_what_pytorch_does_not_have_is_refused(
         get_backend("torch").load(path)
 
 
+@pytest.mark.parametrize(("place", "name"), [(0, "X"), (1, "W"), (2, "R")])
+def test_a_node_without_what_it_needs_is_refused(place: int, name: str, tmp_path: Path) -> None:
+    model = onnx.load(write(tmp_path / "m.onnx", "GRU"))
+    model.graph.node[0].input[place] = ""
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageProblem, match=f"lacks its input {name}"):
+        get_backend("torch").load(tmp_path / "m.onnx")
+
+
 @pytest.mark.parametrize(("place", "name"), [(4, "sequence_lens"), (7, "peepholes"), (1, "computed weights")])
 def test_inputs_that_pytorch_does_not_take_are_refused(place: int, name: str, tmp_path: Path) -> None:
     model = onnx.load(write(tmp_path / "m.onnx", "LSTM"))

@@ -306,14 +306,15 @@ class _Converter:
         given = {place: value for place, value in enumerate(inputs) if value is not left_out}
         if refused := [name for place, name in recurrent.REFUSED.items() if place in given]:
             raise UsageProblem(f"{node.op_type} with {refused[0]} has no counterpart in the torch backend.")
-        weights = [given[place].constant if place in given else None for place in recurrent.WEIGHTS]
-        if any(place in given and weight is None for place, weight in zip(recurrent.WEIGHTS, weights, strict=True)):
-            raise UsageProblem(f"{node.op_type} with computed weights has no counterpart in the torch backend.")
-        w, r, b = (None if weight is None else to_precision(weight, self._precision) for weight in weights)
-        assert w is not None
-        assert r is not None
+        if lacking := [name for place, name in recurrent.NEEDED.items() if place not in given]:
+            raise UsageProblem(f"{node.op_type} (node {node.name}) lacks its input {lacking[0]}.")
+        weights = []
+        for value in (given[place] for place in recurrent.WEIGHTS if place in given):
+            if value.constant is None:
+                raise UsageProblem(f"{node.op_type} with computed weights has no counterpart in the torch backend.")
+            weights.append(to_precision(value.constant, self._precision))
         name = f"recurrent_{len(list(self._root.children()))}"
-        self._root.add_module(name, recurrent.Recurrent(node.op_type, w, r, b, attributes))
+        self._root.add_module(name, recurrent.Recurrent(node.op_type, attributes, *weights))
         self._uncompiled.append(f"{node.op_type} {node.name}".strip())
         called = tuple(self._tensor(given[place]) if place in given else None for place in recurrent.CALLED)
         self._bind(node, self._fx.call_module(name, called))
@@ -356,6 +357,8 @@ class _Converter:
             return value.decode()
         if isinstance(value, onnx.TensorProto):
             return numpy_helper.to_array(value)
+        if attribute.type == onnx.AttributeProto.STRINGS:
+            return [one.decode() for one in value]
         return list(value) if attribute.type in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 

@@ -14,7 +14,8 @@ from trt_workbench.errors import UsageProblem
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
 KINDS = frozenset(_GATES)
 # Inputs that are read while the graph is converted, and those that a call gives.
-WEIGHTS, CALLED, REFUSED = (1, 2, 3), (0, 5, 6), {4: "sequence_lens", 7: "P (peepholes)"}
+WEIGHTS, CALLED = (1, 2, 3), (0, 5, 6)
+NEEDED, REFUSED = {0: "X", 1: "W", 2: "R"}, {4: "sequence_lens", 7: "P (peepholes)"}
 _ACTIVATIONS = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
 _WITHOUT_COUNTERPART = ("activation_alpha", "activation_beta", "clip", "input_forget")
 
@@ -22,15 +23,15 @@ _WITHOUT_COUNTERPART = ("activation_alpha", "activation_beta", "clip", "input_fo
 class Recurrent(nn.Module):
     """One node: `forward` takes X, initial_h and initial_c, and returns Y, Y_h and, of an LSTM, Y_c."""
 
-    def __init__(self, kind: str, w: Tensor, r: Tensor, b: Tensor | None, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, attributes: Mapping[str, Any], w: Tensor, r: Tensor, b: Tensor | None = None) -> None:
         """Take the weights over.
 
         Args:
             kind: LSTM, GRU or RNN.
+            attributes: of the node.
             w: [directions, gates * hidden, input].
             r: [directions, gates * hidden, hidden].
             b: [directions, 2 * gates * hidden].
-            attributes: of the node.
 
         Raises:
             UsageProblem: PyTorch has no counterpart of an attribute.
@@ -86,9 +87,8 @@ class Recurrent(nn.Module):
             names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             of_x, of_h, x_bias, h_bias = (getattr(inner, name + ending) for name in names)
             size, state, steps = inner.hidden_size, h[direction], []
-            for step in (
-                nn.functional.linear(x, of_x, x_bias).flip(0) if direction else nn.functional.linear(x, of_x, x_bias)
-            ):
+            given = nn.functional.linear(x, of_x, x_bias)
+            for step in given.flip(0) if direction else given:
                 gates = nn.functional.linear(state, of_h[: 2 * size], h_bias[: 2 * size])
                 reset, update = torch.sigmoid(step[:, : 2 * size] + gates).chunk(2, 1)
                 product = nn.functional.linear(reset * state, of_h[2 * size :], h_bias[2 * size :])
@@ -105,12 +105,8 @@ def _activation(kind: str, attributes: Mapping[str, Any], directions: int) -> st
         if attributes.get(name):
             raise UsageProblem(f"{kind} with {name} has no counterpart in the torch backend.")
     usual = _ACTIVATIONS[kind]
-    given = tuple(_text(one).lower() for one in attributes.get("activations", usual * directions))
+    given = tuple(one.lower() for one in attributes.get("activations", usual * directions))
     allowed = [usual * directions, *([("relu",) * directions] if kind == "RNN" else [])]
     if given not in allowed:
         raise UsageProblem(f"{kind} with the activations {', '.join(given)} has no counterpart in the torch backend.")
     return given[0] if kind == "RNN" else ""
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
