@@ -177,7 +177,8 @@ def precision_lane(options: argparse.Namespace) -> Lane:
     lane = Lane(untimed=[precision(options, "score", "--jobs", 4)], timed=[precision(options, "measure")])
     names = ["yolox-nano"] * bool(options.yolox) + ["shapes-yolov10", "resnet50-b1", "vit_b_16-b1"]
     for name in names:
-        lane.builds.append(precision(options, "build", "--only", name, "--jobs", 4 if "yolo" in name else 2))
+        jobs = ["--jobs", 4 if "yolo" in name else 2]
+        lane.builds.append(precision(options, "build", "--only", name, *jobs, of=f"-{name}"))
     if options.yolox:
         data = work / "precision" / "coco"
         words = [options.yolox, "--data", options.coco / "val2017", "--annotations", data / "unseen.json"]
@@ -194,13 +195,11 @@ def precision_lane(options: argparse.Namespace) -> Lane:
     return lane
 
 
-def precision(options: argparse.Namespace, verb: str, *words: object) -> Step:
-    """A step of precision/engines.py."""
+def precision(options: argparse.Namespace, verb: str, *words: object, of: str = "") -> Step:
+    """A step of precision/engines.py; `of` ends its name."""
     places = ["--work", options.work / "precision", "--output", options.work / "keep" / "precision"]
     detector = ["--yolox", options.yolox, "--coco", options.coco] if options.yolox else []
-    model = [word for word in words if word in ("yolox-nano", "shapes-yolov10", "resnet50-b1", "vit_b_16-b1")]
-    name = "-".join(["precision", verb, *map(str, model)])
-    return Step(name, [ENGINES, verb, *places, *detector, *words], limit_s=1200.0)
+    return Step(f"precision-{verb}{of}", [ENGINES, verb, *places, *detector, *words], limit_s=1200.0)
 
 
 def streams_lane(options: argparse.Namespace) -> Lane:

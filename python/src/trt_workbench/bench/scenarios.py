@@ -21,10 +21,11 @@ from trt_workbench.bench.streams import StreamWork
 from trt_workbench.measure.inputs import (
     dimension_symbols,
     input_shapes,
-    limited,
+    onnx_inputs,
     random_image,
     random_inputs,
     with_image_size,
+    with_limits,
 )
 from trt_workbench.measure.loop import measure_calls
 from trt_workbench.pipeline.families import DecodeSettings, recognise
@@ -55,13 +56,14 @@ class Arrays:
 
     def __init__(self, session: Session, model: Path, work: Work, seed: int) -> None:
         """Draw the inputs. Raises UsageProblem if the shapes cannot be had."""
-        symbols = dimension_symbols(model)
+        tensors = onnx_inputs(model)
+        symbols = dimension_symbols(tensors)
         dims = with_image_size(work.dims, symbols or {spec.name: spec.shape for spec in session.inputs}, work.imgsz)
         shapes = input_shapes(session.inputs, symbols, work.batch, dims)
         self.items = work.batch
         self._session = session
         self.shapes: Mapping[str, Sequence[int]] | None = shapes
-        self._inputs: Mapping[str, NDArray[Any]] = random_inputs(limited(session.inputs, model), shapes, seed)
+        self._inputs: Mapping[str, NDArray[Any]] = random_inputs(with_limits(session.inputs, tensors), shapes, seed)
 
     def once(self) -> None:
         """Run the model once."""

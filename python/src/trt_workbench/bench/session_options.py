@@ -13,7 +13,7 @@ from trt_workbench.bench.matrix import IMAGE_SIDES, Point
 from trt_workbench.bench.streams import stream_profile
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem
-from trt_workbench.measure.inputs import Symbols, dimension_symbols, with_image_size
+from trt_workbench.measure.inputs import Symbols, dimension_symbols, onnx_inputs, with_image_size
 from trt_workbench.pipeline.streaming.reading import read_contract
 
 Ranges = Mapping[str, Sequence[int]]
@@ -78,7 +78,7 @@ def _asked(point: Point, extra: Mapping[str, Any], shapes: Profile | None = None
 
 def _profile(point: Point, model: Path, ranges: Ranges, contract: Path | None) -> Profile | None:
     """Return the shapes; None for a plan, and for a model without dynamic inputs."""
-    symbols = dimension_symbols(model)
+    symbols = dimension_symbols(onnx_inputs(model))
     dynamic = {name: shape for name, shape in symbols.items() if not all(isinstance(dim, int) for dim in shape)}
     if not dynamic:
         return None

@@ -115,13 +115,15 @@ def _show(decision: Decision, directory: Path) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
+    from trt_workbench.decide.words import four_digits
+
     score, speed = row.score, row.speed
     remarks: list[str] = [row.state] if row.state != "measured" and not row.simulated else []
     remarks += ["simulated"] * row.simulated + ["not calibrated"] * (not row.calibrated)
     return (
         f"{row.precision} on {row.backend}",
         f"{score.value:.4f}" if score else "-",
-        f"{round(score.loss, 4) + 0.0:.4f}" if score else "-",  # the sum makes 0 of -0
+        four_digits(score.loss) if score else "-",
         f"{score.loss_ci95[1]:.4f}" if score and score.loss_ci95 else "-",
         f"{speed.latency_ms:.3f}" if speed else "-",
         f"{speed.speed_up:.2f}" if speed and speed.speed_up else "-",

@@ -216,5 +216,10 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= _SMALL else f"{size / 1e3:.1f} kB"
 
 
+def four_digits(value: float) -> str:
+    """Return a figure with four decimals, one that rounds to nothing without a sign."""
+    return f"{round(value, 4) + 0.0:.4f}"  # the sum makes 0 of -0
+
+
 def _signed(value: float) -> str:
-    return f"{round(value, 4) + 0.0:.4f}".replace("-", "\N{MINUS SIGN}")  # the sum makes 0 of -0
+    return four_digits(value).replace("-", "\N{MINUS SIGN}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from trt_workbench.backends.base import Session, SessionOptions
 from trt_workbench.backends.registry import AUTO, require_backend
 from trt_workbench.engine.array_files import load_arrays
@@ -17,7 +15,7 @@ from trt_workbench.evaluate.contract_holds import invariants, sizes, streams
 from trt_workbench.evaluate.contract_rows import batch, padding
 from trt_workbench.evaluate.contract_settings import ContractSettings
 from trt_workbench.evaluate.contract_states import garbage, live, memory, reset, shift
-from trt_workbench.evaluate.contract_steps import CannotRun, Stepper
+from trt_workbench.evaluate.contract_steps import CannotRun, Stepper, is_finite
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.evaluate.stream_gates import judged_as
 from trt_workbench.pipeline.streaming.contract import Contract
@@ -123,7 +121,7 @@ def _given(settings: ContractSettings, contract: Contract) -> dict[str, Any] | N
     (array,) = arrays.values()
     if str(array.dtype) != signal.dtype:
         raise UsageProblem(f"--input is {array.dtype}, {name} is {signal.dtype}: {settings.input}")
-    if array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).all():
+    if not is_finite(array):
         raise UsageProblem(f"--input holds NaN or infinity: {settings.input}")
     return {name: array}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trt_workbench.evaluate.contract_steps import CannotRun, Step, lengths_by, row_values
+from trt_workbench.evaluate.contract_steps import CannotRun, Step, is_finite, lengths_by, row_values
 from trt_workbench.evaluate.contract_trial import Found, Trial
 from trt_workbench.pipeline.streaming.parts import Chunk
 
@@ -153,7 +153,7 @@ def _holds(trial: Trial, step: Step, found: Found) -> None:
     for name, array in step.outputs.items():
         if array.ndim != len(contract.outputs[name].shape):
             found.add(f"has the shape {list(array.shape)}", step.chunk, name)
-        if contract.gates.finite and array.dtype.kind in "fV" and not np.isfinite(array.astype(np.float64)).all():
+        if contract.gates.finite and not is_finite(array):
             found.add("has values that are not finite", step.chunk, name)
     _within(trial, step, found)
     for problem in contract.solve(shapes)[1]:

@@ -208,6 +208,11 @@ def lengths_by(expression: Expression, contract: Contract, step: Step) -> list[i
     return [max(0, int(expression(known))) for known in row_values(contract, step, expression.names)]
 
 
+def is_finite(array: NDArray[Any]) -> bool:
+    """Whether an array has neither NaN nor infinity; bfloat16 is looked at, too."""
+    return array.dtype.kind not in "fV" or bool(np.isfinite(array.astype(np.float64)).all())
+
+
 def apart(one: NDArray[Any], other: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> float:
     """Return the relative L2 distance of two arrays that should be equal; infinity where they cannot be compared."""
     if one.shape != other.shape:

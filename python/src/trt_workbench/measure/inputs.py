@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from trt_workbench.backends.base import TensorSpec
 from trt_workbench.engine.array_files import numpy_dtype
 from trt_workbench.errors import UsageProblem, whole_number
 from trt_workbench.system.memory import require_room
+
+if TYPE_CHECKING:
+    from trt_workbench.onnxtools.preflight import ModelTensor
 
 Symbols = Mapping[str, Sequence[int | str | None]]
 Arrays = dict[str, NDArray[Any]]
@@ -30,30 +33,36 @@ _IMAGE_RANK = 4
 _CHANNELS = (1, 3, 4)
 
 
-def dimension_symbols(model: Path) -> dict[str, tuple[int | str | None, ...]]:
-    """Return the shapes of an ONNX model's inputs with the names of dynamic dimensions; nothing for other files.
+def onnx_inputs(model: Path) -> tuple[ModelTensor, ...]:
+    """Return the inputs of an ONNX model; nothing for other files.
 
     Raises:
         UsageProblem: the model cannot be read.
     """
     if model.suffix != ".onnx":
-        return {}
+        return ()
     from trt_workbench.onnxtools.preflight import examine_model
 
-    return {tensor.name: tensor.shape or () for tensor in examine_model(model).inputs}
+    return examine_model(model).inputs
 
 
-def limited(specs: Sequence[TensorSpec], model: Path | None) -> list[TensorSpec]:
-    """Return a model's inputs with the lengths of the tables that they index, where the model is an ONNX file.
+def dimension_symbols(tensors: Iterable[ModelTensor]) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shapes of an ONNX model's inputs with the names of dynamic dimensions."""
+    return {tensor.name: tensor.shape or () for tensor in tensors}
+
+
+def limited(specs: Sequence[TensorSpec], model: Path) -> list[TensorSpec]:
+    """Return a model's inputs as `with_limits`; the file is read only where one of them takes whole numbers.
 
     Raises:
         UsageProblem: the model cannot be read.
     """
-    if model is None or model.suffix != ".onnx" or not any("int" in spec.dtype for spec in specs):
-        return list(specs)
-    from trt_workbench.onnxtools.preflight import examine_model
+    return with_limits(specs, onnx_inputs(model)) if any("int" in spec.dtype for spec in specs) else list(specs)
 
-    known = {tensor.name: tensor.below for tensor in examine_model(model).inputs}
+
+def with_limits(specs: Sequence[TensorSpec], tensors: Iterable[ModelTensor]) -> list[TensorSpec]:
+    """Return inputs with the lengths of the tables that the model's own index, by name."""
+    known = {tensor.name: tensor.below for tensor in tensors}
     return [replace(spec, below=known.get(spec.name)) for spec in specs]
 
 

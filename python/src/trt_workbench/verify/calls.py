@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trt_workbench.backends.base import TensorSpec
-from trt_workbench.measure.inputs import Kind, limited, random_inputs
+from trt_workbench.measure.inputs import Kind, random_inputs
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.record import RecordedCase
@@ -61,7 +61,7 @@ def calls(request: VerifyRequest, opened: Opened) -> Iterator[Call]:
     Raises:
         UsageProblem: the user's inputs fit nothing that is offered, or a record was changed.
     """
-    specs = limited(opened.session.inputs, opened.graph)
+    specs = opened.inputs
     if opened.record:
         for recorded in opened.record.cases():
             yield from _of_record(recorded, opened.spaces, specs)

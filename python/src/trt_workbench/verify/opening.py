@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trt_workbench.backends.base import Session, SessionOptions
+from trt_workbench.backends.base import Session, SessionOptions, TensorSpec
 from trt_workbench.backends.registry import backend_names, require_backend, runs_plans
 from trt_workbench.backends.trt_opening import engine_session
 from trt_workbench.engine.hashing import hash_model
@@ -16,6 +16,7 @@ from trt_workbench.engine.manifest import read_manifest
 from trt_workbench.engine.options import BuildSettings
 from trt_workbench.engine.profiles import Profile, ShapeRange
 from trt_workbench.errors import UsageProblem, WorkbenchError
+from trt_workbench.measure.inputs import with_limits
 from trt_workbench.onnxtools.model_file import read_model
 from trt_workbench.onnxtools.preflight import ModelFacts, examine_model
 from trt_workbench.onnxtools.randomness import random_operators
@@ -86,6 +87,11 @@ class Opened:
             self.close()
             raise
         self.spaces = self._spaces()
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """The target's inputs, with the lengths of the tables that the model indexes with them."""
+        return with_limits(self.session.inputs, self.facts.inputs if self.facts else ())
 
     def open(self, concurrency: int = 1, **extra: Any) -> Session:
         """Open the target once more, with further options of its backend; closed with the others."""
@@ -187,8 +193,6 @@ class Opened:
         """Return the ranges that a build is for."""
         if not self._request.runs_plans or self._request.target.suffix != MODEL_SUFFIX or self.facts is None:
             return None
-        from trt_workbench.backends.base import TensorSpec
-
         specs = [TensorSpec.of(tensor) for tensor in self.facts.inputs]
         space = model_space(specs, {tensor.name: tensor.shape for tensor in self.facts.inputs}, self.ranges)
         if not space.ranges:

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trt_workbench.engine.verification import WRONG
-from trt_workbench.measure.inputs import limited, random_inputs
+from trt_workbench.measure.inputs import random_inputs
 from trt_workbench.verify.data import Data, at
 from trt_workbench.verify.opening import Opened, VerifyRequest
 from trt_workbench.verify.run import Verified, verify
@@ -59,7 +59,7 @@ def milliseconds(request: VerifyRequest, note: Note = lambda _: None) -> float:
 
 def best_inputs(request: VerifyRequest, opened: Opened) -> dict[str, NDArray[Any]]:
     """Return inputs at the best shape: drawn, or the first of the request's own."""
-    specs, space = limited(opened.session.inputs, opened.graph), opened.spaces[0]
+    specs, space = opened.inputs, opened.spaces[0]
     if not request.inputs:
         return random_inputs(specs, space.case({}).shapes, request.seed)
     fitting, samples = Data(request.inputs, specs).spaces(space)[0]
