@@ -6,8 +6,8 @@
 Models, plans and caches go to DIR, records to DIR/keep, what every step printed to DIR/keep/log. Building an engine
 takes a minute or several on one processor core, so engines are built side by side first, and the GPU's tests run beside
 them, through CUDA's Multi-Process Service where it is installed: without it the contexts take turns on the GPU, and
-side by side is no faster than one by one. A build takes 3 to 6 GB of memory, a file of tests up to 10; where memory
-ends, everything is slow. Then every GPU measures one thing at a time, with its own share of the processors; --builds-s
+side by side is no faster than one by one. A process that builds takes 3 to 6 GB of memory; where memory ends, processes
+are killed. Then every GPU measures one thing at a time, with its own share of the processors; --builds-s
 keeps time for that. Exit code 1: something failed or is left, as the last lines say. What ended well is not done again:
 DIR/keep/log/STEP.done tells so where a step leaves no file of its own.
 """
@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ ALONE = (
     "test_profile_command.py::test_every_node_of_the_model_is_in_a_layer_with_a_time",
 )
 _BISECTED = "test_verify.py::test_the_fault_of_step_graphs_is_bisected_to_a_few_nodes"
-# What takes longest begins first.
-_LONGEST = ("eval_llm", "quantized_engines", "predict_command", "engine_commands", "eval_stream", "decide", "verify")
+_LEFT_OUT = [word for test in ALONE for word in ("--deselect", f"tests/gpu/{test}")]
+_WORKERS = 9
 _ENCODER_SIZES = ("17x512", "embedded", "24x1024")
 SHAPES, TINY_LM = (HERE.parents[1] / "models" / name for name in ("shapes-yolov10", "tiny-lm"))
 _IMAGES = {"profiles": ["images:1x3x224x224/32x3x224x224/128x3x224x224"]}
@@ -149,17 +150,18 @@ def alone_lane() -> Lane:
     return Lane(timed=[tested("tests-alone", *(TESTS / test for test in ALONE))])
 
 
-def tests_lane() -> Lane:
-    """The other tests that need a GPU, a file at a time."""
-    files = sorted(TESTS.rglob("test_*.py"), key=lambda path: _place(path.stem.removeprefix("test_")))
+def tests_of_commands() -> Lane:
+    """The other tests that need a GPU, those of commands: by several workers, but for the two longest."""
+    files = sorted(TESTS.glob("test_*.py"))
+    words = [*files, "-n", _WORKERS, "--dist", "worksteal", "--deselect", f"tests/gpu/{_BISECTED}", *_LEFT_OUT]
     bisected = [tested(f"tests-bisect-{family}", TESTS / f"{_BISECTED}[{family}]") for family in ("llama", "opt")]
-    left_out = [word for test in (*ALONE, _BISECTED) for word in ("--deselect", f"tests/gpu/{test}")]
-    beside = [tested(f"tests-{path.stem.removeprefix('test_')}", path, *left_out) for path in files]
-    return Lane([*bisected, *beside])
+    return Lane([*bisected, replace(tested("tests-commands", *words), jobs=_WORKERS)])
 
 
-def _place(name: str) -> int:
-    return _LONGEST.index(name) if name in _LONGEST else len(_LONGEST)
+def tests_of_the_core() -> Lane:
+    """The other tests that need a GPU, those of the C++ core, a file at a time."""
+    files = sorted((TESTS / "native").glob("test_*.py"))
+    return Lane([tested(f"tests-{path.stem.removeprefix('test_')}", path, *_LEFT_OUT) for path in files])
 
 
 def tested(name: str, *words: object) -> Step:
@@ -174,11 +176,10 @@ def tested(name: str, *words: object) -> Step:
 def precision_lane(options: argparse.Namespace) -> Lane:
     """Engines of four models in four precisions, and the decision about YOLOX-Nano."""
     work: Path = options.work
-    lane = Lane(untimed=[precision(options, "score", "--jobs", 4)], timed=[precision(options, "measure")])
+    lane = Lane(untimed=[precision(options, "score", jobs=4)], timed=[precision(options, "measure")])
     names = ["yolox-nano"] * bool(options.yolox) + ["shapes-yolov10", "resnet50-b1", "vit_b_16-b1"]
     for name in names:
-        jobs = ["--jobs", 4 if "yolo" in name else 2]
-        lane.builds.append(precision(options, "build", "--only", name, *jobs, of=f"-{name}"))
+        lane.builds.append(precision(options, "build", "--only", name, of=f"-{name}", jobs=3 if "yolo" in name else 2))
     if options.yolox:
         data = work / "precision" / "coco"
         words = [options.yolox, "--data", options.coco / "val2017", "--annotations", data / "unseen.json"]
@@ -195,27 +196,29 @@ def precision_lane(options: argparse.Namespace) -> Lane:
     return lane
 
 
-def precision(options: argparse.Namespace, verb: str, *words: object, of: str = "") -> Step:
+def precision(options: argparse.Namespace, verb: str, *words: object, of: str = "", jobs: int = 1) -> Step:
     """A step of precision/engines.py; `of` ends its name."""
     places = ["--work", options.work / "precision", "--output", options.work / "keep" / "precision"]
     detector = ["--yolox", options.yolox, "--coco", options.coco] if options.yolox else []
-    return Step(f"precision-{verb}{of}", [ENGINES, verb, *places, *detector, *words], limit_s=1200.0)
+    words = (ENGINES, verb, *places, *detector, *words, "--jobs", jobs)
+    return Step(f"precision-{verb}{of}", words, limit_s=1200.0, jobs=jobs)
 
 
 def streams_lane(options: argparse.Namespace) -> Lane:
     """Streaming encoders of three sizes."""
     lane = Lane()
     for size in _ENCODER_SIZES:
-        lane.builds.append(encoder(options, "build", size, "--jobs", 4))
-        lane.untimed.append(encoder(options, "check", size, "--jobs", 2))
+        lane.builds.append(encoder(options, "build", size, jobs=4))
+        lane.untimed.append(encoder(options, "check", size, jobs=2))
         lane.timed.append(encoder(options, "measure", size))
     return lane
 
 
-def encoder(options: argparse.Namespace, verb: str, size: str, *words: object) -> Step:
+def encoder(options: argparse.Namespace, verb: str, size: str, jobs: int = 1) -> Step:
     """A step of eval-stream-h200/encoders.py."""
     places = ["--work", options.work / "encoders", "--output", options.work / "keep" / "eval-stream-h200"]
-    return Step(f"encoders-{verb}-{size}", [ENCODERS, verb, *places, "--sizes", size, *words], limit_s=1200.0)
+    words = (ENCODERS, verb, *places, "--sizes", size, "--jobs", jobs)
+    return Step(f"encoders-{verb}-{size}", words, limit_s=1200.0, jobs=jobs)
 
 
 def prepare(kind: str, words: Sequence[str]) -> None:
@@ -250,7 +253,7 @@ def exported(options: argparse.Namespace) -> list[Step]:
     return [
         Step("export-gpt2", [LLM, "--output", options.work / "llm", "--runs", "none"], gpt2 / "model.safetensors"),
         *(encoder(options, "make", size) for size in _ENCODER_SIZES),
-        precision(options, "quantize", "--jobs", 4),
+        precision(options, "quantize", jobs=4),
         Step("export-models", [BENCH / "models.py", models, *names], made),
     ]
 
@@ -269,7 +272,7 @@ def main() -> int:
         "--builds-s", type=float, default=float("inf"), help="end builds and tests after so many seconds"
     )
     parser.add_argument(
-        "--builders", type=int, default=5, help="builds, or tests, at once on a GPU (default: %(default)s)"
+        "--builders", type=int, default=5, help="processes that build or test at once on a GPU (default: %(default)s)"
     )
     parser.add_argument("--yolov10m", type=Path, help="ONNX file of YOLOv10m, opset 17, with a dynamic batch")
     parser.add_argument("--yolox", type=Path, help="ONNX file of YOLOX-Nano")
@@ -283,8 +286,8 @@ def main() -> int:
     if missing := [str(path) for path in inputs if path and not path.exists()]:
         parser.error(f"there is no {', no '.join(missing)}")
     gpus = options.gpus.split(",")
-    # what builds longest before the tests, and what needs least time alone first
-    every = [alone_lane(), precision_lane(options), tests_lane()]
+    # what takes longest beside others and least alone first
+    every = [alone_lane(), tests_of_commands(), precision_lane(options), tests_of_the_core()]
     every += [runtime_lane(options), streams_lane(options), core_lane(options)]
     lanes = [merged(every[place :: len(gpus)]) for place in range(min(len(gpus), len(every)))]
     steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]

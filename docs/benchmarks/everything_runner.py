@@ -31,6 +31,7 @@ class Step:
             when it ended well.
         limit_s: most seconds.
         fine: exit codes of a step that ended well; 1 where a command's verdict is its result.
+        jobs: processes that work at once in it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Step:
     made: Path | None = None
     limit_s: float = 600.0
     fine: tuple[int, ...] = (0,)
+    jobs: int = 1
 
 
 @dataclass
@@ -202,12 +204,31 @@ def work_through(
         lane: what to do.
         gpu: CUDA's number of the GPU.
         runner: does it.
-        builders: how many steps at a time, as long as nothing is measured.
+        builders: how many processes at a time, as long as nothing is measured.
         shared: of the Multi-Process Service's clients.
         builds_s: after which nothing is built or tested, seconds since the runner was made.
     """
     for part, environment in ((lane.builds, shared), (lane.untimed, {})):
-        with ThreadPoolExecutor(builders) as pool:
-            list(pool.map(lambda step: runner.run(step, gpu, environment, builds_s), part))  # noqa: B023
+        if not part:
+            continue
+        free = threading.Semaphore(builders)
+
+        def run(
+            step: Step, places: int, environment: Mapping[str, str] = environment, free: threading.Semaphore = free
+        ) -> None:
+            try:
+                runner.run(step, gpu, environment, builds_s)
+            finally:
+                free.release(places)
+
+        with ThreadPoolExecutor(len(part)) as pool:
+            begun = []
+            for step in part:
+                places = min(step.jobs, builders)
+                for _ in range(places):
+                    free.acquire()
+                begun.append(pool.submit(run, step, places))
+            for one in begun:
+                one.result()
     for step in lane.timed:
         runner.run(step, gpu)
