@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -32,6 +33,7 @@ class Step:
         limit_s: most seconds.
         fine: exit codes of a step that ended well; 1 where a command's verdict is its result.
         jobs: processes that work at once in it.
+        stop: what tells it to end.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Step:
     limit_s: float = 600.0
     fine: tuple[int, ...] = (0,)
     jobs: int = 1
+    stop: signal.Signals = signal.SIGTERM
 
 
 @dataclass
@@ -98,7 +101,7 @@ class Runner:
             try:
                 code = process.wait(timeout=min(step.limit_s, left_s))
             except subprocess.TimeoutExpired:
-                end(process)
+                end(process, step.stop)
                 code = -1
         well = code in step.fine
         if well and step.made is None:
@@ -145,7 +148,7 @@ def multi_process_service(folder: Path) -> Iterator[dict[str, str]]:
         ask([control], input=b"quit\n")
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes], stop: signal.Signals) -> None:
     """End a process and those that it started: what it leaves running would disturb whatever is measured next.
 
     It is told first, as a bench closes its workers itself; a script that waits for a command does not end that one.
@@ -156,7 +159,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         started = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         started = []
-    process.terminate()
+    process.send_signal(stop)
     try:
         process.wait(timeout=_LAST_S)
     except subprocess.TimeoutExpired:

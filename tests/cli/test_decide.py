@@ -154,7 +154,9 @@ def test_top1_agreement_is_gated_by_one_command(
 @pytest.mark.parametrize(
     ("loss", "simulated", "share", "accepted", "kept"),
     [
-        (0.0, False, 0.001, False, True),
+        (0.0, False, 0.9, False, True),
+        (0.0, False, None, False, True),
+        (0.0, False, 0.001, False, False),
         (0.1, False, 0.9, True, False),
         (0.0, True, 0.9, False, False),
         (0.0, True, 0.9, True, True),
@@ -162,7 +164,7 @@ def test_top1_agreement_is_gated_by_one_command(
     ],
 )
 def test_what_is_imitated_counts_where_it_is_accepted(
-    loss: float, simulated: bool, share: float, accepted: bool, kept: bool
+    loss: float, simulated: bool, share: float | None, accepted: bool, kept: bool
 ) -> None:
     lower = row("fp8", loss, None, meets=loss <= 0.005, simulated=simulated, low_macs=share)
     made = decision(row("fp32", 0.0, 1.0, meets=True), lower)

@@ -34,7 +34,7 @@ BACKENDS = (
 # What is measured of each scenario of speed.yaml: generation in fp16, and on TensorRT in fp32, too.
 SPEEDS = {
     "prefill": ["prefill/*"],
-    "cached": ["cached/*fp16", "cached/*/trt"],
+    **{f"cached-{n}": [f"cached/* b{n} */{name}" for name in ("*fp16", "trt")] for n in (1, 4)},
     "generate": ["generate/*/torch-fp16", "generate/*/ort-cuda-fp16", "generate/*/trt*"],
 }
 

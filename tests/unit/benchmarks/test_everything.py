@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -91,19 +92,42 @@ def test_builds_end_early_enough_for_what_is_measured(
 
 
 def test_every_gpu_test_is_run_once(everything: Any) -> None:
-    lane, tests_alone = everything.tests_lane(), everything.alone_lane().timed[0]
-    files = [step.words[step.words.index("no:cacheprovider") + 1] for step in lane.builds[2:]]
-    first = len(tests_alone.words) - len(everything.ALONE)
-    assert sorted(files) == sorted(everything.TESTS.rglob("test_*.py"))
+    root = everything.HERE.parents[1]
+    *bisected, commands = everything.tests_of_commands().builds
+    core, tests_alone = everything.tests_of_the_core().builds, everything.alone_lane().timed[0]
+
+    def ran(step: Any) -> list[str]:
+        paths = [word for word in step.words if isinstance(word, Path)]
+        return [str(path.relative_to(root)) for path in paths]
+
+    files = [name for step in (commands, *core) for name in ran(step)]
+    assert sorted(files) == sorted(str(path.relative_to(root)) for path in everything.TESTS.rglob("test_*.py"))
     # what the files leave out is what has a step of its own
-    alone = [str(path.relative_to(everything.HERE.parents[1])) for path in tests_alone.words[first:]]
-    bisected = [str(step.words[first].relative_to(everything.HERE.parents[1])) for step in lane.builds[:2]]
-    for step in lane.builds[2:]:
-        left_out = [word for before, word in pairwise(step.words) if before == "--deselect"]
-        assert sorted({*left_out}) == sorted({*alone, *(name.partition("[")[0] for name in bisected)})
-    for name in (*alone, *bisected):
+    alone, searches = ran(tests_alone), [name for step in bisected for name in ran(step)]
+    for step, separate in ((commands, [*alone, *searches]), *((step, alone) for step in core)):
+        left_out = {word for before, word in pairwise(step.words) if before == "--deselect"}
+        assert left_out == {name.partition("[")[0] for name in separate}
+    for name in (*alone, *searches):
         file, _, test = name.partition("::")
-        assert f"def {test.partition('[')[0]}(" in (everything.HERE.parents[1] / file).read_text(encoding="utf-8")
+        assert f"def {test.partition('[')[0]}(" in (root / file).read_text(encoding="utf-8")
+
+
+def test_tests_that_are_cut_off_tell_what_failed(everything: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_two.py"
+    file.write_text("import time\ndef test_one(): assert 1 == 3\ndef test_two(): time.sleep(100)\n")
+    step = replace(everything.tested("cut", file), limit_s=8.0)
+    everything.Runner(tmp_path, 100.0, ["0"]).run(step, "0")
+    assert "assert 1 == 3" in (tmp_path / "keep" / "log" / "cut.log").read_text()
+
+
+def test_no_more_processes_build_at_once_than_are_asked_for(everything: Any, tmp_path: Path) -> None:
+    noting = "import sys, time; print(time.monotonic(), file=open(sys.argv[1], 'a')); time.sleep(1)\n"
+    noting += "print(time.monotonic(), file=open(sys.argv[1], 'a'))"
+    steps = [everything.Step(str(n), ["-c", noting, tmp_path / str(n)], jobs=n) for n in (2, 1, 5)]
+    everything.work_through(everything.Lane(steps), "0", everything.Runner(tmp_path, 100.0, ["0"]), 3, {})
+    times = [[float(line) for line in (tmp_path / str(n)).read_text().split()] for n in (2, 1, 5)]
+    assert max(times[0][0], times[1][0]) < min(times[0][1], times[1][1])
+    assert times[2][0] > max(times[0][1], times[1][1])
 
 
 def test_lanes_share_the_gpus(everything: Any) -> None:

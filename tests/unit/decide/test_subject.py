@@ -52,3 +52,11 @@ def test_ranges_found_on_what_is_scored_are_an_overlap(
     asked = DecideSettings(data=tmp_path / "a.npy")
     found = subject_of(path, asked, CalibrationSettings(calibration=data), lambda _: None)
     assert found.task.overlap == overlap
+
+
+def test_a_batch_that_is_not_first_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", "g (float[t,batch,4] x) => (float[t,batch,4] y) { y = Relu(x) }")
+    np.save(tmp_path / "a.npy", np.ones((9, 9, 4), np.float32))
+    asked = DecideSettings(data=tmp_path / "a.npy", precisions=("fp32", "fp16"))
+    with pytest.raises(UsageProblem, match="export the model with the batch first"):
+        subject_of(path, asked, CalibrationSettings(), lambda _: None)

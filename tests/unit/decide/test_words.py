@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from trt_workbench.decide.judge import _row
+from trt_workbench.decide.request import DecideSettings
 from trt_workbench.decide.task import Detection
+from trt_workbench.decide.tried import Tried
 from trt_workbench.decide.words import _doubts, recommendation
+from trt_workbench.onnxtools.quantize.evidence import Evidence
 from trt_workbench.runs.bootstrap import share_interval
 from trt_workbench.runs.decision import Row, RowScore, RowSpeed
 
@@ -51,6 +55,23 @@ def test_the_fastest_that_keeps_the_score_is_recommended_with_what_it_brings() -
         "100 images cannot certify a loss of at most 0.005: the interval reaches 0.0070; about 400 would, if the loss "
         "stays as it is."
     ]
+
+
+def test_what_has_hardly_anything_in_it_is_not_recommended() -> None:
+    hardly = row("int8", 0, 0.001, speed(3, 1), low_macs=0.004)
+    found = recommendation([BASE, FP16, hardly], task(), 0.005, 100)
+    assert (found.precision, found.doubts[-1]) == (
+        "fp16", "0.4 % of the arithmetic of int8 is in it: its score tells nothing of it.",
+    )  # fmt: skip
+    stay = recommendation([BASE, hardly], task(), 0.005, 100)
+    assert stay.sentence == "Stay with fp32 on trt: no lower precision ran here for real."
+
+
+def test_weights_alone_are_no_arithmetic_and_count() -> None:
+    evidence = Evidence.model_construct(low_macs=0.0, low_weights=1.0, calibrated=True)
+    tried = [Tried(name, "trt", evidence=evidence) for name in ("int4-weights", "int8")]
+    found = [_row(one, None, None, None, DecideSettings(), Path()) for one in tried]
+    assert [(one.low_macs, one.tells) for one in found] == [(None, True), (0.0, False)]
 
 
 def test_a_loss_that_rounds_to_nothing_has_no_sign() -> None:

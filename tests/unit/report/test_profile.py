@@ -95,9 +95,13 @@ def facts(name: str, own: tuple[float, float, float], profiled: tuple[float, flo
     ("first", "second", "said"),
     [
         # the profiled sums claim the opposite of the times without the profiler
-        (((16.6, 16.5, 16.7), (20.0, 19.8, 20.2)), ((17.2, 17.1, 17.3), (18.0, 17.9, 18.1)), "cannot answer"),
+        (((16.6, 16.5, 16.7), (20.0, 19.8, 20.2)), ((17.2, 17.1, 17.3), (18.0, 17.9, 18.1)), "cannot answer which"),
         # the same direction, but three times as much
-        (((10.0, 9.9, 10.1), (12.0, 11.9, 12.1)), ((11.0, 10.9, 11.1), (18.0, 17.9, 18.1)), "cannot answer"),
+        (
+            ((10.0, 9.9, 10.1), (12.0, 11.9, 12.1)),
+            ((11.0, 10.9, 11.1), (18.0, 17.9, 18.1)),
+            "cannot answer by how much one is faster:",
+        ),
         (((10.0, 9.9, 10.1), (12.0, 11.0, 12.4)), ((11.0, 10.9, 11.1), (13.2, 12.9, 13.5)), "a.onnx (ort-cpu, as expo"),
         # neither: the intervals meet
         (((16.6, 15.9, 17.7), (20.0, 17.8, 20.2)), ((17.2, 16.1, 17.9), (20.5, 17.9, 21.1)), "neither is faster"),
@@ -106,7 +110,7 @@ def facts(name: str, own: tuple[float, float, float], profiled: tuple[float, flo
 def test_the_times_without_the_profiler_say_who_is_faster(first: Any, second: Any, said: str) -> None:
     text = summary(side_views({"target": facts("a", *first), "against": facts("b", *second)}, []), [])[0]
     assert said in text
-    assert ("cannot answer" in text) is (said == "cannot answer")
+    assert ("cannot answer" in text) is ("cannot answer" in said)
     if said != "neither is faster":
         assert "Without the profiler a.onnx (ort-cpu, as exported) is faster" in text
     assert f"{first[0][0]:.3f} ms (97 % interval {first[0][1]:.3f} to {first[0][2]:.3f})" in text

@@ -137,7 +137,7 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
         raise UsageProblem(f"Input {empty[0]} was exported for a batch of 0, so that it takes no sample: {model}")
     if settings.calibration == RANDOM:
         return _random(model, inputs, settings)
-    _require_batch_first(facts, model)
+    require_batch_first(facts, model)
     path = Path(settings.calibration)
     if path.suffix in _TEXT and path.exists():
         return _text(model, path, inputs, settings, half)
@@ -157,7 +157,7 @@ def calibration_data(model: Path, settings: CalibrationSettings, half: Half | No
     return CalibrationData(tuple(map(str, chosen)), len(files), images.description, False, read)
 
 
-def _require_batch_first(facts: ModelFacts, model: Path) -> None:
+def require_batch_first(facts: ModelFacts, model: Path) -> None:
     """Raise UsageProblem where another dimension of an input than the first one is the batch.
 
     It is called so, or all outputs begin with it and the first dimension is in none of them.

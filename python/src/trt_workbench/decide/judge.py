@@ -105,7 +105,7 @@ def _row(
         size_bytes=_size(one),
         simulated=one.simulated,
         calibrated=one.calibrated,
-        low_macs=one.evidence.low_macs if one.evidence else None,
+        low_macs=one.evidence.low_macs if one.evidence and not one.precision.endswith("-weights") else None,
         directory=_within(one.folder, root) if score and one.folder else None,
         score=score,
         speed=None if one.simulated else speed,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
 from trt_workbench.decide.array_scores import Figure
+from trt_workbench.decide.data import require_batch_first
 from trt_workbench.decide.mixed import MIXED
 from trt_workbench.decide.overlap import images_overlap, samples_overlap
 from trt_workbench.decide.request import DecideSettings
@@ -119,6 +120,7 @@ def _searched(subject: Subject, settings: DecideSettings, search: SearchSettings
 
 
 def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: CalibrationSettings) -> Likeness:
+    require_batch_first(examine_model(model), model)  # before anything is made for many minutes
     is_text = data.is_file() and data.suffix == ".txt"
     if settings.score == "ap" or (not is_text and holds_images(data)):
         raise UsageProblem(

@@ -41,7 +41,7 @@ def recommendation(
             sentence=f"Nothing can be recommended: {BASELINE} has no score{why}.",
             doubts=[],
         )
-    usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.calibrated]
+    usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.calibrated and row.tells]
     if not usable:
         sentence = "Nothing can be recommended: nothing that keeps the score was measured."
         return Recommendation(
@@ -106,7 +106,8 @@ def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: fl
 
 
 def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
-    others = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated and one.calibrated]
+    lower = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
+    others = [one for one in lower if one.calibrated and one.tells]
     within = [one for one in others if one.meets]
     where = f"Stay with {row.precision} on {row.backend}"
     if not others:
@@ -157,6 +158,10 @@ def _doubts(
             f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
             f"have more than {most}: allow more time, or try fewer rows."
         )
+    hardly = {row.precision: row.low_macs for row in rows if row.meets and not row.tells and not row.simulated}
+    for name, share in hardly.items():
+        part = f"{100 * (share or 0.0):.2g} % of the arithmetic of {name}"
+        doubts.append(f"{part} is in it: its score tells nothing of it.")
     if processor:
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
     kept = [row for row in rows if row.simulated and row.calibrated and row.tells and row.meets]

@@ -190,8 +190,10 @@ def _who_is_faster(target: SideView, against: SideView) -> str:
     if found.profile_agrees:
         return verdict
     first, second = found.profiled_ms
+    same = (first < second) is (found.faster == "target")
+    what = "by how much one is faster" if found.faster and same else "which is faster"
     return (
-        f"The profile cannot answer which is faster: with the profiler the times are {first:.3f} ms and "
+        f"The profile cannot answer {what}: with the profiler the times are {first:.3f} ms and "
         f"{second:.3f} ms, which disagrees with those without it. {verdict} What follows tells what runs, not what is "
         "gained."
     )

@@ -15,7 +15,7 @@ State = Literal["measured", "scored", "failed", "unavailable", "left out"]
 """Whether a row has a score and a latency; a score alone; or why it has neither."""
 
 BASELINE = "fp32"
-# Of the arithmetic: what a simulated precision has at least, so that its score says anything.
+# Of the arithmetic: what a precision has at least, so that its score and its speed say anything of it.
 _LEAST_SHARE = 0.01
 
 
@@ -115,7 +115,7 @@ class Row(Strict):
         size_bytes: of the file, or of the engine where one was built.
         simulated: whether the runtime only imitates the precision, so that its latency says nothing.
         calibrated: whether its ranges come from data, or it needs none.
-        low_macs: share of the arithmetic that is in the low precision; None of the baseline.
+        low_macs: share of the arithmetic that is in the low precision; None of the baseline, and of weights alone.
         directory: of the score's files, relative to the run directory; absolute where they are of another run.
         score: None where it has none.
         speed: None where it has none.
@@ -149,8 +149,8 @@ class Row(Strict):
 
     @property
     def tells(self) -> bool:
-        """Whether its score says anything of its precision: in simulation, what little is in it keeps every score."""
-        return not self.simulated or self.low_macs is None or self.low_macs >= _LEAST_SHARE
+        """Whether its score says anything of its precision: what has hardly anything in it keeps every score."""
+        return self.low_macs is None or self.low_macs >= _LEAST_SHARE
 
 
 class Recommendation(Strict):
