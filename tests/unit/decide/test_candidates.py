@@ -2,11 +2,13 @@
 
 import errno
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from tests.onnx_text import write_onnx
 
@@ -15,7 +17,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide import calibrate as calibration_module
 from trt_workbench.decide import candidates
 from trt_workbench.decide.calibrate import calibrate
-from trt_workbench.decide.candidates import Candidate, make_candidate
+from trt_workbench.decide.candidates import Candidate, _version, make_candidate
 from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
@@ -271,7 +273,21 @@ def test_evidence_is_json(model: Path, data: CalibrationSettings) -> None:
     document = json.loads((made(model, data).path.with_suffix(".json")).read_text())
     assert document["schema_version"] == 1
     assert document["source"] == "m.onnx"
+    assert document["versions"]["onnxruntime"] == onnxruntime.__version__
     assert set(document["versions"]) == {"trt-workbench", "onnx", "onnxruntime", "numpy"}
+
+
+def test_a_module_of_another_package_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime-gpu brings onnxruntime, and has its version."""
+
+    def version(package: str) -> str:
+        if package != "onnxruntime-gpu":
+            raise PackageNotFoundError(package)
+        return "1.31.1"
+
+    monkeypatch.setattr("trt_workbench.decide.candidates.version", version)
+    assert _version("onnxruntime", "onnxruntime-gpu") == "1.31.1"
+    assert _version("onnxruntime") == "unknown"
 
 
 PRODUCTS = """g (float[n,128] x) => (float[n,64] y) {

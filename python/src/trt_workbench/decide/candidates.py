@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import shutil
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from trt_workbench import __version__
@@ -138,7 +140,12 @@ def make_candidate(
         search=search,
         source=model.name,
         source_sha256=hash_model(model),
-        versions={"trt-workbench": __version__, **{name: _version(name) for name in ("onnx", "onnxruntime", "numpy")}},
+        versions={
+            "trt-workbench": __version__,
+            "onnx": onnx.__version__,
+            "onnxruntime": _version("onnxruntime", "onnxruntime-gpu"),
+            "numpy": np.__version__,
+        },
     )
     write_candidate(made.model, evidence, output)
     return Candidate(output, to, evidence)
@@ -291,8 +298,9 @@ def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:
     return sum(parts) / total if (total := sum(all_of)) else 0.0
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "unknown"
+def _version(*packages: str) -> str:
+    """Return the version of the first package that is installed, of those that bring the same module."""
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            return version(package)
+    return "unknown"

@@ -106,8 +106,8 @@ def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: fl
 
 
 def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
-    lower = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
-    others = [one for one in lower if one.calibrated and one.tells]
+    ran = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
+    others = [one for one in ran if one.calibrated and one.tells]
     within = [one for one in others if one.meets]
     where = f"Stay with {row.precision} on {row.backend}"
     if not others:
