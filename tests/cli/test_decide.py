@@ -172,6 +172,18 @@ def test_what_is_imitated_counts_where_it_is_accepted(
         _require_a_lower_one(made, accept_simulated=accepted)
 
 
+def test_what_does_not_count_is_named_where_the_exit_code_is_1() -> None:
+    lower = [
+        row("int8", 0.0, None, meets=True, low_macs=0.004),
+        row("int8-mixed", 0.0, None, meets=True, calibrated=False),
+        row("fp8", 0.1, None, meets=False, low_macs=0.004),
+    ]
+    with pytest.raises(CheckFailed) as caught:
+        _require_a_lower_one(decision(row("fp32", 0.0, 1.0, meets=True), *lower), accept_simulated=False)
+    named = "int8 on ort-cpu (0.4 % of the arithmetic), int8-mixed (not calibrated) on ort-cpu."
+    assert str(caught.value).endswith(f"of fp32, but {named}")
+
+
 @pytest.mark.usefixtures("own_processes")
 def test_no_lower_precision_within_the_bound_is_exit_code_1(tmp_path: Path) -> None:
     """A budget that is used up at once leaves the baseline alone; the worker starts as a user's does."""

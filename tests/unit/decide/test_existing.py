@@ -5,11 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from tests.onnx_text import parse_onnx
 from tests.records import repetitions
 
 from trt_workbench.decide.existing import decision_about
 from trt_workbench.engine.documents import append_lines, write_json
+from trt_workbench.engine.hashing import hash_model
+from trt_workbench.onnxtools.quantize.evidence import METADATA_KEY, Evidence
 
 Make = Callable[..., Path]
 SETTINGS = {"batch": 1, "workers": 1, "concurrency": 1, "seed": 0, "limit": None}
@@ -74,6 +78,29 @@ def test_what_is_not_calibrated_is_not_recommended(evaluated: Make, bench: Path,
     assert not made.rows[1].calibrated
     assert made.rows[1].label == "int8 (not calibrated) on ort-cpu"
     assert made.recommended == made.rows[0]
+
+
+def test_what_hardly_anything_is_in_is_not_recommended(evaluated: Make, bench: Path, tmp_path: Path) -> None:
+    """A candidate tells in its own metadata how much is in the format; another file of that name tells nothing."""
+    model = parse_onnx("g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
+    made = Evidence(
+        to="int8", calibrated=True, low_macs=0.004, low_weights=0.1, opset=17, source_opset=17, source="m.onnx",
+        source_sha256="a" * 64, versions={},
+    )  # fmt: skip
+    onnx.helper.set_model_props(model, {METADATA_KEY: made.short()})
+    path = tmp_path / "low.onnx"
+    onnx.save(model, path)
+    low = evaluation(evaluated, "low", "int8", "b" * 64)
+    metrics = json.loads((low / "metrics.json").read_text())
+    metrics["model"]["path"] = str(path)
+    runs = [evaluation(evaluated, "float", "fp32", "a" * 64), low]
+    for sha256, share, chosen in ((hash_model(path), 0.004, 0), ("b" * 64, None, 1)):
+        metrics["model"]["sha256"] = sha256
+        (low / "metrics.json").write_text(json.dumps(metrics))
+        records = (bench / "records.jsonl").read_text().replace(hash_model(path), "b" * 64).replace("b" * 64, sha256)
+        (bench / "records.jsonl").write_text(records)
+        found = decision_about(runs, [bench], 0.1, tmp_path)
+        assert (found.rows[1].low_macs, found.recommended) == (share, found.rows[chosen])
 
 
 def test_two_files_of_one_precision_keep_their_names(evaluated: Make, tmp_path: Path) -> None:

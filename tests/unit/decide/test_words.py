@@ -61,17 +61,29 @@ def test_what_has_hardly_anything_in_it_is_not_recommended() -> None:
     hardly = row("int8", 0, 0.001, speed(3, 1), low_macs=0.004)
     found = recommendation([BASE, FP16, hardly], task(), 0.005, 100)
     assert (found.precision, found.doubts[-1]) == (
-        "fp16", "0.4 % of the arithmetic of int8 is in it: its score tells nothing of it.",
+        "fp16",
+        "Only 0.4 % of the arithmetic is in int8: it does not count, as with so little every score is kept.",
     )  # fmt: skip
     stay = recommendation([BASE, hardly], task(), 0.005, 100)
-    assert stay.sentence == "Stay with fp32 on trt: no lower precision ran here for real."
+    ran = "no lower precision ran here for real"
+    assert stay.sentence == f"Stay with fp32 on trt: {ran}, but int8 on trt (0.4 % of the arithmetic)."
+    noise = row("int8", 0, 0.001, speed(3, 1), calibrated=False)
+    stay = recommendation([BASE, noise], task(), 0.005, 100)
+    assert stay.sentence == f"Stay with fp32 on trt: {ran}, but int8 (not calibrated) on trt."
+    few = row("int4-weights", 0, 0.001, speed(3, 1), low_weights=0.004)
+    assert "Only 0.4 % of the weights are in int4-weights" in recommendation([BASE, few], task(), 0.005, 9).doubts[-1]
 
 
 def test_weights_alone_are_no_arithmetic_and_count() -> None:
-    evidence = Evidence.model_construct(low_macs=0.0, low_weights=1.0, calibrated=True)
-    tried = [Tried(name, "trt", evidence=evidence) for name in ("int4-weights", "int8")]
+    made = [
+        Evidence.model_construct(to=to, low_macs=0.0, low_weights=weights, calibrated=True)
+        for to, weights in (("int4-weights", 1.0), ("int4-weights", 0.004), ("int8", 1.0))
+    ]
+    tried = [Tried("any name", "trt", evidence=evidence) for evidence in made]
     found = [_row(one, None, None, None, DecideSettings(), Path()) for one in tried]
-    assert [(one.low_macs, one.tells) for one in found] == [(None, True), (0.0, False)]
+    assert [(one.low_macs, one.low_weights, one.tells) for one in found] == [
+        (None, 1.0, True), (None, 0.004, False), (0.0, None, False),
+    ]  # fmt: skip
 
 
 def test_a_loss_that_rounds_to_nothing_has_no_sign() -> None:

@@ -12,8 +12,11 @@ from trt_workbench.decide.scores import coco_scores
 from trt_workbench.decide.task import Detection
 from trt_workbench.decide.tried import Tried
 from trt_workbench.engine.documents import read_document
+from trt_workbench.engine.hashing import hash_model
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.precision import told
+from trt_workbench.onnxtools.preflight import examine_model
+from trt_workbench.onnxtools.quantize.evidence import Evidence, evidence_in
 from trt_workbench.runs.artefacts import read_bench_run
 from trt_workbench.runs.coco import CocoMetrics
 from trt_workbench.runs.decision import BASELINE, Decision
@@ -67,6 +70,7 @@ def _tried(directory: Path, metrics: CocoMetrics) -> Tried:
         metrics["backend"],
         asked=metrics["settings"].get("precision", BASELINE),
         path=path if path.is_file() else None,
+        evidence=_evidence(path, metrics["model"]["sha256"]),
         folder=directory,
         provenance={**metrics["provenance"], "precision_ran": metrics.get("precision_ran")},
     )
@@ -75,6 +79,13 @@ def _tried(directory: Path, metrics: CocoMetrics) -> Tried:
     except UsageProblem as problem:  # its images are gone, for example; the others can still be judged
         found.fail("failed", str(problem))
     return found
+
+
+def _evidence(path: Path, sha256: str) -> Evidence | None:
+    """Return how the file was made that was evaluated; None where it says nothing, is gone or is another one now."""
+    if path.suffix != ".onnx" or not path.is_file() or hash_model(path) != sha256:
+        return None
+    return evidence_in(examine_model(path).metadata)
 
 
 def _name_apart(tried: Sequence[Tried], documents: Sequence[CocoMetrics]) -> None:

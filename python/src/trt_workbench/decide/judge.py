@@ -93,7 +93,7 @@ def _row(
     elif state is None and speed is None:
         state, reason = "scored", _unmeasured(one, failure, settings)
     loss = score.loss if score else None
-    file = one.path
+    file, made = one.path, one.evidence
     return Row(
         precision=one.precision,
         backend=one.backend,
@@ -105,7 +105,8 @@ def _row(
         size_bytes=_size(one),
         simulated=one.simulated,
         calibrated=one.calibrated,
-        low_macs=one.evidence.low_macs if one.evidence and not one.precision.endswith("-weights") else None,
+        low_macs=made.low_macs if made and made.to != "int4-weights" else None,
+        low_weights=made.low_weights if made and made.to == "int4-weights" else None,
         directory=_within(one.folder, root) if score and one.folder else None,
         score=score,
         speed=None if one.simulated else speed,

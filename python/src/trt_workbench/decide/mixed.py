@@ -99,7 +99,7 @@ class MixedSearch:
 
 def by_rule(reason: str) -> str:
     """Say that no search chose what int8-mixed leaves alone, and why."""
-    return f"There was no search for {MIXED}: {reason} {_BY_RULE}"
+    return f"There was no search for {MIXED}: {reason.removesuffix('.')}. {_BY_RULE}"
 
 
 def told(found: SearchDocument) -> str:

@@ -41,7 +41,7 @@ def recommendation(
             sentence=f"Nothing can be recommended: {BASELINE} has no score{why}.",
             doubts=[],
         )
-    usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.calibrated and row.tells]
+    usable = [row for row in rows if row.meets and row.speed and not row.simulated and row.counts]
     if not usable:
         sentence = "Nothing can be recommended: nothing that keeps the score was measured."
         return Recommendation(
@@ -107,11 +107,12 @@ def _ship(row: Row, rows: Sequence[Row], baseline: Row, task: Task, max_loss: fl
 
 def _stay(row: Row, rows: Sequence[Row], task: Task, max_loss: float) -> str:
     ran = [one for one in rows if one.precision != BASELINE and one.speed and not one.simulated]
-    others = [one for one in ran if one.calibrated and one.tells]
+    others = [one for one in ran if one.counts]
     within = [one for one in others if one.meets]
     where = f"Stay with {row.precision} on {row.backend}"
     if not others:
-        return f"{where}: no lower precision ran here for real."
+        besides = f", but {', '.join(one.told for one in ran)}" if ran else ""
+        return f"{where}: no lower precision ran here for real{besides}."
     if not within:
         return f"{where}: no lower precision keeps {task.figure} within {max_loss:g}."
     best = min(within, key=_latency)
@@ -158,13 +159,13 @@ def _doubts(
             f"Latencies of {len(repetitions)} rows cannot be told apart before {needed} repetitions, and no two rows "
             f"have more than {most}: allow more time, or try fewer rows."
         )
-    hardly = {row.precision: row.low_macs for row in rows if row.meets and not row.tells and not row.simulated}
-    for name, share in hardly.items():
-        part = f"{100 * (share or 0.0):.2g} % of the arithmetic of {name}"
-        doubts.append(f"{part} is in it: its score tells nothing of it.")
+    hardly = {row.precision: row.part for row in rows if row.meets and not row.tells and not row.simulated}
+    for name, part in hardly.items():
+        verb = "are" if part.endswith("s") else "is"
+        doubts.append(f"Only {part} {verb} in {name}: it does not count, as with so little every score is kept.")
     if processor:
         doubts.append("Latencies are of this machine's processor; they say nothing of a GPU.")
-    kept = [row for row in rows if row.simulated and row.calibrated and row.tells and row.meets]
+    kept = [row for row in rows if row.simulated and row.counts and row.meets]
     simulated = list(dict.fromkeys(row.precision for row in kept))
     if simulated:
         named = " and ".join(filter(None, (", ".join(simulated[:-1]), simulated[-1])))

@@ -116,6 +116,7 @@ class Row(Strict):
         simulated: whether the runtime only imitates the precision, so that its latency says nothing.
         calibrated: whether its ranges come from data, or it needs none.
         low_macs: share of the arithmetic that is in the low precision; None of the baseline, and of weights alone.
+        low_weights: share of the weights' elements that are in it, of weights alone; None of all others.
         directory: of the score's files, relative to the run directory; absolute where they are of another run.
         score: None where it has none.
         speed: None where it has none.
@@ -135,6 +136,7 @@ class Row(Strict):
     simulated: bool = False
     calibrated: bool = True
     low_macs: FiniteFloat | None = None
+    low_weights: FiniteFloat | None = None
     directory: str | None = None
     score: RowScore | None = None
     speed: RowSpeed | None = None
@@ -150,7 +152,23 @@ class Row(Strict):
     @property
     def tells(self) -> bool:
         """Whether its score says anything of its precision: what has hardly anything in it keeps every score."""
-        return self.low_macs is None or self.low_macs >= _LEAST_SHARE
+        return all(share is None or share >= _LEAST_SHARE for share in (self.low_macs, self.low_weights))
+
+    @property
+    def counts(self) -> bool:
+        """Whether it decides anything: by ranges from data, and with enough in its precision."""
+        return self.calibrated and self.tells
+
+    @property
+    def told(self) -> str:
+        """Its name with why it does not count, such as "int8 on trt (0.4 % of the arithmetic)"."""
+        return self.label if self.tells else f"{self.label} ({self.part})"
+
+    @property
+    def part(self) -> str:
+        """What is in its precision, such as "0.4 % of the arithmetic"."""
+        of, share = ("arithmetic", self.low_macs) if self.low_weights is None else ("weights", self.low_weights)
+        return f"{100 * (share or 0.0):.2g} % of the {of}"
 
 
 class Recommendation(Strict):

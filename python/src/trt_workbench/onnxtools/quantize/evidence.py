@@ -173,6 +173,14 @@ class Evidence(_Part):
         return self.model_dump_json(include={*type(self).model_fields} - {"ranges", "kept", "notes", "search"})
 
 
+def evidence_in(metadata: Mapping[str, str]) -> Evidence | None:
+    """Return the short evidence that a model's metadata holds; None where there is none, or it is damaged."""
+    try:
+        return Evidence.model_validate(parse_json(metadata[METADATA_KEY]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 def calibration_inputs(metadata: Mapping[str, str]) -> dict[str, InputStatistics]:
     """Return what calibration on data fed, by a model's metadata; nothing of noise or where it does not say."""
     try:
