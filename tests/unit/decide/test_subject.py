@@ -1,5 +1,6 @@
 """Which models a decision can be made about."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,3 +61,19 @@ def test_a_batch_that_is_not_first_is_refused_before_anything_is_made(tmp_path: 
     asked = DecideSettings(data=tmp_path / "a.npy", precisions=("fp32", "fp16"))
     with pytest.raises(UsageProblem, match="export the model with the batch first"):
         subject_of(path, asked, CalibrationSettings(), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("output", "kept"),
+    [("batch,seq,8", True), ("batch,seq,7", False), ("batch,8", False), ("batch,seq,words", True)],
+)
+def test_a_perplexity_without_logits_is_refused_before_anything_is_made(
+    tmp_path: Path, output: str, kept: bool
+) -> None:
+    """Hidden states of an encoder have the shape of logits, and fewer entries than there are words."""
+    text = f"g (int64[batch,seq] input_ids) => (float[{output}] y) {{ y = Gather(w, input_ids) }}"
+    path = write_onnx(tmp_path / "m.onnx", text, {"w": np.eye(8, dtype=np.float32)})
+    np.savez(tmp_path / "ids.npz", input_ids=np.full((16, 4), 7))
+    settings = DecideSettings(data=tmp_path / "ids.npz", score="perplexity")
+    with nullcontext() if kept else pytest.raises(UsageProblem, match=r"input_ids to logits.*--score cosine"):
+        subject_of(path, settings, CalibrationSettings(), print)

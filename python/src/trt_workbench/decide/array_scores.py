@@ -26,6 +26,7 @@ from trt_workbench.runs.output_files import read_outputs, write_outputs
 from trt_workbench.verify.gate import require_verified
 
 Figure = Literal["cosine", "top1", "perplexity"]
+NO_LOGITS = "A perplexity is of models that map input_ids to logits, and this is none; take --score cosine."
 FIGURE_NAMES: dict[Figure, str] = {"cosine": "cosine", "top1": "top-1 agreement", "perplexity": "perplexity"}
 Outputs = dict[str, NDArray[Any]]
 _OUTPUTS, _SAMPLES = "outputs.npz", "samples.json"
@@ -138,7 +139,7 @@ def array_scores(folder: Path, figure: Figure, seed: int) -> Scores:
     if found.nll:
         means |= {"kl": float(np.mean(found.kl)), "perplexity": float(np.exp(np.mean(found.nll) / found.tokens))}
     elif figure == "perplexity":
-        raise UsageProblem("A perplexity is of models that map input_ids to logits, and this is none.")
+        raise UsageProblem(NO_LOGITS)
     values = np.asarray(found.nll if figure == "perplexity" else getattr(found, figure))
     drawn = draw_counts(len(values), seed) @ values / len(values)
     return Scores(

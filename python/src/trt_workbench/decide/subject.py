@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trt_workbench.backends.registry import REFERENCE, backend_names, check_backend_options, check_name, get_backend
-from trt_workbench.decide.array_scores import Figure
-from trt_workbench.decide.data import require_batch_first
+from trt_workbench.decide.array_scores import NO_LOGITS, Figure
+from trt_workbench.decide.data import calibration_data, require_batch_first
 from trt_workbench.decide.mixed import MIXED
 from trt_workbench.decide.overlap import images_overlap, samples_overlap
 from trt_workbench.decide.request import DecideSettings
@@ -130,7 +130,22 @@ def _likeness(model: Path, settings: DecideSettings, data: Path, calibration: Ca
     if settings.score in ("top1", "cosine", "perplexity"):
         kind = settings.score
     scored = replace(calibration, calibration=str(data), samples=settings.limit or SCORED_SAMPLES)
+    if kind == "perplexity":
+        _require_logits(model, scored)
     return Likeness(model, scored, kind, samples_overlap(model, calibration, scored))
+
+
+def _require_logits(model: Path, samples: CalibrationSettings) -> None:
+    """Raise UsageProblem where the first output of floats can be no logits of the samples' tokens."""
+    facts = examine_model(model)
+    shape = next((output.shape for output in facts.outputs if output.dtype.startswith(("float", "bfloat"))), None)
+    takes_ids = any(tensor.name == "input_ids" for tensor in facts.inputs)
+    if not takes_ids or (shape is not None and len(shape) != 3):
+        raise UsageProblem(f"{NO_LOGITS} Model: {model}")
+    words = shape[2] if shape else None
+    read = calibration_data(model, samples).read
+    if isinstance(words, int) and any(int(sample["input_ids"].max()) >= words for sample in read()):
+        raise UsageProblem(f"{NO_LOGITS} Its output has {words} entries a token, and tokens are above that: {model}")
 
 
 def _embedded(
