@@ -74,6 +74,12 @@ def test_what_has_hardly_anything_in_it_is_not_recommended() -> None:
     assert "Only 0.4 % of the weights are in int4-weights" in recommendation([BASE, few], task(), 0.005, 9).doubts[-1]
 
 
+def test_scores_that_are_a_gate_are_doubted_where_ranges_were_found_on_what_was_scored() -> None:
+    scored = [row(name, 0, 0.001, None, state="scored") for name in ("fp32", "int8")]
+    found = [recommendation(rows, task(overlap=True), 0.005, 100) for rows in (scored, scored[:1])]
+    assert ["found on the images" in " ".join(one.doubts) for one in found] == [True, False]
+
+
 def test_weights_alone_are_no_arithmetic_and_count() -> None:
     made = [
         Evidence.model_construct(to=to, low_macs=0.0, low_weights=weights, calibrated=True)

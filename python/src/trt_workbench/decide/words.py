@@ -132,7 +132,9 @@ def _doubts(
     doubts = []
     if chosen and chosen.precision != BASELINE and not chosen.certain:
         doubts.append(_uncertain(chosen, task, max_loss, samples))
-    if chosen and chosen.precision != BASELINE and task.overlap:
+    # without a recommendation the scores alone are a gate
+    gated = [chosen] if chosen else [row for row in rows if row.meets and row.counts]
+    if task.overlap and any(row.precision != BASELINE for row in gated):
         doubts.append(
             f"The ranges were found on the {task.unit} that were scored, so that the score flatters every calibrated "
             "precision; give others with --calibration."
