@@ -77,3 +77,9 @@ def test_a_perplexity_without_logits_is_refused_before_anything_is_made(
     settings = DecideSettings(data=tmp_path / "ids.npz", score="perplexity")
     with nullcontext() if kept else pytest.raises(UsageProblem, match=r"input_ids to logits.*--score cosine"):
         subject_of(path, settings, CalibrationSettings(), print)
+
+
+def test_data_that_are_absent_are_named_by_their_option(tmp_path: Path) -> None:
+    asked = DecideSettings(data=tmp_path / "none.npy")
+    with pytest.raises(UsageProblem, match=r"--data, do not exist: .*none\.npy"):
+        subject_of(embedded_model(), asked, CalibrationSettings(calibration="random"), lambda _: None)

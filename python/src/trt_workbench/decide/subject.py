@@ -82,6 +82,8 @@ def subject_of(
         return _embedded(model, settings, calibration, note)
     if settings.data is None:
         raise UsageProblem("--annotations was given without --data, the folder of their images.")
+    if not settings.data.exists():
+        raise UsageProblem(f"The data to score, --data, do not exist: {settings.data}")
     if calibration.calibration is None:
         calibration = replace(calibration, calibration=str(settings.data))
     if settings.annotations is None:
