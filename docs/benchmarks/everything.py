@@ -152,12 +152,12 @@ def alone_lane() -> Lane:
     return Lane(timed=[tested("tests-alone", *(TESTS / test for test in ALONE))])
 
 
-def tests_of_commands() -> Lane:
+def tests_of_commands(workers: int) -> Lane:
     """The other tests that need a GPU, those of commands: by several workers, but for the two longest."""
     files = sorted(TESTS.glob("test_*.py"))
-    words = [*files, "-n", _WORKERS, "--dist", "worksteal", "--deselect", f"tests/gpu/{_BISECTED}", *_LEFT_OUT]
+    words = [*files, "-n", workers, "--dist", "worksteal", "--deselect", f"tests/gpu/{_BISECTED}", *_LEFT_OUT]
     bisected = [tested(f"tests-bisect-{family}", TESTS / f"{_BISECTED}[{family}]") for family in ("llama", "opt")]
-    return Lane([*bisected, replace(tested("tests-commands", *words), jobs=_WORKERS)])
+    return Lane([*bisected, replace(tested("tests-commands", *words), jobs=workers)])
 
 
 def tests_of_the_core() -> Lane:
@@ -290,7 +290,12 @@ def main() -> int:
         parser.error(f"there is no {', no '.join(missing)}")
     gpus = options.gpus.split(",")
     # what takes longest beside others and least alone first
-    every = [alone_lane(), tests_of_commands(), precision_lane(options), tests_of_the_core()]
+    every = [
+        alone_lane(),
+        tests_of_commands(min(_WORKERS, options.builders)),
+        precision_lane(options),
+        tests_of_the_core(),
+    ]
     every += [runtime_lane(options), streams_lane(options), core_lane(options)]
     lanes = [merged(every[place :: len(gpus)]) for place in range(min(len(gpus), len(every)))]
     steps = [step for lane in lanes for step in (*lane.builds, *lane.untimed, *lane.timed)]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -211,27 +211,28 @@ def work_through(
         shared: of the Multi-Process Service's clients.
         builds_s: after which nothing is built or tested, seconds since the runner was made.
     """
-    for part, environment in ((lane.builds, shared), (lane.untimed, {})):
-        if not part:
-            continue
-        free = threading.Semaphore(builders)
-
-        def run(
-            step: Step, places: int, environment: Mapping[str, str] = environment, free: threading.Semaphore = free
-        ) -> None:
-            try:
-                runner.run(step, gpu, environment, builds_s)
-            finally:
-                free.release(places)
-
-        with ThreadPoolExecutor(len(part)) as pool:
-            begun = []
-            for step in part:
-                places = min(step.jobs, builders)
-                for _ in range(places):
-                    free.acquire()
-                begun.append(pool.submit(run, step, places))
-            for one in begun:
-                one.result()
+    side_by_side(lane.builds, builders, lambda step: runner.run(step, gpu, shared, builds_s))
+    side_by_side(lane.untimed, builders, lambda step: runner.run(step, gpu, within_s=builds_s))
     for step in lane.timed:
         runner.run(step, gpu)
+
+
+def side_by_side(steps: Sequence[Step], processes: int, run: Callable[[Step], None]) -> None:
+    """Run steps in their order, as many at once as work in so many processes."""
+    free = threading.Semaphore(processes)
+
+    def run_and_leave(step: Step, places: int) -> None:
+        try:
+            run(step)
+        finally:
+            free.release(places)
+
+    with ThreadPoolExecutor(processes) as pool:
+        begun = []
+        for step in steps:
+            places = min(step.jobs, processes)
+            for _ in range(places):
+                free.acquire()
+            begun.append(pool.submit(run_and_leave, step, places))
+        for one in begun:
+            one.result()

@@ -93,7 +93,7 @@ def test_builds_end_early_enough_for_what_is_measured(
 
 def test_every_gpu_test_is_run_once(everything: Any) -> None:
     root = everything.HERE.parents[1]
-    *bisected, commands = everything.tests_of_commands().builds
+    *bisected, commands = everything.tests_of_commands(4).builds
     core, tests_alone = everything.tests_of_the_core().builds, everything.alone_lane().timed[0]
 
     def ran(step: Any) -> list[str]:
