@@ -2,7 +2,6 @@
 
 import errno
 import json
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.decide import calibrate as calibration_module
 from trt_workbench.decide import candidates
 from trt_workbench.decide.calibrate import calibrate
-from trt_workbench.decide.candidates import Candidate, _version, make_candidate
+from trt_workbench.decide.candidates import Candidate, make_candidate
 from trt_workbench.decide.sensitivity import measure_sensitivity
 from trt_workbench.decide.settings import CalibrationSettings, PlacementSettings
 from trt_workbench.errors import UsageProblem
@@ -277,17 +276,14 @@ def test_evidence_is_json(model: Path, data: CalibrationSettings) -> None:
     assert set(document["versions"]) == {"trt-workbench", "onnx", "onnxruntime", "numpy"}
 
 
-def test_a_module_of_another_package_has_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_another_package_has_a_version(
+    monkeypatch: pytest.MonkeyPatch, model: Path, data: CalibrationSettings
+) -> None:
     """onnxruntime-gpu brings onnxruntime, and has its version."""
-
-    def version(package: str) -> str:
-        if package != "onnxruntime-gpu":
-            raise PackageNotFoundError(package)
-        return "1.31.1"
-
-    monkeypatch.setattr("trt_workbench.decide.candidates.version", version)
-    assert _version("onnxruntime", "onnxruntime-gpu") == "1.31.1"
-    assert _version("onnxruntime") == "unknown"
+    for installed, version in (({"onnxruntime-gpu": "1.31.1"}, "1.31.1"), ({}, "unknown")):
+        found = {"onnx": "1", "numpy": "2", **installed}
+        monkeypatch.setattr("trt_workbench.decide.candidates.installed_packages", found.copy)
+        assert made(model, data).evidence.versions["onnxruntime"] == version
 
 
 PRODUCTS = """g (float[n,128] x) => (float[n,64] y) {

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from trt_workbench import __version__
@@ -41,6 +38,7 @@ from trt_workbench.onnxtools.quantize.lowered import Lowered
 from trt_workbench.onnxtools.quantize.preparation import prepare, raise_opset
 from trt_workbench.onnxtools.quantize.qdq import insert_pairs, ranged_tensors
 from trt_workbench.onnxtools.sanitize import save_model
+from trt_workbench.system.environment import installed_packages
 from trt_workbench.system.input_files import refuse_special
 
 # Of the smallest loss on the worst of three models (docs/benchmarks/precision).
@@ -140,12 +138,7 @@ def make_candidate(
         search=search,
         source=model.name,
         source_sha256=hash_model(model),
-        versions={
-            "trt-workbench": __version__,
-            "onnx": onnx.__version__,
-            "onnxruntime": _version("onnxruntime", "onnxruntime-gpu"),
-            "numpy": np.__version__,
-        },
+        versions=_versions(),
     )
     write_candidate(made.model, evidence, output)
     return Candidate(output, to, evidence)
@@ -298,9 +291,9 @@ def _share(parts: Sequence[int], all_of: Sequence[int]) -> float:
     return sum(parts) / total if (total := sum(all_of)) else 0.0
 
 
-def _version(*packages: str) -> str:
-    """Return the version of the first package that is installed, of those that bring the same module."""
-    for package in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            return version(package)
-    return "unknown"
+def _versions() -> dict[str, str]:
+    found = installed_packages()
+    found.setdefault("onnxruntime", found.get("onnxruntime-gpu", "unknown"))  # either brings the module
+    return {"trt-workbench": __version__} | {
+        name: found.get(name, "unknown") for name in ("onnx", "onnxruntime", "numpy")
+    }
