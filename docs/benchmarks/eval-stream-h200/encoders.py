@@ -23,7 +23,7 @@ import fnmatch
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ class Encoder:
         model: ONNX file.
         contract: all chunks of 7 frames.
         one: the model with one stream and fixed sizes.
+        single: the contract of `one`.
         switching: first chunks of 7 frames, later ones of 14.
     """
 
@@ -63,6 +64,7 @@ class Encoder:
     model: Path
     contract: Path
     one: Path
+    single: Path
     switching: Path
 
 
@@ -74,8 +76,8 @@ def encoders(options: argparse.Namespace) -> list[Encoder]:
     for name in options.sizes:
         folder = options.work / "models" / name
         model = embedded_model(ENCODER) if name == EMBEDDED else folder / f"{name}.onnx"
-        one, *contracts = (folder / part for part in (f"one/{model.name}", "contract.json", "switching.json"))
-        found.append(Encoder(name, model, contracts[0], one, contracts[1]))
+        parts = ("contract.json", f"one/{model.name}", "one/contract.json", "switching.json")
+        found.append(Encoder(name, model, *(folder / part for part in parts)))
     return found
 
 
@@ -87,8 +89,9 @@ def make(found: Sequence[Encoder]) -> None:
     for one in found:
         layers, width = (3, 64) if one.name == EMBEDDED else map(int, one.name.split("x"))
         one.one.parent.mkdir(parents=True, exist_ok=True)
-        for path, later in ((one.contract, FIRST), (one.switching, LATER)):
-            path.write_text(json.dumps(contract(layers, width, later), indent=2) + "\n", encoding="utf-8")
+        written = ((one.contract, FIRST, _BATCHES), (one.single, FIRST, (1, 1, 1)), (one.switching, LATER, _BATCHES))
+        for path, later, batches in written:
+            path.write_text(json.dumps(contract(layers, width, later, batches), indent=2) + "\n", encoding="utf-8")
         if not one.model.is_file():
             random_encoder(layers, width, one.model)
         if not one.one.is_file():
@@ -97,8 +100,15 @@ def make(found: Sequence[Encoder]) -> None:
         sys.stdout.write(f"{one.model}: {size / 1e6:.1f} MB\n")
 
 
-def contract(layers: int, width: int, later: int) -> dict[str, Any]:
-    """Return the embedded encoder's contract for another size; its profiles are those of the engines here."""
+def contract(layers: int, width: int, later: int, batches: Sequence[int]) -> dict[str, Any]:
+    """Return the embedded encoder's contract for another size; its profiles are those of the engines here.
+
+    Args:
+        layers: of the encoder.
+        width: of the encoder.
+        later: frames of a chunk after the first.
+        batches: least, usual and most streams of a call.
+    """
     from trt_workbench.system.embedded import embedded_contract
 
     document: dict[str, Any] = json.loads(embedded_contract().read_text(encoding="utf-8"))
@@ -106,7 +116,7 @@ def contract(layers: int, width: int, later: int) -> dict[str, Any]:
     document["symbols"] |= {"L": layers, "D": width}
     document["chunking"]["later"]["size"] = later
     times = {"A": (FIRST, FIRST, FIRST), "B": (later, later, later), "unified": (FIRST, later, later)}
-    document["profiles"] = [{"name": name, "symbols": {"B": _BATCHES, "T": time}} for name, time in times.items()]
+    document["profiles"] = [{"name": name, "symbols": {"B": batches, "T": time}} for name, time in times.items()]
     if later == FIRST:
         del document["profiles"][:2]
     return document
@@ -135,16 +145,13 @@ def profile(path: Path, name: str, *, only: str = "") -> str:
 
     found = read_contract(path)
     whole = found.engine_profile(next(one for one in found.profiles if one.name == name))
-    if not only:
-        return str(whole)
-    ranges = {side: (1, *getattr(whole.shapes[only], side)[1:]) for side in ("min", "opt", "max")}
-    return str(Profile(shapes={only: whole.shapes[only].model_copy(update=ranges)}))
+    return str(Profile(shapes={only: whole.shapes[only]}) if only else whole)
 
 
 def forms(one: Encoder, switch: str) -> dict[str, tuple[Path, list[str]]]:
     """Return the engines of a model by form: what they are built from, and their profiles."""
     found = {
-        "one": (one.one, [profile(one.contract, "unified", only="audio_signal")]),
+        "one": (one.one, [profile(one.single, "unified", only="audio_signal")]),
         "unified": (one.model, [profile(one.contract, "unified")]),
     }
     if one.name == switch:
@@ -168,8 +175,8 @@ def build_words(options: argparse.Namespace, one: Encoder, form: str, precision:
 
 def record_words(options: argparse.Namespace, one: Encoder) -> list[str | Path]:
     """Return the words that record a model's reference."""
-    words = [*stream_words(one), "--chunks", str(options.chunks), "--backend", "ort-cpu", "--mode", "functional"]
-    return [*words, "--record", "--output", reference(options, one)]
+    words = [*stream_words(one.model, one.contract), "--chunks", str(options.chunks), "--backend", "ort-cpu"]
+    return [*words, "--mode", "functional", "--record", "--output", reference(options, one)]
 
 
 def parities(options: argparse.Namespace, one: Encoder) -> Iterator[tuple[str, list[str | Path]]]:
@@ -179,13 +186,19 @@ def parities(options: argparse.Namespace, one: Encoder) -> Iterator[tuple[str, l
             is_trt = backend == "trt"
             target = plan(options.work, one, "one", precision) if is_trt else one.model
             modes = "functional,closed-loop,device" if is_trt else "functional,closed-loop"
-            words = [*on(stream_words(one), target, backend, precision), *beside(options, one)]
+            stream = stream_words(target, one.single if is_trt else one.contract)
+            words = [*stream, *on(backend, precision), *beside(options, one)]
             yield f"{one.name}.{backend}.{precision}", [*words, "--chunks", str(options.chunks), "--mode", modes]
 
 
-def stream_words(one: Encoder) -> list[str | Path]:
+def stream_words(target: Path, contract: Path) -> list[str | Path]:
     """Return the first words of a stream evaluation."""
-    return ["eval-stream", one.model, "--contract", one.contract, "--no-report"]
+    return ["eval-stream", target, "--contract", contract, "--no-report"]
+
+
+def on(backend: str, precision: str) -> list[str | Path]:
+    """Return the words that name what runs."""
+    return ["--backend", backend, "--precision", precision]
 
 
 def reference(options: argparse.Namespace, one: Encoder) -> Path:
@@ -201,32 +214,24 @@ def beside(options: argparse.Namespace, one: Encoder) -> list[str | Path]:
 def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequence[Encoder]) -> None:
     """Run what is timed, the smallest model first."""
     for one in found:
-        stream = stream_words(one)
         first = options.backends[0]  # of many streams, only the runtime that this is about
         for precision in options.precisions:
             target = plan(options.work, one, "unified", precision) if first == "trt" else one.model
-            words = [*on(stream, target, first, precision), *beside(options, one), "--mode", "closed-loop"]
-            words += ["--chunks", str(_FEW), "--streams", options.streams, "--seconds", f"{options.seconds:g}"]
-            step("streams", f"{one.name}.{first}.{precision}", words)
+            words = [*stream_words(target, one.contract), *on(first, precision), *beside(options, one)]
+            words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", options.streams]
+            step("streams", f"{one.name}.{first}.{precision}", [*words, "--seconds", f"{options.seconds:g}"])
         for precision in options.precisions if one.name == options.switch else ():
             for form in ("ab", "both") if first == "trt" else ("both",):
                 target = plan(options.work, one, form, precision) if first == "trt" else one.model
-                words = ["--model", one.model, "--chunks", str(_FEW), "--mode", "closed-loop", "--streams", "1"]
-                switching = ["eval-stream", one.model, "--contract", one.switching, "--no-report"]
-                words = [*on(switching, target, first, precision), *words, "--seconds", f"{options.seconds:g}"]
-                step("switch", f"{one.name}.{form}.{precision}", words)
+                words = [*stream_words(target, one.switching), *on(first, precision), "--model", one.model]
+                words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", "1"]
+                step("switch", f"{one.name}.{form}.{precision}", [*words, "--seconds", f"{options.seconds:g}"])
         benches = (("b1", options.backends, (1,)), ("b8", options.backends, (8,)), ("batches", (first,), (1, 2, 4, 8)))
         for name, backends, batches in benches:
             file = options.work / "bench" / f"{one.name}.{name}.json"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(bench(options, one, backends, batches), indent=1) + "\n", encoding="utf-8")
             step("bench", f"{one.name}.{name}", ["bench", file, "--skip-unavailable"])
-
-
-def on(stream: Sequence[str | Path], target: Path, backend: str, precision: str) -> list[str | Path]:
-    """Return the words of a stream evaluation of another target."""
-    command, _, *others = stream
-    return [command, target, *others, "--backend", backend, "--precision", precision]
 
 
 def bench(options: argparse.Namespace, one: Encoder, backends: Sequence[str], batches: Sequence[int]) -> dict[str, Any]:
@@ -252,21 +257,25 @@ def bench(options: argparse.Namespace, one: Encoder, backends: Sequence[str], ba
     }
 
 
-def keep_environment(output: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a command's document, and keep the environment of the first run."""
+def keep_environment(output: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a command's document, and keep the environment of the first run of each commit."""
     environment = Path(str(document.get("directory", ""))) / "env.json"
-    if environment.is_file() and not (output / "env.json").exists():
+    made: dict[str, Any] = kept(document)
+    if environment.is_file():
         found = json.loads(environment.read_text(encoding="utf-8"))
+        made["source"] = (found["git"]["commit"] or "unknown")[:8]
         found["command_line"] = []  # the records have them
-        (output / "env.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    return kept(document)  # type: ignore[no-any-return]
+        target = output / f"env-{made['source']}.json"
+        if not target.exists():
+            target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return made
 
 
 def main() -> int:
     """Run the steps that have no good record, and write the report; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("make", "build", "check", "measure", "report"))
-    parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl, README.md and env.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl and README.md")
     parser.add_argument("--work", type=Path, help="folder of models, plans, references and runs")
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="embedded, or LAYERSxWIDTH (default: %(default)s)")
     parser.add_argument("--switch", default="17x512", help="model with engines for two sizes of chunks")

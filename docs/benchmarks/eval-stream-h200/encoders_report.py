@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -63,10 +64,9 @@ def points(records: Iterable[Record]) -> list[dict[str, Any]]:
 def report(output: Path, records: Sequence[Record]) -> None:
     """Write README.md into the folder of the records."""
     latest = {(one["step"], one["engine"]): one for one in records}
-    environment = output / "env.json"
     parts = ["# Streaming encoders on a GPU", _INTRODUCTION]
-    if environment.is_file():
-        parts.append(_machine(json.loads(environment.read_text(encoding="utf-8"))))
+    environments = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(output.glob("env-*.json"))]
+    parts += [_machine(found) for found in environments]
     for name in _TABLES:
         lines = globals()[f"_{name}"](latest)
         if lines:
@@ -103,12 +103,12 @@ def _engines(latest: Mapping[tuple[str, str], Record]) -> list[str]:
 
 def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
     rows, notes = [], []
-    for (step, name), one in latest.items():
-        if step != "parity":
+    for (step, name), one in sorted(latest.items()):
+        if step not in ("parity", "streams"):  # the ones with many streams run a few chunks of one stream first
             continue
         document = one["document"] or {"lanes": []}
         if not document["lanes"]:
-            rows.append([name, _ended(one)] + ["-"] * 7)
+            rows.append([name, _ended(one)] + ["-"] * 8)
         for lane in document["lanes"]:
             drift = lane["drift"]
             gates = [f"{'warning: ' * (gate['verdict'] == 'warning')}{gate['gate']}" for gate in lane["gates"]]
@@ -118,26 +118,29 @@ def _parity(latest: Mapping[tuple[str, str], Record]) -> list[str]:
             errors = [_number(lane[key], ".1e") for key in ("rel_l2_p50", "rel_l2_max")]
             heads = ", ".join(f"{share:.4f}" for share in lane["head_agreement"].values())
             verdict += f" ({', '.join(gates)})" if gates else ""
-            rows.append([name, lane["mode"], lane["judged_as"], *errors, growth, heads, equal, verdict])
+            where = [name, lane["mode"], str(document["chunks"]), lane["judged_as"]]
+            rows.append([*where, *errors, growth, heads, equal, verdict])
         notes += [f"- {name}: {text}" for text in document.get("failures", ())]
-        chunks, reference = document.get("chunks"), document.get("reference", {}).get("name")
-        if chunks:
-            notes.append(f"- {name}: {chunks} chunks beside the {reference}")
-    head = ["encoder, runtime, precision", "mode", "judged as", "relative L2 p50", "max", "growth exponent", "head"]
-    head += ["device equals closed loop", "gates"]
-    table = _table("Parity, chunk by chunk", head, rows)
-    return [*table, "", *notes] if table else []
+    head = ["encoder, runtime, precision", "mode", "chunks", "judged as", "relative L2 p50", "max", "growth exponent"]
+    table = _table("Parity, chunk by chunk", [*head, "head", "device equals closed loop", "gates"], rows)
+    return [*table, "", "Beside a record of `ort-cpu` in fp32.", *notes] if table else []
 
 
 def _beside(latest: Mapping[tuple[str, str], Record]) -> list[str]:
     rows, below = [], []
-    for name, found in (*_bench(latest, "b1"), *_bench(latest, "b8")):
+    for name, found, unstable in (*_bench(latest, "b1"), *_bench(latest, "b8")):
         where = f"{name}, B={found[0]['batch']}"
-        rows += [[where, *_point(one)] for one in found]
+        rows += [[where, *_point(one)] for one in sorted(found, key=lambda one: one.get("p50_ms", inf))]
         below += _below(where, {one["runtime"]: one for one in found})
+        below += [f"- {where}: {unstable}"] * bool(unstable)
     head = ["encoder, streams", "runtime", "p50 of a call, ms", "lowest to highest", "p99", "by part, ms", "outputs"]
     table = _table("A chunk of B streams, beside other runtimes", [*head, "peak GPU MB", "unstable"], rows)
-    return [*table, "", *below] if table else []
+    return [*table, "", _ELSEWHERE, *below] if table else []
+
+
+_ELSEWHERE = """\
+TensorRT's states stay on the GPU. Those of the other runtimes go through the host, where our pool of streams keeps
+them: `inference` includes their way to the GPU and back, `state` joining and taking them apart."""
 
 
 def _below(where: str, here: Mapping[str, Record]) -> list[str]:
@@ -160,8 +163,9 @@ def _below(where: str, here: Mapping[str, Record]) -> list[str]:
 
 
 def _batches(latest: Mapping[tuple[str, str], Record]) -> list[str]:
-    rows = []
-    for name, found in _bench(latest, "batches"):
+    rows, notes = [], []
+    for name, found, unstable in _bench(latest, "batches"):
+        notes += [f"- {name}: {unstable}"] * bool(unstable)
         for one in sorted(found, key=lambda one: (one["runtime"], one["batch"])):
             ms = one.get("p50_ms")
             figures = [_number(ms, ".3f"), _number(ms and ms / one["batch"], ".3f")]
@@ -169,7 +173,8 @@ def _batches(latest: Mapping[tuple[str, str], Record]) -> list[str]:
                 [name, one["runtime"], str(one["batch"]), *figures, _number(ms and one["batch"] / ms * 1e3, ".0f")]
             )
     head = ["encoder", "runtime", "B", "p50 of a call, ms", "a chunk, ms", "chunks a second"]
-    return _table("Batches of streams", head, rows)
+    table = _table("Batches of streams", head, rows)
+    return [*table, "", *notes] if notes else table
 
 
 def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
@@ -177,7 +182,7 @@ def _streams(latest: Mapping[tuple[str, str], Record]) -> list[str]:
     for name, paced in _paced(latest, "streams"):
         check = paced["check"]
         batches, per_stream = ", ".join(map(str, check["rows"])), paced["memory_bytes"]["per_stream"] / 1e6
-        graphs, most = paced["cuda_graphs"] or "none", paced["most_streams"] or "none"
+        graphs, most = " ".join((paced["cuda_graphs"] or "none").split()), paced["most_streams"] or "none"
         notes.append(
             f"- {name}: in batches of {batches} beside each alone: {check['text']}. A stream's state: {per_stream:.2f} "
             f"MB. CUDA graphs: {graphs}. Within a hop at p99: {most}."
@@ -217,7 +222,9 @@ def _switch(latest: Mapping[tuple[str, str], Record]) -> list[str]:
 def _commands(latest: Mapping[tuple[str, str], Record]) -> list[str]:
     lines = ["## Commands", "", "Relative to the folder of models and plans.", ""]
     for one in latest.values():
-        lines.append(f"- {one['wall_s']:.0f} s, exit code {one['exit_code']}: `trtw {one['command']}`")
+        source = (one["document"] or {}).get("source")
+        ended = f"{one['wall_s']:.0f} s, exit code {one['exit_code']}{f', source {source}' if source else ''}"
+        lines.append(f"- {ended}: `trtw {one['command']}`")
         if error := one.get("error"):
             lines.append(f"  {' '.join(error.split())[-400:]}")
     return lines if latest else []
@@ -230,10 +237,14 @@ def _paced(latest: Mapping[tuple[str, str], Record], step: str) -> Iterable[tupl
                 yield name, paced
 
 
-def _bench(latest: Mapping[tuple[str, str], Record], ending: str) -> Iterable[tuple[str, Sequence[Record]]]:
+def _bench(latest: Mapping[tuple[str, str], Record], ending: str) -> Iterable[tuple[str, Sequence[Record], str]]:
+    """Yield the encoder, its points, and what the bench says first where its times vary; empty where they do not."""
     for (step, name), one in latest.items():
-        if step == "bench" and name.endswith(f".{ending}") and one["document"]:
-            yield name.removesuffix(f".{ending}"), one["document"]["points"]
+        if step == "bench" and name.endswith(f".{ending}") and (document := one["document"]):
+            unstable = " ".join(
+                text for text in document["summary"][:2] if document["summary"][0].startswith("Unstable")
+            )
+            yield name.removesuffix(f".{ending}"), document["points"], unstable
 
 
 def _point(one: Record) -> list[str]:

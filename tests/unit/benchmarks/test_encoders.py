@@ -56,6 +56,9 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called(script, monkeypatch, tmp_path, "make")
+    models = tmp_path / "work" / "models" / "1x16"
+    for contract, model in (("contract.json", "1x16.onnx"), ("one/contract.json", "one/1x16.onnx")):
+        assert trtw("check-contract", models / contract, models / model).exit_code == 0
     words = ("--precisions", "fp32", "--backends", "ort-cpu", "torch", "--only", "[!b]*")  # all but bench
     called(script, monkeypatch, tmp_path, "check", *words)
     found = called(script, monkeypatch, tmp_path, "measure", *words)
@@ -69,14 +72,14 @@ def test_a_small_run_is_recorded_reported_and_not_done_again(
     assert str(tmp_path) not in json.dumps(found)
     text = (tmp_path / "kept" / "README.md").read_text(encoding="utf-8")
     for line in (
-        "| 1x16.torch.fp32 | closed-loop | fp32 | ",
-        "- 1x16.torch.fp32: 30 chunks beside the record of ort-cpu",
+        "| 1x16.torch.fp32 | closed-loop | 30 | fp32 | ",
         "| 1x16.ort-cpu.fp32 | 3 | ",
         "| 1x16.both.fp32 | later | ",
         "`trtw eval-stream models/1x16/1x16.onnx --contract models/1x16/contract.json ",
     ):
         assert line in text
-    assert (tmp_path / "kept" / "env.json").is_file()
+    sources = {one["document"]["source"] for one in found}
+    assert {f"env-{source}.json" for source in sources} == {path.name for path in (tmp_path / "kept").glob("env*")}
     for verb in ("check", "measure"):
         assert called(script, monkeypatch, tmp_path, verb, *words) == found
 
@@ -137,12 +140,14 @@ def test_points_of_a_bench_are_medians_of_what_was_stable(tmp_path: Path) -> Non
     assert "p50_ms" not in failed
     bench = {"step": "bench", "wall_s": 1.0, "exit_code": 0, "command": "bench x"}
     named = {"x.b1": [ours, other, failed], "x.batches": [ours]}
-    made = [{**bench, "engine": name, "document": {"points": found}} for name, found in named.items()]
+    said = ["Unstable: 2.", "x."]
+    made = [{**bench, "engine": name, "document": {"points": one, "summary": said}} for name, one in named.items()]
     sys.modules["encoders_report"].report(tmp_path, made)
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     for line in (
         "| x, B=1 | trt-fp32 | 2.000 | 1.000 to 3.000 | 4.000 | compute 1.000 | matched | 3000 | 1 of 4 |",
         "| x, B=1 | torch-fp32 | - | - | - | no memory | - | - | - |",
+        "- x, B=1: Unstable: 2. x.",
         "- x, B=1, fp32: 0.50 of the lowest other median (ort-cuda-fp32): below",
         "| x | trt-fp32 | 1 | 2.000 | 2.000 | 500 |",
     ):
