@@ -177,10 +177,11 @@ def tested(name: str, *words: object) -> Step:
 
 
 def precision_lane(options: argparse.Namespace) -> Lane:
-    """Engines of four models in four precisions, and the decision about YOLOX-Nano."""
+    """Engines of up to five models in four precisions, and the decision about YOLOX-Nano."""
     work: Path = options.work
     lane = Lane(untimed=[precision(options, "score", jobs=4)], timed=[precision(options, "measure")])
-    names = ["yolox-nano"] * bool(options.yolox) + ["shapes-yolov10", "resnet50-b1", "vit_b_16-b1"]
+    names = ["yolox-nano"] * bool(options.yolox) + ["yolov10m"] * bool(options.yolov10m)
+    names += ["shapes-yolov10", "resnet50-b1", "vit_b_16-b1"]
     for name in names:
         lane.builds.append(precision(options, "build", "--only", name, of=f"-{name}", jobs=3 if "yolo" in name else 2))
     if options.yolox:
@@ -202,8 +203,9 @@ def precision_lane(options: argparse.Namespace) -> Lane:
 def precision(options: argparse.Namespace, verb: str, *words: object, of: str = "", jobs: int = 1) -> Step:
     """A step of precision/engines.py; `of` ends its name."""
     places = ["--work", options.work / "precision", "--output", options.work / "keep" / "precision"]
-    detector = ["--yolox", options.yolox, "--coco", options.coco] if options.yolox else []
-    words = (ENGINES, verb, *places, *detector, *words, "--jobs", jobs)
+    given = {"--yolox": options.yolox, "--yolov10m": options.yolov10m}
+    detectors = [word for option, path in given.items() if path for word in (option, path)]
+    words = (ENGINES, verb, *places, "--coco", options.coco, *detectors, *words, "--jobs", jobs)
     return Step(f"precision-{verb}{of}", words, limit_s=1200.0, jobs=jobs)
 
 

@@ -1,17 +1,20 @@
 """INT8 engines beside fp16 and fp32 on a GPU: built, timed and scored by our commands alone.
 
-    python docs/benchmarks/precision/engines.py quantize --work DIR --output DIR [--yolox FILE --coco DIR]
-    python docs/benchmarks/precision/engines.py build --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
-    python docs/benchmarks/precision/engines.py score --work DIR --output DIR [--yolox FILE --coco DIR] [--jobs N]
-    python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [--yolox FILE --coco DIR]
+    python docs/benchmarks/precision/engines.py quantize --work DIR --output DIR [MODELS]
+    python docs/benchmarks/precision/engines.py build --work DIR --output DIR [MODELS] [--jobs N]
+    python docs/benchmarks/precision/engines.py score --work DIR --output DIR [MODELS] [--jobs N]
+    python docs/benchmarks/precision/engines.py measure --work DIR --output DIR [MODELS]
     python docs/benchmarks/precision/engines.py report --output DIR
+
+MODELS: [--coco DIR [--yolox FILE] [--yolov10m FILE]], for the detectors that are not in the repository.
 
 Four engines a model: fp32, fp16, int8 by the Q/DQ nodes of `trtw quantize`, and int8 by TensorRT's own calibration
 (TensorRT 8 and 10); both may use fp16 beside int8. ResNet-50 and ViT-B/16 have random weights (bench-h200/models.py,
-needs torch and timm) and are calibrated with noise: speed alone. YOLOX-Nano is calibrated on every other image of COCO
-and scored on the images between, the embedded detector on scenes of another seed. Engines are built and scored `--jobs`
-at a time, through CUDA's Multi-Process Service where it runs; then one is measured at a time. What ended well is not
-done again; `build` makes what `quantize`, which needs no GPU, has not made.
+needs torch and timm) and are calibrated with noise: speed alone; so has YOLOv10m (bench-h200/README.md). Detectors are
+calibrated on every other image of COCO; YOLOX-Nano is scored on the images between, the embedded one on scenes of
+another seed than its calibration. Engines are built and scored `--jobs` at a time, through CUDA's Multi-Process Service
+where it runs; then one is measured at a time. What ended well is not done again; `build` makes what `quantize`, which
+needs no GPU, has not made.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 HERE = Path(__file__).resolve().parent
 CLASSIFIERS = ("resnet50-b1", "vit_b_16-b1")
-MODELS = ("yolox-nano", "shapes-yolov10", *CLASSIFIERS)
+MODELS = ("yolox-nano", "yolov10m", "shapes-yolov10", *CLASSIFIERS)
 PRECISIONS = ("fp32", "fp16", "int8-qdq", "int8-calibrated")
 _LIBRARIES = [f"--tactic-source=-{name}" for name in ("CUBLAS", "CUBLAS_LT", "CUDNN", "JIT_CONVOLUTIONS")]
 _NOISE, _NOISE_SAMPLES, _CALIBRATION_SEED = (3, 224, 224), 32, 17
@@ -126,13 +129,15 @@ def subjects(options: argparse.Namespace) -> list[Subject]:
     from trt_workbench.system.embedded import embedded_model
 
     names, work, found = options.only or MODELS, options.work, []
+    folder = work / "coco"
+    if options.coco and not (folder / "unseen.json").is_file():
+        folder.mkdir(parents=True)
+        split(options.coco / "val2017", next(options.coco.glob("annotations/*.json")), folder)
     if "yolox-nano" in names and options.yolox:
-        folder = work / "coco"
-        if not (folder / "unseen.json").is_file():
-            folder.mkdir(parents=True)
-            split(options.coco / "val2017", next(options.coco.glob("annotations/*.json")), folder)
         data = ("--images", str(options.coco / "val2017"), "--annotations", str(folder / "unseen.json"))
         found.append(Subject("yolox-nano", options.yolox, folder / "seen", data))
+    if "yolov10m" in names and options.yolov10m:
+        found.append(Subject("yolov10m", options.yolov10m, folder / "seen"))
     if "shapes-yolov10" in names:
         if not (work / "scenes" / "calibration").is_dir():
             write_dataset(work / "scenes", "calibration", 128, _CALIBRATION_SEED)
@@ -174,7 +179,7 @@ def build(work: Work, subject: Subject, precision: str, model: Path, level: int)
     words = ["build-engine", model, "-o", work.work / "plans" / f"{subject.name}.{precision}.plan"]
     words += ["--precision", "fp16+int8" if precision.startswith("int8") else precision, *_LIBRARIES]
     words += ["--optimization-level", str(level)]
-    if subject.name == "shapes-yolov10":
+    if "yolov10" in subject.name:
         words += ["--max-batch", "1"]
     if precision == "int8-calibrated":
         words += ["--calibration", subject.calibration]
@@ -253,6 +258,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, required=True, help="folder of engines.jsonl")
     parser.add_argument("--work", type=Path, help="folder of models and plans")
     parser.add_argument("--yolox", type=Path, help="yolox_nano.onnx")
+    parser.add_argument("--yolov10m", type=Path, help="yolov10m.onnx, opset 17, with a dynamic batch")
     parser.add_argument("--coco", type=Path, help="folder with val2017/ and annotations/")
     parser.add_argument("--jobs", type=int, default=1, help="engines built or scored at a time")
     # TensorRT 8.6 builds a detector in fp16 for many minutes at its default, 3, and int8 for minutes at 1
@@ -260,6 +266,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="of measuring, an engine")
     parser.add_argument("--only", nargs="*", choices=MODELS)
     options = parser.parse_args()
+    if (options.yolox or options.yolov10m) and not options.coco:
+        parser.error("--yolox and --yolov10m need --coco")
     if options.verb == "report":
         sys.stdout.write(report(options.output))
         return 0
