@@ -1,5 +1,6 @@
 """Chunks of streams as a scenario of a bench: what is timed, what is compared, and what is refused."""
 
+import itertools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -46,16 +47,21 @@ def scenario(session: Session, contract: Path, one: Work, seed: int = 0) -> Stre
 
 
 @pytest.mark.parametrize("name", ["attention", "lstm", "convolution"])
-def test_a_call_is_a_chunk_of_every_stream(name: str, tmp_path: Path) -> None:
+def test_a_call_is_a_chunk_of_every_stream(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session, contract = opened(tmp_path, name)
     with session:
         found = scenario(session, contract, work(2))
-        samples = found.measure(FEW)
+        with monkeypatch.context() as patch:  # a clock that moves by 1 ms whenever it is read
+            reads = itertools.count()
+            patch.setattr("time.perf_counter_ns", lambda: next(reads) * 1_000_000)
+            patch.setattr("time.perf_counter", lambda: next(reads) / 1000)
+            samples = found.measure(FEW)
         assert found.items == 2
         assert len(samples.latency_ms) == 3
         assert samples.split_ms.keys() == {"inference", "state", "host"}
         assert all(len(times) == 3 for times in samples.split_ms.values())
-        np.testing.assert_allclose(sum(samples.split_ms.values()), samples.latency_ms, rtol=0.5, atol=0.1)
+        assert samples.split_ms["inference"].tolist() == pytest.approx([1, 1, 1])
+        np.testing.assert_allclose(sum(samples.split_ms.values()), samples.latency_ms - 2)  # but for a read at each end
 
 
 def test_outputs_are_the_same_whatever_was_measured_before(tmp_path: Path) -> None:
