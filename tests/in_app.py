@@ -1,9 +1,11 @@
 """The command line in this process."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from trt_workbench.cli.app import app
@@ -35,6 +37,17 @@ def stderr_of(*words: object, code: int = 2) -> str:
     assert result.exit_code == code, result.output
     assert code not in (2, 3) or not result.stdout, result.stdout
     return result.stderr
+
+
+def next_lines(capsys: pytest.CaptureFixture[str], count: int = 2) -> list[str]:
+    """Wait for so many lines on stderr from now on, and return them: the first may have been worded before."""
+    capsys.readouterr()
+    text, ending = "", time.monotonic() + 30
+    while text.count("\n") < count:
+        assert time.monotonic() < ending, text
+        time.sleep(0.01)
+        text += capsys.readouterr().err
+    return text.splitlines()
 
 
 def measured(run: Path) -> list[Record]:

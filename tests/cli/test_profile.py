@@ -131,8 +131,6 @@ def test_every_node_of_a_real_detector_is_traced_to_the_model() -> None:
     assert unknown <= {"ReorderInput", "ReorderOutput"}
     assert len(operations) > 200
     assert any(one["operator"] == "Conv" and len(one["onnx_nodes"]) > 1 for one in operations)
-    facts = document["sides"]["target"]
-    assert facts["sum_ms"] <= facts["profiled_ms"] * 1.5
 
 
 @pytest.mark.parametrize(

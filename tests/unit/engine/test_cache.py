@@ -163,7 +163,9 @@ def _build_once(out: str, log: str, barrier: Any) -> None:
     with cache.build_lock("k", lambda: Path(log, f"waited-{os.getpid()}").touch()):
         if cache.cached_plan("k") is None:
             Path(log, f"built-{os.getpid()}").touch()
-            time.sleep(0.3)
+            ending = time.monotonic() + 30
+            while not list(Path(log).glob("waited-*")) and time.monotonic() < ending:
+                time.sleep(0.01)
             cache.store("k", b"plan", manifest_of(b"plan"))
 
 

@@ -25,7 +25,7 @@ from trt_workbench.measure.stability import (
 from trt_workbench.measure.telemetry import Telemetry, _Gpu
 from trt_workbench.runs.comparison import Interval
 
-SPIN = "import time; end = time.monotonic() + 4\nwhile time.monotonic() < end: pass"
+SPIN = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
 def telemetry(**changes: Any) -> Telemetry:
@@ -114,14 +114,16 @@ def test_a_busy_machine_is_seen() -> None:
     count = 2 * (os.cpu_count() or 1)
     spinning = " ".join(f"'{sys.executable}' -c '{SPIN}' >/dev/null 2>&1 & echo $!;" for _ in range(count))
     shell = subprocess.run(["sh", "-c", spinning], capture_output=True, text=True, check=True)
-    with subprocess.Popen([sys.executable, "-c", SPIN]) as measured:
-        time.sleep(0.3)
-        watch, began = ContentionWatch(measured.pid), time.monotonic()
-        time.sleep(1.0)
-        seen = watch.result(time.monotonic() - began)
-        measured.kill()
-    for pid in map(int, shell.stdout.split()):
-        os.kill(pid, signal.SIGKILL)
+    try:
+        with subprocess.Popen([sys.executable, "-c", SPIN]) as measured:
+            time.sleep(0.3)
+            watch, began = ContentionWatch(measured.pid), time.monotonic()
+            time.sleep(1.0)
+            seen = watch.result(time.monotonic() - began)
+            measured.kill()
+    finally:
+        for pid in map(int, shell.stdout.split()):
+            os.kill(pid, signal.SIGKILL)
     assert seen.cpu_wait_share is not None
     assert seen.cpu_wait_share > 0.2
     assert seen.cpu_others is not None

@@ -72,7 +72,6 @@ def test_a_loop_does_not_count_the_time_of_its_body_twice(tmp_path: Path) -> Non
     named = {one.name: one for one in trace.operations}
     assert named["step"].calls == 6
     assert named["step"].onnx_nodes == ["step"]
-    assert (named["step"].mean_ms or 0) > (named["loop"].mean_ms or 0)
     assert sum(one.mean_ms or 0.0 for one in trace.operations) <= np.mean(trace.run_ms)
 
 
