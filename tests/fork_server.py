@@ -174,6 +174,7 @@ def become(order: dict[str, Any], handles: Sequence[int], searched: Sequence[str
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have switched off for the tests, too
         os.chdir(order["cwd"])
         for number, handle in enumerate(handles[:3]):
             os.dup2(handle, number)

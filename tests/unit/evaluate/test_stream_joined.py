@@ -128,7 +128,8 @@ def evaluated(folder: Path, name: str = "attention", **more: Any) -> StreamMetri
         return StreamEvaluation(opened).run(folder / "run", lambda *_: None)
 
 
-def test_levels_run_after_the_check(tmp_path: Path) -> None:
+def test_levels_run_after_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trt_workbench.evaluate.stream_paced._HOPS_BEHIND", 1e6)  # none is given up on a busy machine
     found = evaluated(tmp_path, streams=(1, 4))
     (paced,) = found.streams
     assert found.passed

@@ -36,7 +36,6 @@ def test_calls_run_at_once() -> None:
     plan = SamplingLimits(warmup_ms=0, duration_s=0, min_iterations=1)
     samples = measure_calls(lambda: meeting.wait(60), plan, 4)
     assert len(samples.latency_ms) == 4
-    assert samples.wall_s * 1e3 >= samples.latency_ms.max()
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
