@@ -14,8 +14,9 @@ pytestmark = pytest.mark.usefixtures("doubled_core")
 
 
 @pytest.fixture
-def built(make_model: Callable[..., Path]) -> Callable[[int], int]:
+def built(make_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
     """Return a function that gets an engine and returns how many builders are kept then."""
+    monkeypatch.setattr("trt_workbench.engine.several_builds._kept", [])  # tests/gpu keeps one for its session
     core = importlib.import_module("trt_workbench_native")
 
     def get(number: int) -> int:
