@@ -135,17 +135,21 @@ def test_a_failed_build_leaves_nothing(make_model: MakeModel, native_double: Any
 def test_two_threads_give_one_build(make_model: MakeModel, native_double: Any) -> None:
     plan = prepare_build(make_model(), BuildSettings())
     notes: list[str] = []
-    entered = threading.Event()
+    entered, waited = threading.Event(), threading.Event()
 
     def slow() -> None:
         entered.set()
-        threading.Event().wait(0.3)
+        waited.wait(30)
+
+    def note(text: str) -> None:
+        notes.append(text)
+        waited.set()
 
     native_double.before_build = slow
     first = threading.Thread(target=build, args=(plan,))
     first.start()
     assert entered.wait(10)
-    second = build(plan, note=notes.append)
+    second = build(plan, note=note)
     first.join(10)
     assert not second.built
     assert "Another process" in notes[0]

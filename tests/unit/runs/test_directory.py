@@ -156,8 +156,9 @@ from trt_workbench.errors import UsageProblem
 time.sleep(max(0, float(sys.argv[2]) - time.time()))
 try:
     with run_directory("eval-coco", Path(sys.argv[1])) as run:
+        (run.path / "plots").mkdir()
         for number in range(20):
-            (run.path / f"{number}.txt").write_text(sys.argv[3])
+            (run.path / "plots" / f"{number}.txt").write_text(sys.argv[3])
             time.sleep(0.01)
         run.commit("complete", number=sys.argv[3])
 except UsageProblem as error:
@@ -175,7 +176,7 @@ def test_of_runs_at_once_into_one_place_each_is_whole_or_refused(tmp_path: Path)
     assert set(codes) <= {0, 2}
     assert codes.count(0) >= 1
     number = json.loads((tmp_path / "run" / "run.json").read_text())["number"]
-    assert {(tmp_path / "run" / f"{count}.txt").read_text() for count in range(20)} == {number}
+    assert {(tmp_path / "run" / "plots" / f"{count}.txt").read_text() for count in range(20)} == {number}
     assert names(tmp_path) == ["run"]
 
 
