@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,14 +35,32 @@ def steps_of(everything: Any) -> Any:
     return sys.modules[everything.Step.__module__]
 
 
-def test_a_step_that_is_cut_off_leaves_nothing_running(everything: Any, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def cut_off_after(note: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a step's limit be over as soon as it has written a file."""
+    with monkeypatch.context() as patch:
+
+        def wait(_: Any, timeout: float) -> int:
+            ending = time.monotonic() + 60
+            while not (note.exists() and note.read_text()):
+                assert time.monotonic() < ending
+                time.sleep(0.05)
+            patch.undo()
+            raise subprocess.TimeoutExpired("step", timeout)
+
+        patch.setattr(subprocess.Popen, "wait", wait)
+        yield
+
+
+def test_a_step_that_is_cut_off_leaves_nothing_running(
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     note = tmp_path / "pid"
     waiting = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(100)"
     starting = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {waiting!r}, sys.argv[1]])"
     runner = everything.Runner(tmp_path, 100.0, ["0"])
-    started = time.monotonic()
-    runner.run(everything.Step("cut", ["-c", starting, note], limit_s=5.0), "0")
-    assert time.monotonic() - started < 50
+    with cut_off_after(note, monkeypatch):
+        runner.run(everything.Step("cut", ["-c", starting, note]), "0")
     assert runner.left == ["cut"]
     assert not psutil.pid_exists(int(note.read_text()))
 
@@ -112,11 +132,14 @@ def test_every_gpu_test_is_run_once(everything: Any) -> None:
         assert f"def {test.partition('[')[0]}(" in (root / file).read_text(encoding="utf-8")
 
 
-def test_tests_that_are_cut_off_tell_what_failed(everything: Any, tmp_path: Path) -> None:
-    file = tmp_path / "test_two.py"
-    file.write_text("import time\ndef test_one(): assert 1 == 3\ndef test_two(): time.sleep(100)\n")
-    step = replace(everything.tested("cut", file), limit_s=8.0)
-    everything.Runner(tmp_path, 100.0, ["0"]).run(step, "0")
+def test_tests_that_are_cut_off_tell_what_failed(
+    everything: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, begun = tmp_path / "test_two.py", tmp_path / "begun"
+    second = f"open({str(begun)!r}, 'w').write('2'); time.sleep(100)"
+    file.write_text(f"import time\ndef test_one(): assert 1 == 3\ndef test_two(): {second}\n")
+    with cut_off_after(begun, monkeypatch):
+        everything.Runner(tmp_path, 100.0, ["0"]).run(everything.tested("cut", file), "0")
     assert "assert 1 == 3" in (tmp_path / "keep" / "log" / "cut.log").read_text()
 
 
