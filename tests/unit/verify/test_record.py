@@ -55,6 +55,18 @@ def test_what_the_model_lacks_by_design_is_in_the_record(tmp_path: Path) -> None
     assert run(tmp_path / "second", path, reference=str(tmp_path / "first")).failures == ()
 
 
+def test_an_index_that_barely_depends_on_other_rows_lacks_the_property_too(tmp_path: Path) -> None:
+    """Its own value changes only at a tie: that it did not beside the reference says nothing of another rounding."""
+    nodes = "m = ReduceMean<axes = [0]>(x) s = Mul(m, small) y = Add(x, s) i = ArgMax<axis = 1, keepdims = 0>(y)"
+    graph = f"rows (float[N,4] x) => (float[N,4] y, int64[N] i) {{ {nodes} }}"
+    path = write_onnx(tmp_path / "rows.onnx", graph, {"small": np.float32(0.01)})
+    assert run(tmp_path / "first", path, record=True, ranges=RANGES).failures == ()
+    calls = json.loads((tmp_path / "first" / "reference" / "record.json").read_text())["calls"]
+    lacking = [one["lacks"]["other_rows_do_not_matter"] for one in calls if "other_rows_do_not_matter" in one["lacks"]]
+    assert lacking
+    assert all(outputs == ["i", "y"] for outputs in lacking)
+
+
 def test_a_shape_of_the_record_that_the_target_does_not_offer_is_named(
     record: Path, masked_model: Path, tmp_path: Path
 ) -> None:

@@ -59,8 +59,15 @@ class LiveReference:
             raise type(error)(f"the reference {self.name} does not run it: {error}") from error
 
     def lacks(self, check: Check, trial: Trial) -> set[str]:
-        """Return the outputs for which the model breaks a property by a quarter of the limit or more."""
-        return {one.output for one in self._findings(check, trial) if not one.holds}
+        """Return the outputs for which the model breaks a property by a quarter of the limit or more.
+
+        Where floats break it, integers and booleans count as well: they change only where two values change places.
+        """
+        findings = self._findings(check, trial)
+        broken = {one.output for one in findings if not one.holds}
+        if any(trial.outputs[name].dtype.kind == "f" for name in broken):
+            broken |= {one.output for one in findings if trial.outputs[one.output].dtype.kind in "biu"}
+        return broken
 
     def fails(self, check: Check, trial: Trial) -> bool:
         """Whether the model itself does not run at a shape that a check makes."""
