@@ -1,10 +1,11 @@
 """Measure how exactly a backend computes the elementary functions of ONNX in fp32: what `verify` has to allow them.
 
-    python functions.py --output FILE [--backend trt] [--level 0] [--jobs N] [--only Tanh Erf …]
+    python functions.py --output FILE [--backend trt] [--level 0] [--jobs N] [--only Tanh Erf …] [--range LOW HIGH]
 
 Each function is a graph of its own, alone and after a product and a sum that a compiler fuses with it. Truth is
 ONNX's reference implementation in float64. One JSON line a graph: the largest and the 90th percentile of the error,
-relative to the value and to the largest value of the array, in units of roundoff (2^-24).
+relative to the value and to the largest value of the array, in units of roundoff (2^-24), and the largest error that
+16 units of the value do not explain.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ FUNCTIONS: dict[str, tuple[tuple[float, float], dict[str, Any]]] = {
     "Acosh": ((1.01, 20.0), {}),
     "Softmax": (_WIDE, {"axis": -1}),
     "LogSoftmax": (_WIDE, {"axis": -1}),
+    "Gelu": (_WIDE, {}),
     "LayerNormalization": (_WIDE, {"axis": -1}),
     "Pow": (_POSITIVE, {}),
     "Div": (_POSITIVE, {}),
     "ReduceMean": (_WIDE, {"axes": [-1], "keepdims": 1}),
 }
+# Functions that came after version 17 of the operators, the newest that TensorRT 8.6 reads.
+_NEWER = {"Gelu": 20}
 
 
 def model(function: str, *, fused: bool, kind: int) -> onnx.ModelProto:
@@ -65,20 +69,23 @@ def model(function: str, *, fused: bool, kind: int) -> onnx.ModelProto:
     nodes.append(helper.make_node(function, inputs, ["y"], **attributes))
     info = [helper.make_tensor_value_info(name, kind, None if name == "y" else SHAPE) for name in ("x", "y")]
     graph = helper.make_graph(nodes, function, info[:1], info[1:], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _NEWER.get(function, 17))], ir_version=8)
 
 
-def measured(function: str, *, fused: bool, backend: str, level: int) -> dict[str, Any]:
+def measured(
+    function: str, *, fused: bool, backend: str, level: int, bounds: tuple[float, float] | None
+) -> dict[str, Any]:
     """Return the record of one graph."""
     from trt_workbench.backends.base import SessionOptions
     from trt_workbench.backends.registry import require_backend
 
-    low, high = FUNCTIONS[function][0]
+    low, high = bounds or FUNCTIONS[function][0]
     x = np.random.default_rng(7).uniform(low, high, SHAPE).astype(np.float32)
     truth = ReferenceEvaluator(model(function, fused=fused, kind=TensorProto.DOUBLE)).run(
         None, {"x": x.astype(np.float64)}
     )[0]
     record: dict[str, Any] = {"function": function, "fused": fused, "backend": backend, "level": level}
+    record["range"] = [low, high]
     extra: dict[str, Any] = {}
     if backend == "trt":
         extra = {"optimization_level": level, "tactic_sources": ["-CUBLAS", "-CUBLAS_LT", "-CUDNN"]}
@@ -93,8 +100,10 @@ def measured(function: str, *, fused: bool, backend: str, level: int) -> dict[st
     error = np.abs(found - truth)
     relative = error / np.maximum(np.abs(truth), np.finfo(np.float32).tiny)
     to_largest = error / np.abs(truth).max()
+    unexplained = float(np.maximum(0, error - 16 * UNIT * np.abs(truth)).max())
     return {
         **record,
+        "beyond_16_units": float(f"{unexplained:.3g}"),
         **{
             f"{name}_{share}_units": float(f"{value / UNIT:.4g}")
             for name, values in (("relative", relative), ("of_largest", to_largest))
@@ -111,10 +120,13 @@ def main() -> int:
     parser.add_argument("--level", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=list(FUNCTIONS), choices=list(FUNCTIONS))
+    parser.add_argument("--range", nargs=2, type=float, metavar=("LOW", "HIGH"), help="of the arguments")
     options = parser.parse_args()
     with ProcessPoolExecutor(options.jobs) as pool:
         asked = [
-            pool.submit(measured, function, fused=fused, backend=options.backend, level=options.level)
+            pool.submit(
+                measured, function, fused=fused, backend=options.backend, level=options.level, bounds=options.range
+            )
             for function in options.only
             for fused in (False, True)
         ]

@@ -162,6 +162,14 @@ def test_each_column_of_the_vectors_weighs_the_same() -> None:
     assert np.array_equal(matched(found, expected), found)
 
 
+def test_vectors_beside_infinite_ones_are_put_in_order() -> None:
+    expected = np.array([[0.5, 0.25, 0.125]], np.float32)
+    for value in (INF, -INF, NAN):
+        found = np.array([[value, 0.5, 0.25]], np.float32)
+        assert matched(found, expected)[0, :2].tolist() == [0.5, 0.25]
+        assert sorted(matched(expected, found)[0].tolist()) == [0.125, 0.25, 0.5]
+
+
 @pytest.mark.parametrize(
     ("shape", "can"),
     [((2, 512), True), ((2, 513), False), ((600, 2), True), ((2, 1), False), ((5,), False), ((3, 2, 900), True)],

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.onnx_text import write_onnx
 from trt_workbench.backends.base import Session
 from trt_workbench.backends.ort_cpu import OrtCpuBackend
 from trt_workbench.errors import UsageProblem
+from trt_workbench.verify.diagnosis import diagnose
 from trt_workbench.verify.difference import Difference
 from trt_workbench.verify.yardstick import Limit, Yardstick, limit, precision_of, sensitivity, typed_for
 
@@ -79,6 +81,29 @@ def test_approximated_functions_may_be_as_inexact_as_measured(
     found = limit_of(yardstick, "fp32", x, clean, closely=True)
     error = units * UNIT * np.abs(clean).max() * generator.uniform(-1, 1, clean.shape)
     assert found.allows(found.apart((clean + error).astype(np.float32), clean, rows=True)) is allowed, found
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log_decides"), [(-4.0, 4.0, True), (-14.0, -12.0, True), (-30.0, -20.0, False)]
+)
+def test_a_logistic_function_has_an_error_whatever_its_value(
+    opened: Open, tmp_path: Path, low: float, high: float, log_decides: bool
+) -> None:
+    """ONNX Runtime's is 0 from -18 on, and its logarithm infinite; an exact one is not wrong beside it."""
+    x = np.random.default_rng(0).uniform(low, high, (3, 256)).astype(np.float32)
+    exact = -np.logaddexp(0, -x.astype(np.float64))
+    for operators, y, decides in (
+        (("Sigmoid",), np.exp(exact), True),
+        (("Sigmoid", "Log"), exact, log_decides),
+    ):
+        yardstick = opened(*operators)
+        with OrtCpuBackend().load(tmp_path / "m.onnx") as session:
+            clean = session.run({"x": x})["y"]
+        found = limit_of(yardstick, "fp32", x, clean, closely=True)
+        assert found.decides is decides, operators
+        assert found.allows(found.apart(y.astype(np.float32), clean, rows=True)) or not decides
+        scaled = found.apart(clean * np.float32(1.2), clean, rows=True)
+        assert not found.allows(scaled) or not decides or not clean.any()
 
 
 @pytest.mark.parametrize(
@@ -368,3 +393,15 @@ def test_the_loosest_of_several_precisions_counts(text: str, loosest: str) -> No
 def test_a_precision_without_a_yardstick_is_refused() -> None:
     with pytest.raises(UsageProblem, match="no yardstick for precision 'fp8'; known are fp32, tf32, fp16, bf16, int8"):
         precision_of("fp8")
+
+
+def test_an_element_beside_infinite_ones_is_named_without_a_warning() -> None:
+    expected = np.arange(64, dtype=np.float32).reshape(1, 64)
+    expected[0, 5] = INF
+    found = expected.copy()
+    found[0, 9] += 30
+    one = Limit("fp32", rel_l2=1e-6, max_rel=1e-6, changed=0, noise=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        how = diagnose(found, expected, one, rows=False)
+    assert "1 of 64 elements is wrong, at [0, 9]" in how

@@ -37,6 +37,10 @@ _APPROXIMATED = {
     "Selu": 2.0**-14,
     "Tan": 2.0**-10,
 }
+# Functions whose error is no share of their value: what they may be off by besides, as measured of ONNX Runtime and
+# PyTorch on processors (docs/benchmarks/verify/functions-cpu.jsonl) and rounded up. ONNX Runtime's Sigmoid is 0 from
+# -18 down, so that its logarithm is infinite.
+_ABSOLUTE = {"Sigmoid": 2.0**-22, "Gelu": 2.0**-19}
 
 
 def with_rounding(
@@ -156,7 +160,11 @@ class _Rounding:
         self._count += 1
         number = self._seed * 100_003 + self._count
         share = max(self._unit, _APPROXIMATED.get(operator, 0.0))
-        nodes.extend(_disturbed(clean, name, kind, share, number, ranged=self._ranged, held=self._held, spared=spared))
+        least = 0.0 if self._ranged else _ABSOLUTE.get(operator, 0.0)
+        disturbed = _disturbed(
+            clean, name, kind, share, number, least=least, ranged=self._ranged, held=self._held, spared=spared
+        )
+        nodes.extend(disturbed)
 
 
 def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[str]) -> set[str]:
@@ -177,28 +185,35 @@ def _live_inputs(node: onnx.NodeProto, graph: onnx.GraphProto, live: Collection[
 
 
 def _disturbed(
-    clean: str, name: str, kind: int, unit: float, seed: int, *, ranged: bool, held: int | None, spared: bool
+    clean: str,
+    name: str,
+    kind: int,
+    unit: float,
+    seed: int,
+    *,
+    least: float,
+    ranged: bool,
+    held: int | None,
+    spared: bool,
 ) -> list[onnx.NodeProto]:
-    """Return the nodes that make `name` from `clean`; integers are spared where that is asked for."""
+    """Return the nodes that make `name` from `clean`; integers are spared where that is asked for.
+
+    `least` is an error that is added whatever the value.
+    """
     nodes: list[onnx.NodeProto] = []
 
     def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(operator, inputs, [output], **attributes))
         return output
 
-    bounds = (-unit, unit) if ranged or spared else (1.0 - unit, 1.0 + unit)
-    # ONNX Runtime draws float and double alone
-    drawn = kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT
-    noise = node(
-        "RandomUniformLike",
-        [clean],
-        f"{name}__drawn",
-        dtype=drawn,
-        low=bounds[0],
-        high=bounds[1],
-        seed=float(seed % (1 << 24)),
-    )
-    noise = node("Cast", [noise], f"{name}__noise", to=kind)
+    def draw(low: float, high: float, made: str) -> str:
+        # ONNX Runtime draws float and double alone
+        drawn = {"dtype": kind if kind == TensorProto.DOUBLE else TensorProto.FLOAT, "seed": float(seed % (1 << 24))}
+        return node(
+            "Cast", [node("RandomUniformLike", [clean], f"{made}__drawn", low=low, high=high, **drawn)], made, to=kind
+        )
+
+    noise = draw(*((-unit, unit) if ranged or spared else (1.0 - unit, 1.0 + unit)), f"{name}__noise")
     last = name if held is None or held == kind else f"{name}__wide"
     if ranged:
         size = node("Abs", [clean], f"{name}__abs")
@@ -208,6 +223,9 @@ def _disturbed(
         rest = node("Sub", [clean, node("Floor", [clean], f"{name}__floor")], f"{name}__rest")
         size = node("Mul", [clean, node("Sign", [rest], f"{name}__sign")], f"{name}__size")
         node("Add", [clean, node("Mul", [noise, size], f"{name}__error")], last)
+    elif least:
+        share = node("Mul", [clean, noise], f"{name}__share")
+        node("Add", [share, draw(-least, least, f"{name}__least")], last)
     else:
         node("Mul", [clean, noise], last)
     if last != name:

@@ -77,8 +77,10 @@ def _few_elements(found: Array, expected: Array, limit: Limit) -> str:
     """Say which elements are wrong, where they are few of many."""
     if limit.matched or expected.size < _MANY:
         return ""
-    apart = np.abs(found.astype(np.float64) - expected.astype(np.float64))
-    wrong = np.argwhere(apart > limit.max_rel * np.abs(expected.astype(np.float64)).max())
+    with np.errstate(invalid="ignore"):  # of values that are infinite in both
+        apart = np.abs(found.astype(np.float64) - expected.astype(np.float64))
+    top = np.abs(expected[np.isfinite(expected)].astype(np.float64)).max(initial=0.0)
+    wrong = np.argwhere(apart > limit.max_rel * top)
     if not 0 < len(wrong) <= _FEW:
         return ""
     places = ", ".join(str(place.tolist()) for place in wrong)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MOST_MATCHED = 512
+_FARTHEST = 1e100  # stands for an infinite distance, with which no assignment can be made
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,9 @@ def matched(found: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
         b = np.nan_to_num(expected[row].astype(np.float64)).reshape(length, -1)
         scale = np.abs(b).max(axis=0)
         scale[scale == 0] = 1.0
-        _, order = linear_sum_assignment(cdist(b / scale, a / scale, "cityblock"))
+        with np.errstate(over="ignore", invalid="ignore"):  # of infinite values
+            cost = cdist(b / scale, a / scale, "cityblock")
+        _, order = linear_sum_assignment(np.nan_to_num(cost, nan=_FARTHEST, posinf=_FARTHEST))
         ordered[row] = found[row][order]
     return ordered
 
