@@ -30,7 +30,10 @@ def test_an_index_of_rows_that_depend_on_each_other_is_no_false_alarm(tmp_path: 
     assert check(30016, "torch fp16", tmp_path).failures == ()
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("healthy", range(200, 400)), ("fresh", range(5000, 5100))])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("healthy", range(200, 400)), ("fresh", range(5000, 5100)), ("full", range(70000, 70060))],
+)
 def test_the_records_hold_every_model_in_every_way_without_a_false_alarm(name: str, seeds: range) -> None:
     lines = (ROOT / "docs" / "benchmarks" / "verify" / f"{name}.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
