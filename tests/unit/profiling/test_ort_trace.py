@@ -106,6 +106,17 @@ def test_warm_up_and_what_lies_outside_of_runs_does_not_count(tmp_path: Path) ->
     ]
 
 
+def test_a_loops_own_time_is_without_that_of_its_body(tmp_path: Path) -> None:
+    step, loop = ({"op_name": one, "provider": "CPUExecutionProvider", "node_index": "0"} for one in ("MatMul", "Loop"))
+    inside = [event("step_kernel_time", "Node", 115 + 12 * number, 10, **step) for number in range(6)]
+    events = [event("model_run", "Session", 100, 100), event("loop_kernel_time", "Node", 110, 80, **loop), *inside]
+    trace = read_trace(write(tmp_path / "t.json", events), 0, ModelNodes())
+    assert {one.operator: (one.calls, one.mean_ms) for one in trace.operations} == {
+        "MatMul": (6, pytest.approx(0.06)),
+        "Loop": (1, pytest.approx(0.02)),
+    }
+
+
 @pytest.mark.parametrize(("text", "words"), [("", "is there room"), ("[", "is there room"), ("[{}]", "")])
 def test_a_damaged_or_empty_trace_is_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
