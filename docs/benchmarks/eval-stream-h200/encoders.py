@@ -10,10 +10,10 @@ The embedded encoder, and encoders of its architecture with random weights (seed
 Models, plans and references go to --work (25 GB at the default sizes, and the engines once more in the cache), a line
 a command to engines.jsonl in --output, and the report of these lines to README.md there. What ended well is not done
 again. Engines are built, and then compared with the reference, `--jobs` at a time; what is measured runs alone. Of an
-engine's forms, "one" has one stream and fixed sizes, as state on the device between calls needs it; "unified" takes 1
-to 8 streams. First and later chunks of these models have one size. So for one of them (--switch), streams have a first
-chunk of 7 frames and later ones of 14: an engine with a profile for each size ("ab") beside one with a profile for both
-("both").
+engine's forms, "one" is of a model of fixed sizes, as state on the device between calls needs it; "b1" and "b8" take
+just so many streams, as `bench` builds them; "unified" takes 1 to 8. First and later chunks of these models have one
+size. So for one of them (--switch), streams have a first chunk of 7 frames and later ones of 14: an engine with a
+profile for each size ("ab") beside one with a profile for both ("both").
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ TACTIC_SOURCES = ("-CUBLAS", "-CUBLAS_LT", "-CUDNN", "-JIT_CONVOLUTIONS")
 FIRST, LATER = 65, 121
 """Frames of a chunk that gives 7 output frames, and of one that gives 14, left context included."""
 _BATCHES = (1, 4, 8)
+_ALONE = (1, 8)
+"""Streams of a call, of engines that take no others."""
 _WIDE = 512
 # of a run with many streams, before they are run: enough to see that the engine answers at all
 _FEW = 20
@@ -138,13 +140,23 @@ def random_encoder(layers: int, width: int, path: Path) -> None:
     export(model, path)
 
 
-def profile(path: Path, name: str, *, only: str = "") -> str:
-    """Return a profile of a contract as the commands take it; `only` for an input alone."""
+def profile(path: Path, name: str, *, only: str = "", streams: int | None = None) -> str:
+    """Return a profile of a contract as the commands take it.
+
+    Args:
+        path: of the contract.
+        name: of the profile.
+        only: an input, for that one alone.
+        streams: of every call; those of the profile else.
+    """
     from trt_workbench.engine.profiles import Profile
     from trt_workbench.pipeline.streaming.reading import read_contract
 
     found = read_contract(path)
-    whole = found.engine_profile(next(one for one in found.profiles if one.name == name))
+    chosen = next(one for one in found.profiles if one.name == name)
+    if streams:
+        chosen = chosen.model_copy(update={"symbols": {**chosen.symbols, "B": (streams,) * 3}})
+    whole = found.engine_profile(chosen)
     return str(Profile(shapes={only: whole.shapes[only]}) if only else whole)
 
 
@@ -153,6 +165,7 @@ def forms(one: Encoder, switch: str) -> dict[str, tuple[Path, list[str]]]:
     found = {
         "one": (one.one, [profile(one.single, "unified", only="audio_signal")]),
         "unified": (one.model, [profile(one.contract, "unified")]),
+        **{f"b{n}": (one.model, [profile(one.contract, "unified", streams=n)]) for n in _ALONE},
     }
     if one.name == switch:
         found["ab"] = (one.model, [profile(one.switching, name) for name in ("A", "B")])
@@ -226,7 +239,7 @@ def measure(step: Callable[..., Any], options: argparse.Namespace, found: Sequen
                 words = [*stream_words(target, one.switching), *on(first, precision), "--model", one.model]
                 words += ["--mode", "closed-loop", "--chunks", str(_FEW), "--streams", "1"]
                 step("switch", f"{one.name}.{form}.{precision}", [*words, "--seconds", f"{options.seconds:g}"])
-        benches = (("b1", options.backends, (1,)), ("b8", options.backends, (8,)), ("batches", (first,), (1, 2, 4, 8)))
+        benches = [(f"b{n}", options.backends, (n,)) for n in _ALONE] + [("batches", (first,), (1, 2, 4, 8))]
         for name, backends, batches in benches:
             file = options.work / "bench" / f"{one.name}.{name}.json"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -238,7 +251,8 @@ def bench(options: argparse.Namespace, one: Encoder, backends: Sequence[str], ba
     """Return a configuration of `bench`; TensorRT's engines are those that `build` put into the cache."""
     runtimes: list[dict[str, Any]] = []
     engine = {"optimization_level": options.level, "tactic_sources": [list(options.tactic_sources)]}
-    engine["profiles"] = [[profile(one.contract, "unified")]]
+    if len(batches) > 1:  # one engine for all of them; else bench's own, of that many streams
+        engine["profiles"] = [[profile(one.contract, "unified")]]
     for backend in backends:
         for precision in options.precisions:
             runtime = {"backend": backend, "precision": precision, "name": f"{backend}-{precision}"}
@@ -264,6 +278,7 @@ def keep_environment(output: Path, document: dict[str, Any]) -> dict[str, Any]:
     if environment.is_file():
         found = json.loads(environment.read_text(encoding="utf-8"))
         made["source"] = (found["git"]["commit"] or "unknown")[:8]
+        made["card"] = next((gpu["name"] for gpu in found["driver"]["gpus"]), None)
         found["command_line"] = []  # the records have them
         target = output / f"env-{made['source']}.json"
         if not target.exists():
