@@ -152,7 +152,7 @@ class Contract(Strict):
                 if before != size:
                     problems.append(f"{dim} is {before} in {where} and {size} in dimension {axis} of {name}")
         values = {name: value for name, (value, _) in found.items()}
-        known = self._as_far_as(values)
+        known = self.as_far_as(values)
         for name, axis, dim, size in places:
             if dim.text in self.free or not dim.names <= known.keys():
                 continue
@@ -166,9 +166,9 @@ class Contract(Strict):
                 problems.append(f"dimension {axis} of {name} is {size}, the contract says {said}")
         return values, problems
 
-    def _as_far_as(self, free: Symbols) -> dict[str, int]:
-        """Return the free symbols and those derived ones that can be computed."""
-        found = dict(free)
+    def as_far_as(self, given: Symbols) -> dict[str, int]:
+        """Return the given symbols and those others that can be computed from them."""
+        found = dict(given)
         for _ in self.symbols:
             for name, rule in self.symbols.items():
                 if rule is not None and name not in found and rule.names <= found.keys():

@@ -23,12 +23,19 @@ class ModelTensors:
         outputs: that it gives.
         profiles: that an engine was built for.
         narrows: whether whole numbers that the model has in 64 bits have 32 there, as engines before TensorRT 10 do.
+        is_engine: whether the file is an engine.
     """
 
     inputs: Mapping[str, ModelTensor]
     outputs: Mapping[str, ModelTensor]
     profiles: tuple[Profile, ...] = ()
     narrows: bool = False
+    is_engine: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the file is called in a sentence."""
+        return "engine" if self.is_engine else "model"
 
 
 def read_tensors(path: Path) -> ModelTensors:
@@ -60,4 +67,4 @@ def read_tensors(path: Path) -> ModelTensors:
     except ValueError as error:
         raise UsageProblem(f"The engine's manifest has a profile that is none: {manifest_path(path)}") from error
     major = manifest.tensorrt_version.split(".")[0]
-    return ModelTensors(inputs, outputs, profiles, narrows=major.isdecimal() and int(major) < 10)
+    return ModelTensors(inputs, outputs, profiles, narrows=major.isdecimal() and int(major) < 10, is_engine=True)
