@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from tests.onnx_text import write_onnx
 
 Document = dict[str, Any]
@@ -310,6 +311,49 @@ GROWING_CONTRACT: Document = {
 def growing(folder: Path) -> Path:
     """Write the model whose cache grows."""
     return write_onnx(folder / "growing.onnx", _GROWING, {})
+
+
+# One chunk size, as exports of icefall's Zipformer have it: features through a convolution in two dimensions, caches of
+# a convolution and of the attention's keys, and how many frames went by.
+_ZIPFORMER = """
+g (float[N,45,80] x, float[32,N,4] cached_key_0, float[N,4,6] cached_conv1_0, float[N,4,3] embed_states,
+   int64[N] processed_lens)
+=> (float[N,22,4] encoder_out, float[Slicenew_cached_key_0_dim_0,N,4] new_cached_key_0,
+    float[N,4,Slice_dim_2] new_cached_conv1_0, float[N,4,3] new_embed_states, int64[N] new_processed_lens) {
+    image = Unsqueeze(x, one)
+    narrow = Conv <strides = [2, 80]> (image, w2)
+    frames = Squeeze(narrow, three)
+    embedded = Concat <axis = 2> (embed_states, frames)
+    new_embed_states = Slice(embedded, minus3, end, two)
+    mixed = Conv(embedded, w4)
+    longer = Concat <axis = 2> (cached_conv1_0, mixed)
+    new_cached_conv1_0 = Slice(longer, minus6, end, two)
+    y = Conv(longer, w7)
+    by_time = Transpose <perm = [2, 0, 1]> (y)
+    keys = Concat <axis = 0> (cached_key_0, by_time)
+    new_cached_key_0 = Slice(keys, minus32, end, zero)
+    new_processed_lens = Add(processed_lens, frames_out)
+    valid = Min(new_processed_lens, capacity)
+    count = Cast <to = 1> (valid)
+    column = Unsqueeze(count, one)
+    sum = ReduceSum <keepdims = 0> (new_cached_key_0, zero)
+    context = Div(sum, column)
+    row = Unsqueeze(context, one)
+    turned = Transpose <perm = [0, 2, 1]> (y)
+    encoder_out = Add(turned, row)
+}"""
+
+
+def zipformer(folder: Path, *edits: tuple[str, str], name: str = "zipformer", **metadata: str) -> Path:
+    """Write the model of one chunk size."""
+    weights = _weights(w2=(D, 1, 3, 80), w4=(D, D, 4), w7=(D, D, 7))
+    weights |= _integers(one=[1], two=[2], three=[3], zero=[0], minus3=[-3], minus6=[-6], minus32=[-32], end=[2**31])
+    weights |= _integers(frames_out=22, capacity=32)
+    path = write_onnx(folder / f"{name}.onnx", _edited(_ZIPFORMER, edits), weights)
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, metadata)
+    onnx.save(model, path)
+    return path
 
 
 MODELS: Mapping[str, tuple[Callable[..., Path], Document]] = {

@@ -230,7 +230,17 @@ _OPTIONS = {
     "inspect-engine": ("--device", "--manifest-only", "--trust"),
     "refit-engine": ("--device", "--trust", "-o"),
     "check-contract": ("--backend", "--precision", "--chunks", "--input", "--option", "--seed", "--device"),
-    "make-contract": ("--first", "--later", "--left-context", "--init", "--batch", "-o"),
+    "make-contract": (
+        "--first",
+        "--later",
+        "--left-context",
+        "--init",
+        "--batch",
+        "--signal",
+        "--time-axis",
+        "--state",
+        "-o",
+    ),
     "eval-stream": (
         "--contract",
         "--backend",
@@ -453,7 +463,8 @@ def _check_contract(rng: Rng) -> _Recipe:
 
 def _make_contract(rng: Rng) -> _Recipe:
     model, files = rng.choice([("streaming/attention.onnx", ["streaming/attention.onnx"]), _model(rng)])
-    return _Recipe(["make-contract", model, "-o", "out/made.json"], files)
+    more = rng.choice([[], ["--first", "5", "--later", "9"]])
+    return _Recipe(["make-contract", model, "-o", "out/made.json", *more], files)
 
 
 def _eval_stream(rng: Rng) -> _Recipe:
