@@ -171,7 +171,7 @@ def test_a_first_contract_of_a_model_of_one_chunk_size_is_whole(tmp_path: Path) 
     model, contract = zipformer(tmp_path, T="45", decode_chunk_len="32"), tmp_path / "contract.json"
     printed = stdout_of("make-contract", model, "-o", contract, "--init", 0, "--batch", 3)
     assert "Frames: dimension 1 of x, 45 in every chunk (the size that was given; --time-axis says another)" in printed
-    assert "Chunks: 45 frames, a later one every 32 (T and decode_chunk_len of the model's metadata)" in printed
+    assert "Chunks: 45 frames, a later one every 32 (T, decode_chunk_len of the model's metadata)" in printed
     assert "(0 to decide)" in printed
     stdout_of("check-contract", contract, model)
 

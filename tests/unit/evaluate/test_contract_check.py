@@ -9,9 +9,12 @@ import pytest
 from tests.streaming_models import (
     GROWING_CONTRACT,
     MODELS,
+    SHARED,
     attention,
     contract_of,
     convolution,
+    counted,
+    counted_contract,
     degenerate,
     growing,
     lstm,
@@ -174,6 +177,39 @@ def _with(path: Path, **weights: Any) -> None:
     model = onnx.load(path)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
     onnx.save(model, path)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_model_that_its_caller_counts_for(shared: bool, tmp_path: Path) -> None:
+    checks, _ = checked(counted(tmp_path, *(SHARED if shared else ())), counted_contract(shared=shared))
+    assert failed(checks) == {}
+    assert (checks["batch"].verdict, checks["batch"].cases) == ("passed", 16)
+    # in rows of one age nobody sees whose number is read
+    first = ("place = Cast <to = 1> (offset)", "of_first = Slice(offset, zero, one) place = Cast <to = 1> (of_first)")
+    checks, _ = checked(counted(tmp_path, first, *(SHARED if shared else ())), counted_contract(shared=shared))
+    found = failed(checks).get("batch", "")
+    assert found.startswith("" if shared else "chunk 3, y: row 1 of a batch of 4 differs from the same stream alone")
+    assert bool(found) != shared
+
+
+def test_a_mask_that_is_wrong_is_found_beside_a_cache_that_was_never_written(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["chunking"]["memory"] = {"kind": "finite", "chunks": "ceil(C / T)"}
+    document["state"][0]["shift"] = {"axis": 1, "by": "min(start, C)", "moves": "T"}
+    checks, _ = checked(counted(tmp_path), document)
+    assert {name for name, check in checks.items() if check.verdict != "passed"} == {"whole streams", "padding"}
+    document["inputs"]["mask"]["valid"] = "min(start + T, C) + T"
+    checks, _ = checked(counted(tmp_path), document)
+    assert failed(checks)["invalid part"].startswith("chunk 0, y: is changed by what stands in the invalid part of")
+
+
+def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(tmp_path: Path) -> None:
+    document = counted_contract()
+    document["state"][0]["shift"] = {"axis": 1, "by": "min(offset - C, C)"}
+    with get_backend("ort-cpu").load(counted(tmp_path)) as session:
+        trial = Trial(Stepper(Contract.model_validate(document), session, tmp_path, 0, None), 8, 1e-5, 0)
+        held = [trial._valid("r_cache", step)[0, :, 0] for step in trial.stepper.run(trial.schedule(), trial.signal())]
+    assert [int(mask.sum()) for mask in held] == [3, 5, 6, 6, 6, 6, 6, 6]
 
 
 def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:

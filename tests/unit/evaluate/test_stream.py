@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.streaming_models import GROWING_CONTRACT, MODELS, attention, contract_of, growing, write_contract
+from tests.streaming_models import (
+    GROWING_CONTRACT,
+    MODELS,
+    attention,
+    contract_of,
+    counted,
+    counted_contract,
+    growing,
+    write_contract,
+)
 
 from trt_workbench.backends.base import Availability, Backend, Session, SessionOptions
 from trt_workbench.backends.registry import get_backend
@@ -41,6 +50,15 @@ def evaluated(asked: StreamSettings, folder: Path) -> StreamMetrics:
 
 def failing(lane: LaneMetrics) -> dict[str, GateResult]:
     return {gate.gate: gate for gate in lane.gates if gate.verdict == "failed"}
+
+
+def test_a_model_that_its_caller_counts_for(tmp_path: Path) -> None:
+    contract = write_contract(tmp_path / "c.json", counted_contract())
+    asked = StreamSettings(
+        target=counted(tmp_path), contract=contract, backend="torch", reference="ort-cpu", chunks=40, faults=True
+    )
+    found = evaluated(asked, tmp_path / "run")
+    assert (found.passed, found.failures) == (True, [])
 
 
 @pytest.mark.parametrize("name", MODELS)

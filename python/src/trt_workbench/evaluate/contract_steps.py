@@ -181,7 +181,7 @@ def row_values(contract: Contract, step: Step, names: frozenset[str]) -> list[di
     }
     rows = []
     for row in range(max(counts.values(), default=1)):
-        known: dict[str, Any] = {**step.values, **step.chunk.names}
+        known: dict[str, Any] = {**contract.known(step.values, step.chunk)}
         for name in names & arrays.keys():
             flat = arrays[name].reshape(-1)
             known[name] = flat[row if name in counts and len(flat) > row else 0].item() if len(flat) else 0

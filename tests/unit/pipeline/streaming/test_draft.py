@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.streaming_models import attention, zipformer
 
@@ -10,9 +11,11 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming import draft as module
+from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.draft_stream import Known
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
 from trt_workbench.pipeline.streaming.reading import undecided
+from trt_workbench.pipeline.streaming.static_check import contradictions
 
 Shape = tuple[int | str | None, ...]
 
@@ -62,7 +65,8 @@ def test_tokens_beside_what_may_be_a_state_leave_the_signal_open() -> None:
     outputs = reals(logits=("N", "T", 100), held=("N", 4, 16))
     made = draft("lm", ModelTensors(inputs, outputs), Known())
     assert made["inputs"]["memory"]["role"] == (
-        "TODO: signal, length, state or constant (--signal memory); as a state it may take held (--state INPUT=OUTPUT)"
+        "TODO: signal, length, state, constant, counter or mask (--signal memory); as a state it may take held "
+        "(--state INPUT=OUTPUT)"
     )
     made = draft("lm", ModelTensors(inputs, outputs), Known(signal="tokens", states={"memory": "held"}))
     assert made["inputs"]["tokens"]["role"] == "signal"
@@ -167,6 +171,51 @@ def test_exporters_write_the_chunk_into_the_metadata(
     assert made["chunking"]["first"]["left_context"] == made["chunking"]["later"]["left_context"] == 1
 
 
+_WENET = {"decoding_window": "67", "chunk_size": "16", "subsampling_rate": "4", "left_chunks": "2"}
+
+
+def wenet(**metadata: str) -> ModelTensors:
+    """Return WeNet's encoder with a cache of two chunks."""
+    inputs = reals(chunk=(1, "T", 80), att_cache=(12, 4, "T_CACHE", 128), cnn_cache=(12, 1, 256, 7))
+    inputs |= {name: ModelTensor(name, "int64", ()) for name in ("offset", "required_cache_size")}
+    inputs["att_mask"] = ModelTensor("att_mask", "bool", (1, 1, "T_ADD_T_CACHE"))
+    outputs = reals(output=(1, 16, 256), r_att_cache=(12, 4, "T_CACHE", 128), r_cnn_cache=(12, 1, 256, None))
+    return ModelTensors(inputs, outputs, metadata=metadata)
+
+
+def test_what_wenets_caller_counts_is_known_from_the_metadata() -> None:
+    made, notes = module.draft("wenet", wenet(**_WENET), Known(init=0.0))
+    assert dict(undecided(made)) == {}
+    assert made["schema_version"] == 2
+    assert notes == [
+        "Chunks: 67 frames, a later one every 64 (decoding_window, chunk_size, subsampling_rate of the model's "
+        "metadata)",
+        "Counted by the caller: offset, required_cache_size and att_mask (chunk_size, left_chunks, subsampling_rate of "
+        "the model's metadata)",
+    ]
+    contract = Contract.model_validate(made)
+    assert contradictions(contract) == []
+    signal = np.zeros((1, 67 + 64 * 3, 80), np.float32)
+    fed = [contract.feed(chunk, signal, contract.chunk_values(chunk)) for chunk in contract.chunks(67 + 64 * 3)]
+    # as wenet/bin/export_onnx_cpu.py runs ten chunks
+    assert [int(chunk["offset"]) for chunk in fed] == [32, 48, 64, 80]
+    assert [int(chunk["required_cache_size"]) for chunk in fed] == [32] * 4
+    assert [int(chunk["att_mask"].sum()) for chunk in fed] == [16, 32, 48, 48]
+    assert fed[0]["att_mask"][0, 0, 32:].all()
+    assert made["profiles"][0]["symbols"] == {"T": [67] * 3, "T_CACHE": [32] * 3, "T_ADD_T_CACHE": [48] * 3}
+
+
+@pytest.mark.parametrize("key", ["left_chunks", "subsampling_rate"])
+@pytest.mark.parametrize("value", ["-1", "0", ""])
+def test_what_a_caller_counts_is_left_open_where_the_metadata_does_not_say(key: str, value: str) -> None:
+    made = draft("wenet", wenet(**{**_WENET, key: value}), Known())
+    left = dict(undecided(made))
+    assert made["schema_version"] == 2
+    assert left["inputs.offset.role"].endswith('"role": "counter", "value": "start // 4"')
+    assert left["inputs.att_mask.role"].endswith('"role": "mask", "axis": 2, "valid": "start // 4"')
+    assert left["inputs.required_cache_size.role"].endswith('"role": "constant", "value": 16000')
+
+
 def test_sizes_of_outputs_are_read_from_the_graph_where_chunks_are_known(tmp_path: Path) -> None:
     model = attention(tmp_path)
     assert "outputs.encoded.shape.2" in drafted(model)[1]
@@ -210,5 +259,6 @@ def test_which_of_two_lengths_is_the_signals_is_left_to_a_person() -> None:
     made = draft("encoder", encoder("y_len", "filled"), Known())
     for name in ("x_len", "cache_len"):
         assert made["inputs"][name]["role"] == (
-            "TODO: signal, length, state or constant; as a state it may take y_len or filled (--state INPUT=OUTPUT)"
+            "TODO: signal, length, state, constant, counter or mask; as a state it may take y_len or filled "
+            "(--state INPUT=OUTPUT)"
         )

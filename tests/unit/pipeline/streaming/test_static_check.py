@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.streaming_models import MODELS, attention, contract_of, convolution, write_contract
+from tests.streaming_models import (
+    MODELS,
+    attention,
+    contract_of,
+    convolution,
+    counted,
+    counted_contract,
+    write_contract,
+)
 
 from trt_workbench.engine.profiles import Profile
 from trt_workbench.errors import UsageProblem
@@ -163,6 +171,46 @@ def test_a_contradiction_is_named(planted: str, tmp_path: Path) -> None:
     document = contract_of("attention")
     edit(document)
     assert any(said in problem for problem in problems(document, tmp_path)), problems(document, tmp_path)
+
+
+_COUNTED: dict[str, tuple[Edit, str]] = {
+    "an older version": (
+        put("schema_version", 1),
+        "offset has the role counter, which contracts of schema_version 2 have",
+    ),
+    "value of nothing": (put("inputs", "offset", "value", "begin"), "the value of offset (begin) names begin, which"),
+    "valid by a tensor": (put("inputs", "mask", "valid", "offset"), "the valid part of mask (offset) names offset"),
+    "mask of no axis": (put("inputs", "mask", "axis", 2), "the mask mask lies along axis 2, which is none of its"),
+    "no whole value": (
+        put("inputs", "offset", "value", "start / 2"),
+        "at the later chunk: The value of offset is not known at chunk 1: start / 2 is 3/2, not a whole number",
+    ),
+    "valid beyond the mask": (
+        put("inputs", "mask", "valid", "C + T + 1"),
+        "at the first chunk: The valid part of mask is 10 at chunk 0, outside 0 to 9",
+    ),
+    "a symbol of a chunk's name": (put("symbols", "start", 3), "start cannot be a symbol's name: it is taken"),
+}
+
+
+def test_a_sound_contract_with_a_counter_contradicts_nothing(tmp_path: Path) -> None:
+    assert problems(counted_contract(), tmp_path, read_tensors(counted(tmp_path))) == []
+    document = counted_contract()
+    document["invariants"] = [{"id": "offset", "check": "offset == C + start"}]
+    assert problems(document, tmp_path) == []
+
+
+@pytest.mark.parametrize("planted", _COUNTED)
+def test_a_contradiction_of_a_counter_is_named(planted: str, tmp_path: Path) -> None:
+    edit, said = _COUNTED[planted]
+    document = counted_contract()
+    edit(document)
+    assert any(problem.startswith(said) for problem in problems(document, tmp_path)), problems(document, tmp_path)
+
+
+def test_contracts_of_version_1_may_call_a_symbol_start(tmp_path: Path) -> None:
+    text = json.dumps(contract_of("lstm")).replace('"T"', '"start"')
+    assert problems(json.loads(text), tmp_path) == []
 
 
 def test_what_is_wrong_at_every_size_is_said_once(tmp_path: Path) -> None:

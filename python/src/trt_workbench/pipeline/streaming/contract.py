@@ -19,9 +19,11 @@ from trt_workbench.pipeline.streaming.gates import Gates
 from trt_workbench.pipeline.streaming.parts import (
     Chunk,
     Chunking,
+    FrameCounter,
     Input,
     Invariant,
     Length,
+    Mask,
     Name,
     Output,
     Signal,
@@ -36,15 +38,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Symbols = Mapping[str, int]
-# Names that invariants may use besides symbols and tensors: what `Chunk.names` gives.
-CHUNK_NAMES = ("chunk", "hop", "left_context", "new")
+# Names that invariants may use besides symbols and tensors, as `Chunk.names` gives them; version 1 lacks the last.
+CHUNK_NAMES = ("chunk", "hop", "left_context", "new", "start")
 _BOUNDED = Field(max_length=512)
 
 
 class Contract(Strict):
     """A contract; docs/reference/streaming-contract.md."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     name: Name
     symbols: Annotated[dict[Name, Expression | None], _BOUNDED]
     inputs: Annotated[dict[Name, Input], _BOUNDED]
@@ -67,6 +69,28 @@ class Contract(Strict):
     def length(self) -> tuple[str, Length] | None:
         """Name and tensor of the input that says how much of a chunk is valid."""
         return next(((name, one) for name, one in self.inputs.items() if isinstance(one, Length)), None)
+
+    @cached_property
+    def computed(self) -> dict[str, FrameCounter | Mask]:
+        """Inputs that follow from a chunk's place in its stream."""
+        return {name: one for name, one in self.inputs.items() if isinstance(one, FrameCounter | Mask)}
+
+    @cached_property
+    def chunk_names(self) -> tuple[str, ...]:
+        """Numbers of a chunk that expressions may use."""
+        return CHUNK_NAMES if self.schema_version > 1 else CHUNK_NAMES[:-1]
+
+    def known(self, values: Symbols, chunk: Chunk) -> dict[str, int]:
+        """Return symbols' values and the chunk's numbers, as expressions may use them."""
+        return {**values, **{name: chunk.names[name] for name in self.chunk_names}}
+
+    def counters(self, values: Symbols, chunk: Chunk) -> dict[str, int]:
+        """Return the values of the counters at a chunk. Raises UsageProblem for one that has run out."""
+        from trt_workbench.pipeline.streaming.feeding import number_of
+
+        known, given = self.known(values, chunk), self.computed.items()
+        names = [name for name, one in given if isinstance(one, FrameCounter)]
+        return {name: number_of(self, name, known, self.shape(name, values)) for name in names}
 
     @cached_property
     def time_symbol(self) -> str:

@@ -10,11 +10,14 @@ from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
 from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES
 from trt_workbench.pipeline.streaming.draft_stream import DraftedStream, Known
+from trt_workbench.pipeline.streaming.exporters import counted_of
 from trt_workbench.pipeline.streaming.expressions import RESERVED
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
 from trt_workbench.pipeline.streaming.reading import UNDECIDED
 
-_ROLES = "signal, length, state or constant"
+_ROLES = "signal, length, state, constant, counter or mask"
+# In names of inputs that callers count.
+_COUNTED = re.compile(r"offset|pos|step|start|index|processed|frame")
 
 
 def draft(
@@ -48,6 +51,9 @@ class _Draft:
                 f"--batch {known.batch[2]} cannot be: the model takes one stream, as the first dimension of "
                 f"{self._signal.name if self._signal else ''} says; export it with a dynamic one."
             )
+        self._counted = counted_of(model)
+        if self._counted:
+            self.notes.append(self._counted.note)
         self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
         self._sizes: dict[str, tuple[int | str | None, ...]] = {}
@@ -57,9 +63,11 @@ class _Draft:
 
     def document(self, name: str) -> dict[str, Any]:
         inputs = {one: self._input(tensor) for one, tensor in self._model.inputs.items()}
+        # a role that is to be decided may be one of version 2
+        newer = any(one["role"] in ("counter", "mask") or UNDECIDED in one["role"] for one in inputs.values())
         outputs = {one: self._output(tensor) for one, tensor in self._model.outputs.items()}
         return {
-            "schema_version": 1,
+            "schema_version": 2 if newer else 1,
             "name": name,
             "symbols": self._symbols,
             "inputs": inputs,
@@ -143,11 +151,24 @@ class _Draft:
                 "of": self._signal.name,
                 "range": [f"{UNDECIDED}: the fewest frames that the model takes", high],
             }
+        if self._counted and tensor.name in self._counted.roles:
+            return {**found, **self._counted.roles[tensor.name]}
+        return {**found, "role": f"{UNDECIDED}: {_ROLES}{self._hint(tensor)}"}
+
+    def _hint(self, tensor: ModelTensor) -> str:
+        """Return what may help to decide an input's role."""
         others = self._stream.open_ones.get(tensor.name) or self._stream.like_output(tensor)
         hint = f"; as a state it may take {' or '.join(others)} (--state INPUT=OUTPUT)" if others else ""
-        if self._signal is None and _is_signal(tensor):
-            hint = f" (--signal {tensor.name}){hint}"
-        return {**found, "role": f"{UNDECIDED}: {_ROLES}{hint}"}
+        name, several = tensor.name.lower(), len(tensor.shape or ()) > 1
+        if self._signal is None and several:
+            return f" (--signal {tensor.name}){hint}"
+        if not others and (tensor.dtype == "bool" or "mask" in name):
+            return '; a mask says which entries are valid: "role": "mask", "axis": 2, "valid": "start // 4"'
+        if not others and not several and _COUNTED.search(name):
+            return '; a counter says where the chunk is in the stream: "role": "counter", "value": "start // 4"'
+        if not others and not several:
+            return '; a constant has one value: "role": "constant", "value": 16000'
+        return hint
 
     def _time_size(self) -> str | int:
         if self._time is None or self._signal is None or self._signal.shape is None:
@@ -179,6 +200,8 @@ class _Draft:
     def _profile(self) -> dict[str, Any]:
         ranges: dict[str, Any] = {}
         sizes = [size for size in self._stream.sizes if size is not None]
+        held = self._counted.sizes.items() if self._counted else ()
+        counted = {self._spelled[name]: size for name, size in held if name in self._spelled}
         for symbol, rule in self._symbols.items():
             if rule is not None:
                 continue
@@ -186,13 +209,11 @@ class _Draft:
             if symbol == self._spelled.get(self._batch or ""):
                 streams = f"{UNDECIDED}: [min, opt, max] streams of a call (--batch)"
                 ranges[symbol] = list(self._known.batch) if self._known.batch else streams
+            elif symbol in counted:
+                ranges[symbol] = [counted[symbol]] * 3
             elif self._time is not None and symbol == self._time_size():
                 of_chunks = f"{UNDECIDED}: [min, opt, max] frames of a chunk (--first and --later)"
                 ranges[symbol] = [min(sizes), sizes[-1], max(sizes)] if len(sizes) == 2 else of_chunks
             else:
                 ranges[symbol] = words
         return ranges
-
-
-def _is_signal(tensor: ModelTensor) -> bool:
-    return len(tensor.shape or ()) > 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trt_workbench.errors import UsageProblem, did_you_mean
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.onnxtools.stream_graph import StreamGraph
+from trt_workbench.pipeline.streaming.exporters import chunk_of
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors
 from trt_workbench.pipeline.streaming.state_names import alike, state_pairs
 
@@ -16,13 +16,6 @@ _REAL = ("float32", "float16", "bfloat16", "float64")
 _WHOLE = ("int64", "int32")
 # Numbers of mel bands, cepstra and bins of a spectrum that models have; the real and the imaginary part lie last.
 _USUAL_FEATURES = frozenset((23, 40, 64, 80, 83, 120, 128, 129, 161, 201, 257, 321, 481, 513, 560, 1025))
-# What exporters (icefall, NeMo for sherpa-onnx, WeNet) write into a model's metadata: frames of a chunk, and what the
-# number of new ones is a product of.
-_CHUNK_KEYS = (
-    ("T", ("decode_chunk_len",)),
-    ("window_size", ("chunk_shift",)),
-    ("decoding_window", ("chunk_size", "subsampling_rate")),
-)
 # Sizes of chunks beyond one's own at which the sizes of outputs are looked at.
 _BEYOND = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 40, 80, 160, 320)
 _LARGEST_STRIDE = 64
@@ -89,7 +82,7 @@ class DraftedStream:
         # one of several is the length of a cache, as which the signal's would be wrong
         self.length = lengths[0] if self.signal and len(lengths) == 1 and self.signal.name != lengths[0] else None
         self._shape = (self.signal.shape or ()) if self.signal else ()
-        self._metadata = _chunk_of(model.metadata)
+        self._metadata = chunk_of(model.metadata)
         self.batch, self.batch_axis = self._find_batch()
         self.time_axis = self._find_time()
         self.sizes, self.left_contexts = self._find_chunks()
@@ -192,7 +185,7 @@ class DraftedStream:
     def _fixed_time(self, axes: Sequence[int]) -> int | None:
         """Return the axis of the frames of a signal whose sizes are numbers."""
         assert self.signal is not None
-        said = {self._known.first, self._known.later, self._metadata[0] if self._metadata else None} - {None}
+        said = {self._known.first, self._known.later, self._metadata.frames if self._metadata else None} - {None}
         summed = self._graph.without_frames(self.signal.name, len(self._shape)) if self._graph else set[int]()
         last = len(self._shape) - 1
         parts = {last} if len(self._shape) > 3 and self._shape[last] == 2 else set[int]()
@@ -223,28 +216,19 @@ class DraftedStream:
                     raise UsageProblem(f"{option} {value} cannot be: every chunk of the model has {frames}.")
             sizes: tuple[int | None, int | None] = size, size
         else:
-            own = self._metadata[0] if self._metadata and self.signal else None
+            own = self._metadata.frames if self._metadata and self.signal else None
             sizes = known.first or own, known.later or own
         left: tuple[int | None, int | None] = (known.left_context,) * 2
-        if self._metadata and self.signal and sizes == (self._metadata[0],) * 2 and known.left_context is None:
-            own_size, hop, keys = self._metadata
-            left = 0, own_size - hop
-            self.notes.append(f"Chunks: {own_size} frames, a later one every {hop} ({keys} of the model's metadata)")
+        found = self._metadata if self.signal and known.left_context is None else None
+        if found and sizes == (found.frames, found.frames):
+            left = 0, found.frames - found.hop
+            said = f"{found.frames} frames, a later one every {found.hop} ({found.keys} of the model's metadata)"
+            self.notes.append(f"Chunks: {said}")
         return sizes, left
 
 
 def _holds_several(tensor: ModelTensor) -> bool:
     return bool(tensor.shape) and any(size != 1 for size in tensor.shape or ())
-
-
-def _chunk_of(metadata: Mapping[str, str]) -> tuple[int, int, str] | None:
-    """Return frames of a chunk, new ones in each, and where exporters write them."""
-    for size, factors in _CHUNK_KEYS:
-        texts = [metadata.get(key, "") for key in (size, *factors)]
-        if all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
-            frames, hop = int(texts[0]), math.prod(map(int, texts[1:]))
-            return (frames, hop, " and ".join((size, *factors))) if 0 < hop <= frames else None
-    return None
 
 
 def _said(

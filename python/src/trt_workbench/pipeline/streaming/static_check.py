@@ -6,10 +6,12 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from trt_workbench.pipeline.streaming.contract import CHUNK_NAMES, Contract
+from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import RESERVED, Expression
 from trt_workbench.pipeline.streaming.parts import (
+    FrameCounter,
     Length,
+    Mask,
     Signal,
     State,
     StateInput,
@@ -57,7 +59,7 @@ def _signals(contract: Contract) -> Iterator[str]:
 
 
 def _symbols(contract: Contract) -> Iterator[str]:
-    taken = {*CHUNK_NAMES, *RESERVED, *contract.tensors}
+    taken = {*contract.chunk_names, *RESERVED, *contract.tensors}
     for name, rule in contract.symbols.items():
         if not name.isidentifier() or name in taken:
             yield f"{name} cannot be a symbol's name: it {'is taken' if name in taken else 'is no identifier'}"
@@ -91,6 +93,13 @@ def _tensors(contract: Contract) -> Iterator[str]:
                 yield f"{name} has a range, which inputs of whole numbers alone have, and is {given.dtype}"
             for bound in given.range:
                 yield from _unknown(f"the range of {name}", bound, contract.symbols)
+    for name, one in contract.computed.items():
+        if contract.schema_version == 1:
+            yield f"{name} has the role {one.role}, which contracts of schema_version 2 have"
+        words, rule = ("value", one.value) if isinstance(one, FrameCounter) else ("valid part", one.valid)
+        yield from _unknown(f"the {words} of {name}", rule, _known(contract, ()))
+        if isinstance(one, Mask) and (one.axis >= len(one.shape) or one.axis == one.batch_axis):
+            yield f"the mask {name} lies along axis {one.axis}, which is none of its entries"
     for name, output in contract.outputs.items():
         if output.valid:
             if output.valid.axis >= len(output.shape):
@@ -193,7 +202,7 @@ def _chunks(contract: Contract) -> Iterator[str]:
 
 
 def _known(contract: Contract, tensors: Iterable[str]) -> set[str]:
-    return {*contract.symbols, *CHUNK_NAMES, *tensors}
+    return {*contract.symbols, *contract.chunk_names, *tensors}
 
 
 def _unknown(words: str, expression: Expression, known: Iterable[str], *, totals: bool = False) -> Iterator[str]:

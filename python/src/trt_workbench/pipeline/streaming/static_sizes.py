@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from trt_workbench.errors import UsageProblem
 from trt_workbench.pipeline.streaming.contract import Contract
 from trt_workbench.pipeline.streaming.expressions import Expression
+from trt_workbench.pipeline.streaming.feeding import number_of
 from trt_workbench.pipeline.streaming.parts import Chunk, Constant, FromFile, Length, StateInput, TensorOf
 
 # Of one tensor in one call: 1 GiB of float32. The largest state of a stream that is in use has 25 MB.
@@ -38,7 +40,8 @@ def chunk_points(contract: Contract) -> Iterator[tuple[str, Chunk, dict[str, int
     """Yield the first and a later whole chunk with all symbols' values in each profile that covers it."""
     for word, index in (("first", 0), ("later", 1)):
         kind = contract.chunking.later if index else contract.chunking.first
-        chunk = Chunk(index=index, start=0, new=kind.hop, left_context=kind.left_context, size=kind.size)
+        start = contract.chunking.first.hop * index
+        chunk = Chunk(index=index, start=start, new=kind.hop, left_context=kind.left_context, size=kind.size)
         for profile in contract.profiles:
             free = {name: best for name, (_, best, _) in profile.symbols.items()} | {contract.time_symbol: kind.size}
             if profile.covers(free):
@@ -52,6 +55,21 @@ def numbers(contract: Contract) -> Iterator[str]:
     said = [(f"the value of {name}", name, one.value) for name, one in inputs if isinstance(one, Constant)]
     for words, name, number in (*said, ("left_fill", signal, contract.chunking.left_fill)):
         yield from _held(words, number, contract.inputs[name].dtype)
+    yield from _computed(contract)
+
+
+def _computed(contract: Contract) -> Iterator[str]:
+    """Yield counters and masks that their tensors cannot hold at the first or a later chunk."""
+    try:
+        points = list(chunk_points(contract))
+    except ValueError:  # which the check of sizes says
+        return
+    for word, chunk, values in points:
+        for name in contract.computed:
+            try:
+                number_of(contract, name, contract.known(values, chunk), contract.shape(name, values))
+            except (UsageProblem, ValueError) as error:
+                yield f"at the {word}: {str(error).removesuffix('.')}"
 
 
 def _held(words: str, number: float, dtype: str) -> Iterator[str]:
@@ -207,7 +225,7 @@ def coverage(contract: Contract) -> Iterator[str]:
                 continue
             if not low <= chunk.size <= high:
                 yield f"the {word} has {chunk.size} frames, outside the range of {name}, {low} to {high}"
-        known = {**values, **chunk.names}
+        known = contract.known(values, chunk)
         for one in contract.invariants:
             if not one.streams and (one.check.names | (one.when.names if one.when else set())) <= known.keys():
                 try:
