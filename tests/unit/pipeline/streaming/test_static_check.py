@@ -24,6 +24,7 @@ from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelTensor
 from trt_workbench.pipeline.streaming.model_tensors import ModelTensors, read_tensors
 from trt_workbench.pipeline.streaming.reading import Contradictions, read_contract
+from trt_workbench.pipeline.streaming.size_check import loosely_named
 
 Edit = Callable[[dict[str, Any]], Any]
 
@@ -211,6 +212,20 @@ def test_a_contradiction_of_a_counter_is_named(planted: str, tmp_path: Path) -> 
 def test_contracts_of_version_1_may_call_a_symbol_start(tmp_path: Path) -> None:
     text = json.dumps(contract_of("lstm")).replace('"T"', '"start"')
     assert problems(json.loads(text), tmp_path) == []
+
+
+def test_an_output_named_after_the_input_that_it_is_made_of_is_no_contradiction(tmp_path: Path) -> None:
+    """WeNet calls frames before and behind the subsampling T; runtimes do not hold outputs to names."""
+    model = fixed(read_tensors(attention(tmp_path)))
+    model.outputs["encoded"] = ModelTensor("encoded", "float32", ("B", 4, "T"))  # type: ignore[index]
+    assert problems(contract_of("attention"), tmp_path, model) == []
+    contract = read_contract(write_contract(tmp_path / "c.json", contract_of("attention")))
+    assert list(loosely_named(contract, model)) == [
+        "the model calls dimension 2 of encoded T, as dimension 2 of x; by the contract it is N"
+    ]
+    model.outputs["encoded_len"] = ModelTensor("encoded_len", "int64", ("T",))  # type: ignore[index]
+    (found,) = problems(contract_of("attention"), tmp_path, model)
+    assert found.startswith("the model calls dimension 2 of x and dimension 0 of encoded_len T")
 
 
 def test_what_is_wrong_at_every_size_is_said_once(tmp_path: Path) -> None:

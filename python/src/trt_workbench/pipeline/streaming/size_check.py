@@ -36,7 +36,7 @@ def sizes(contract: Contract, model: ModelTensors, points: Points) -> Iterator[s
     dimensions = list(_dimensions(contract, model))
     numbers = _Numbers(contract, model, points)
     yield from numbers.off(dimensions)
-    yield from _same_symbols(dimensions, points)
+    yield from _same_symbols(contract, dimensions, points)
     if model.profiles:
         yield from _profiles(contract, model, dimensions, numbers.believed(points))
 
@@ -133,13 +133,34 @@ def _made_for(model: ModelTensors, span: str) -> str:
     return f"build the engine for {span}" if model.is_engine else f"export the model with a dimension that takes {span}"
 
 
-def _same_symbols(dimensions: Iterable[Dimension], points: Points) -> Iterator[str]:
+def loosely_named(contract: Contract, model: ModelTensors) -> Iterator[str]:
+    """Yield dimensions of outputs that an exporter named after the input's dimension that they are made of."""
+    first: dict[str, Dimension] = {}
+    for one in _dimensions(contract, model):
+        if isinstance(one.there, str) and _is_made_of(contract, one, first.setdefault(one.there, one)):
+            other = first[one.there]
+            yield f"the model calls {one} {one.there}, as {other}; by the contract it is {one.said}"
+
+
+def _is_made_of(contract: Contract, one: Dimension, other: Dimension) -> bool:
+    """Whether a dimension of an output is another size by the contract that follows from one of an input.
+
+    Runtimes do not hold outputs to the names of their dimensions, and WeNet calls frames before and behind the
+    subsampling T.
+    """
+    is_output = one.name in contract.outputs and other.name in contract.inputs
+    return is_output and one.said != other.said and bool(other.said.names & _needs(contract, one.said))
+
+
+def _same_symbols(contract: Contract, dimensions: Iterable[Dimension], points: Points) -> Iterator[str]:
     """Yield where dimensions that the model gives one name have different sizes in the contract."""
     first: dict[str, Dimension] = {}
     groups: dict[tuple[str, str], list[Dimension]] = {}
     for one in dimensions:
         if isinstance(one.there, str):
             other = first.setdefault(one.there, one)
+            if _is_made_of(contract, one, other):
+                continue
             if any(other.said.whole(values) != one.said.whole(values) for _, values in points):
                 groups.setdefault((one.there, one.said.text), []).append(one)
     for (symbol, _), group in groups.items():
