@@ -146,7 +146,7 @@ _FAULTS: dict[str, tuple[tuple[Edit, ...], str, str]] = {
     "a frame too many does not run": (
         (("encoded_len = Div(less, two)", "n = Div(less, two) encoded_len = Add(n, one)"),),
         "invariants",
-        "the stream: the model refuses what the contract promises it takes: ONNX Runtime cannot run the model",
+        "chunk 0: the model refuses what the contract promises it takes: ONNX Runtime cannot run the model",
     ),
     "an output is no number": (
         (
@@ -210,6 +210,14 @@ def test_what_a_state_holds_after_a_chunk_is_counted_by_the_next_chunk(tmp_path:
         trial = Trial(Stepper(Contract.model_validate(document), session, tmp_path, 0, None), 8, 1e-5, 0)
         held = [trial._valid("r_cache", step)[0, :, 0] for step in trial.stepper.run(trial.schedule(), trial.signal())]
     assert [int(mask.sum()) for mask in held] == [3, 5, 6, 6, 6, 6, 6, 6]
+
+
+def test_a_model_that_ends_its_stream_is_said_with_the_chunk(tmp_path: Path) -> None:
+    """As one with a table of positions does."""
+    model = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"))
+    _with(model, table=np.arange(20, dtype=np.float32))
+    checks, _ = checked(model, counted_contract(), chunks=12)
+    assert failed(checks)["invariants"].startswith("chunk 7: the model refuses what the contract promises it takes")
 
 
 def test_a_cache_that_does_not_keep_its_shape(tmp_path: Path) -> None:

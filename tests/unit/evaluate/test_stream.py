@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 from tests.streaming_models import (
@@ -59,6 +60,13 @@ def test_a_model_that_its_caller_counts_for(tmp_path: Path) -> None:
     )
     found = evaluated(asked, tmp_path / "run")
     assert (found.passed, found.failures) == (True, [])
+    table = onnx.numpy_helper.from_array(np.arange(20, dtype=np.float32), "table")
+    path = counted(tmp_path, ("place = Cast <to = 1> (offset)", "place = Gather(table, offset)"), name="ending")
+    model = onnx.load(path)
+    model.graph.initializer.append(table)
+    onnx.save(model, path)
+    with pytest.raises(UsageProblem, match=r"^Chunk 7 of the stream: ONNX Runtime cannot run the model"):
+        evaluated(replace(asked, target=path, backend="ort-cpu"), tmp_path / "run2")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -105,7 +105,7 @@ def dynamic_checks(trial: Trial, say: Callable[[str], None] = lambda _: None) ->
         try:
             make(trial, found)
         except CannotRun as error:
-            found.add(f"the model refuses what the contract promises it takes: {error}")
+            found.add(f"the model refuses what the contract promises it takes: {error}", error.chunk)
         except Uncomputable as error:
             found.add(str(error))
         checks.append(found.check())
