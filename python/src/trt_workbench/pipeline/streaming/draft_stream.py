@@ -105,7 +105,7 @@ class DraftedStream:
             return {}
         largest, name = max(size for size in self.sizes if size), self.frames
         times = [largest + more for more in _BEYOND] if isinstance(name, str) else [largest]
-        points = [(streams, frames) for frames in times for streams in ((2, 3) if self.batch else (1,))]
+        points = [(2 if self.batch else 1, frames) for frames in times] + [(3, largest)] * bool(self.batch)
         seen = [
             self._graph.output_shapes(
                 ({self.batch: streams} if self.batch else {}) | ({name: frames} if isinstance(name, str) else {})
