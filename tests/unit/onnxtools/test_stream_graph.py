@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from tests.onnx_text import write_onnx
 from tests.streaming_models import attention
@@ -46,6 +47,16 @@ def test_shapes_of_outputs_at_sizes(tmp_path: Path) -> None:
     assert graph.output_shapes({"B": 2, "T": 9})["encoded"] == (2, 4, 4)
     assert graph.output_shapes({"B": 2, "T": 15})["encoded"] == (2, 4, 7)
     assert graph.output_shapes({"B": 2})["encoded"][2] != 4
+
+
+def test_operators_that_nobody_knows_tell_no_shape(tmp_path: Path) -> None:
+    path = write_onnx(tmp_path / "m.onnx", "g (float[1,T,8] x) => (float[1,T,8] y) { y = Relu(x) }", {})
+    model = onnx.load(path)
+    model.graph.node[0].domain = "vendor"
+    onnx.save(model, path)
+    graph = StreamGraph(path)
+    assert graph.output_shapes({"T": 7}) == {}
+    assert graph.without_frames("x", 3) == set()
 
 
 def test_weights_are_not_needed(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ class StreamGraph:
             value.type.tensor_type.ClearField("shape")
         try:
             found = onnx.shape_inference.infer_shapes(model, data_prop=True)
-        except (RuntimeError, ValueError):  # such as of sizes that the graph cannot have
+        except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+            # sizes that the graph cannot have, or operators that nobody knows
             return {}
         return {value.name: shape for value in found.graph.output if (shape := value_shape(value)) is not None}
 
