@@ -455,9 +455,10 @@ def _export_llm(_: Rng) -> _Recipe:
 
 
 def _check_contract(rng: Rng) -> _Recipe:
-    words = ["check-contract", "streaming/contract.json", "streaming/attention.onnx", "--backend", "ort-cpu"]
+    contract, model = rng.choice([("contract.json", "attention.onnx"), ("counted.json", "counted.onnx")])
+    words = ["check-contract", f"streaming/{contract}", f"streaming/{model}", "--backend", "ort-cpu"]
     more = ["--static"] if rng.random() < 0.4 else ["--chunks", "4"]
-    files = ["streaming/contract.json"] * 4 + ["streaming/attention.onnx"]
+    files = [f"streaming/{contract}"] * 4 + [f"streaming/{model}"]
     return _Recipe([*words, *more, "--output", "out/run"], files)
 
 
@@ -473,6 +474,7 @@ def _eval_stream(rng: Rng) -> _Recipe:
     more, files = rng.choice(
         [
             (["--faults"], [contract, contract, model]),
+            (["--streams", "1,2", "--seconds", "0.01", "--hop-ms", "1"], [contract, contract, model]),
             (["--input", features], [features]),
             (["--reference", "runs/eval-stream"], [f"runs/eval-stream/reference/{name}" for name in _REFERENCE]),
         ]
