@@ -62,6 +62,10 @@ class StreamGraph:
             return {}
         return {value.name: shape for value in found.graph.output if (shape := value_shape(value)) is not None}
 
+    def recurrent(self) -> list[str]:
+        """Return the recurrent operators of the main graph, whose states never forget."""
+        return sorted({node.op_type for node in self._model.graph.node} & set(_RECURRENT))
+
     def without_frames(self, name: str, rank: int) -> set[int]:
         """Return the axes of an input of this rank that a layer sums over as channels or features.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.streaming_models import attention, zipformer
+from tests.streaming_models import attention, lstm, zipformer
 
 from trt_workbench.errors import UsageProblem
 from trt_workbench.onnxtools.preflight import ModelTensor
@@ -135,6 +135,20 @@ def test_a_model_of_one_chunk_size_leaves_nothing_of_it_to_decide(tmp_path: Path
         "embed_states",
         "processed_lens",
     ]
+
+
+def test_a_recurrent_model_never_forgets(tmp_path: Path) -> None:
+    made, _, notes = drafted(lstm(tmp_path))
+    assert made["chunking"]["memory"] == {"kind": "infinite"}
+    assert notes == ["Memory: infinite, as the model has LSTM"]
+    assert "memory" not in drafted(attention(tmp_path))[0]["chunking"]
+
+
+def test_streams_of_a_call_that_have_no_place_are_said() -> None:
+    """The signal's first dimension is dynamic, and the state has one stream."""
+    model = ModelTensors(reals(x=("N", "T", 80), h=(1, 8)), reals(y=("N", 2), hn=(1, 8)))
+    _, notes = module.draft("m", model, Known(batch=(1, 4, 4)))
+    assert notes == ["--batch is not used: nothing says which dimension of the signal the streams lie along"]
 
 
 def test_a_model_of_numbers_alone_has_one_stream(tmp_path: Path) -> None:

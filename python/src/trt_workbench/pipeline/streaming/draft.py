@@ -54,6 +54,11 @@ class _Draft:
         self._counted = counted_of(model)
         if self._counted:
             self.notes.append(self._counted.note)
+        self._recurrent = graph.recurrent() if graph else []
+        if self._recurrent and stream.pairs:
+            self.notes.append(f"Memory: infinite, as the model has {' and '.join(self._recurrent)}")
+        if known.batch and stream.batch is None:
+            self.notes.append("--batch is not used: nothing says which dimension of the signal the streams lie along")
         self._symbols: dict[str, Any] = {}
         self._spelled: dict[str, str] = {}
         self._sizes: dict[str, tuple[int | str | None, ...]] = {}
@@ -195,7 +200,11 @@ class _Draft:
             before = f"{UNDECIDED}: frames of the chunk before that it begins with, 0 without (--left-context)"
             return {"size": words if size is None else size, "left_context": before if left is None else left}
 
-        return {"first": kind(0, "the first chunk", "--first"), "later": kind(1, "every later chunk", "--later")}
+        found: dict[str, Any] = {"first": kind(0, "the first chunk", "--first")}
+        found["later"] = kind(1, "every later chunk", "--later")
+        if self._recurrent and self._stream.pairs:
+            found["memory"] = {"kind": "infinite"}
+        return found
 
     def _profile(self) -> dict[str, Any]:
         ranges: dict[str, Any] = {}
